@@ -1,0 +1,1 @@
+//! Spans and generations to triplets, trajectories and training datums.

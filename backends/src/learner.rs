@@ -1,0 +1,83 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{BackendError, Datum, WeightsVersion};
+
+/// The objective. Every loss is a sum over tokens and datums, never a mean: scaling is the caller's job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossFunction {
+    /// `-weight * logprob` per token.
+    CrossEntropy,
+    /// `-exp(logprob - sampler_logprob) * advantage` per token; the gradient runs through the ratio.
+    ImportanceSampling,
+}
+
+/// AdamW with decoupled weight decay; defaults are those of the Tinker API's `AdamParams`, but for `epsilon`
+/// (1e-8, tinker-cookbook's) and clipping.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdamParameters {
+    /// Step size.
+    pub learning_rate: f64,
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub epsilon: f64,
+    /// Decoupled weight decay.
+    pub weight_decay: f64,
+    /// Greatest L2 norm of the whole gradient; 0 does not clip.
+    pub gradient_clip_norm: f64,
+}
+
+impl Default for AdamParameters {
+    fn default() -> Self {
+        Self { learning_rate: 1e-4, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.0, gradient_clip_norm: 1.0 }
+    }
+}
+
+/// What one pass over some datums gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ForwardBackward {
+    /// The loss, summed over tokens and datums.
+    pub loss_sum: f64,
+    /// For each datum, the logprob of each target token under the weights before the update.
+    pub logprobs: Vec<Vec<f32>>,
+}
+
+/// What an optimizer step did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OptimizerStep {
+    /// L2 norm of the accumulated gradient, before clipping.
+    pub gradient_norm: f64,
+    /// Anything else that the host reports, by name.
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// A model host that learns. Calls are made one after another; gradients add up until the optimizer steps.
+#[async_trait]
+pub trait Learner: Send + Sync + 'static {
+    /// Logprob of each target token of each datum; no gradient.
+    async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError>;
+
+    /// Adds the gradient of `loss` over `data` to what has accumulated.
+    async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError>;
+
+    /// Applies the accumulated gradient and clears it. Fails, changing nothing, if the gradient is not finite.
+    async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError>;
+
+    /// Writes weights and optimizer state into `directory` (created; must not exist yet), durable on return.
+    /// The directory is a model directory in its own right, so that it can be served.
+    async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError>;
+
+    /// Restores exactly what `save_checkpoint` wrote, and drops accumulated gradients.
+    async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError>;
+
+    /// Puts the current weights behind the sampler as `version`. When it returns, new requests are sampled from them.
+    async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError>;
+}

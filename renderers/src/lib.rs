@@ -1,0 +1,1 @@
+//! Conversation to tokens and back: chat templates, stop handling, streaming decoding.

@@ -1,0 +1,1 @@
+//! Runs agents: takes a rollout off the queue, starts the agent, reports how it ended.

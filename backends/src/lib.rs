@@ -3,11 +3,13 @@
 //! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled.
 //! - [`Learner`]: datums in; gradients, optimizer steps, checkpoints and new weights out.
 //! - [`Datum`]: one row of training data, the same for every learner.
+//! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod datum;
 mod error;
 mod learner;
 mod sampler;
+mod seed;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::BackendError;
@@ -16,3 +18,4 @@ pub use sampler::{
     SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo, SamplingParameters, StopReason,
     WeightsVersion,
 };
+pub use seed::derive_seed;

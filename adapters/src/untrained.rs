@@ -1,0 +1,77 @@
+use serde::{Deserialize, Serialize};
+
+/// Why a recorded generation was not trained. One list for the whole program: what is trained and what is listed under
+/// one of these causes add up to everything that was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UntrainedCause {
+    /// The client hung up before it had the whole answer: what it acted on is not known.
+    ClientGone,
+    /// The record itself is broken, as the one who wrote it says.
+    Defective,
+    /// No token was sampled.
+    NoSampledTokens,
+    /// Nothing stood before the first sampled token, so that nothing predicts it.
+    EmptyPrompt,
+    /// Not one finite logprob, at most 0, for each sampled token.
+    NoLogprobs,
+    /// Sampled at another temperature than 1 or with tokens cut off by top-p or top-k: the logprobs are not those of
+    /// the policy that is trained.
+    ModifiedDistribution,
+    /// The call belongs to no rollout that the trainer started or was asked to harvest.
+    Unattributed,
+    /// The rollout was an evaluation.
+    Evaluation,
+    /// The attempt was still running when its group was trained.
+    UnfinishedAttempt,
+    /// The attempt failed.
+    FailedAttempt,
+    /// A later attempt of the same rollout counts instead.
+    SupersededAttempt,
+    /// Every rollout of the group earned the same: no advantage, nothing to learn.
+    ConstantGroup,
+    /// Sampled from weights older than the limit allows.
+    StaleWeights,
+    /// Trained after the checkpoint that the run was resumed from; the update was lost with the process.
+    AfterLastCheckpoint,
+}
+
+impl UntrainedCause {
+    /// Every cause, in the order of declaration.
+    pub const ALL: [Self; 14] = [
+        Self::ClientGone,
+        Self::Defective,
+        Self::NoSampledTokens,
+        Self::EmptyPrompt,
+        Self::NoLogprobs,
+        Self::ModifiedDistribution,
+        Self::Unattributed,
+        Self::Evaluation,
+        Self::UnfinishedAttempt,
+        Self::FailedAttempt,
+        Self::SupersededAttempt,
+        Self::ConstantGroup,
+        Self::StaleWeights,
+        Self::AfterLastCheckpoint,
+    ];
+
+    /// The name in ledgers and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientGone => "client_gone",
+            Self::Defective => "defective",
+            Self::NoSampledTokens => "no_sampled_tokens",
+            Self::EmptyPrompt => "empty_prompt",
+            Self::NoLogprobs => "no_logprobs",
+            Self::ModifiedDistribution => "modified_distribution",
+            Self::Unattributed => "unattributed",
+            Self::Evaluation => "evaluation",
+            Self::UnfinishedAttempt => "unfinished_attempt",
+            Self::FailedAttempt => "failed_attempt",
+            Self::SupersededAttempt => "superseded_attempt",
+            Self::ConstantGroup => "constant_group",
+            Self::StaleWeights => "stale_weights",
+            Self::AfterLastCheckpoint => "after_last_checkpoint",
+        }
+    }
+}

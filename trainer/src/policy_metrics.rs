@@ -1,0 +1,152 @@
+//! How far the policy that trains has moved from the policy that sampled.
+
+use fulgurite_backends::{Datum, LossInputs};
+
+/// Why datums and logprobs do not belong together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyDataError {
+    /// There must be one list of logprobs per datum.
+    #[error("{logprobs} lists of logprobs for {data} datums")]
+    DatumCount {
+        /// Datums.
+        data: usize,
+        /// Lists of logprobs.
+        logprobs: usize,
+    },
+    /// There must be one logprob per target.
+    #[error("datum {datum} has {targets} targets and {logprobs} logprobs")]
+    LogprobCount {
+        /// Index of the datum.
+        datum: usize,
+        /// Its targets.
+        targets: usize,
+        /// Logprobs given for it.
+        logprobs: usize,
+    },
+    /// A trained target's logprob is NaN or infinite.
+    #[error("the logprob of target {target} of datum {datum} is not a finite number")]
+    NotFinite {
+        /// Index of the datum.
+        datum: usize,
+        /// Index of the target.
+        target: usize,
+    },
+    /// Only a datum of a policy-gradient loss has sampled tokens.
+    #[error("datum {datum} is a supervised one: it has no sampler logprobs")]
+    Supervised {
+        /// Index of the datum.
+        datum: usize,
+    },
+}
+
+/// A trained target (mask above 0), as two policies saw it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TrainedTarget {
+    /// Logprob under the policy that sampled the token.
+    pub sampler_logprob: f32,
+    /// Logprob under the other policy.
+    pub logprob: f32,
+}
+
+/// The trained targets of each datum, in order; `logprobs` has one list per datum with one entry per target.
+pub(crate) fn trained_targets(
+    data: &[Datum],
+    logprobs: &[Vec<f32>],
+) -> Result<Vec<Vec<TrainedTarget>>, PolicyDataError> {
+    if data.len() != logprobs.len() {
+        return Err(PolicyDataError::DatumCount { data: data.len(), logprobs: logprobs.len() });
+    }
+    data.iter().zip(logprobs).enumerate().map(|(index, (datum, logprobs))| of_datum(index, datum, logprobs)).collect()
+}
+
+fn of_datum(datum: usize, row: &Datum, logprobs: &[f32]) -> Result<Vec<TrainedTarget>, PolicyDataError> {
+    let LossInputs::Policy { logprobs: sampler_logprobs, mask, .. } = &row.loss_inputs else {
+        return Err(PolicyDataError::Supervised { datum });
+    };
+    if mask.len() != logprobs.len() {
+        return Err(PolicyDataError::LogprobCount { datum, targets: mask.len(), logprobs: logprobs.len() });
+    }
+    let mut trained = Vec::new();
+    for (target, ((mask, sampler_logprob), logprob)) in mask.iter().zip(sampler_logprobs).zip(logprobs).enumerate() {
+        if *mask > 0.0 {
+            if !(sampler_logprob.is_finite() && logprob.is_finite()) {
+                return Err(PolicyDataError::NotFinite { datum, target });
+            }
+            trained.push(TrainedTarget { sampler_logprob: *sampler_logprob, logprob: *logprob });
+        }
+    }
+    Ok(trained)
+}
+
+/// Sampler against trainer over the trained targets of a batch. `s` is a target's logprob under the sampler, `t` under
+/// the weights that train, before their update; `r = exp(t - s)` is the importance ratio; `N` counts the targets.
+/// Everything is accumulated in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PolicyMetrics {
+    /// `N`.
+    pub trained_tokens: usize,
+    /// `sum(s - t) / N`: the unbiased estimate of KL(sampler, trainer); can be negative.
+    pub kl_sample_train_v1: f64,
+    /// `sum((s - t)^2) / (2 N)`: the biased estimate that cannot be negative.
+    pub kl_sample_train_v2: f64,
+    /// `-sum(s) / N`: an estimate of the sampler's entropy per token, in nats.
+    pub entropy: f64,
+    /// `max |s - t|`.
+    pub greatest_logprob_difference: f64,
+    /// `max r`.
+    pub greatest_ratio: f64,
+    /// `sum(r)^2 / (N sum(r^2))` (Kish's effective sample size as a share of `N`): 1 on policy, towards `1 / N` as a
+    /// single token takes over.
+    pub effective_sample_fraction: f64,
+}
+
+impl PolicyMetrics {
+    /// Every number under the name that it is logged by; the first three names are tinker-cookbook's.
+    pub fn entries(&self) -> [(&'static str, f64); 7] {
+        [
+            ("optim/kl_sample_train_v1", self.kl_sample_train_v1),
+            ("optim/kl_sample_train_v2", self.kl_sample_train_v2),
+            ("optim/entropy", self.entropy),
+            ("optim/logprob_difference_max", self.greatest_logprob_difference),
+            ("optim/ratio_max", self.greatest_ratio),
+            ("optim/effective_sample_fraction", self.effective_sample_fraction),
+            ("optim/trained_tokens", self.trained_tokens as f64),
+        ]
+    }
+}
+
+/// Compares the sampler's logprobs in `data` with `training_logprobs` (one list per datum, one entry per target).
+/// `None` if no target is trained.
+pub fn policy_metrics(
+    data: &[Datum],
+    training_logprobs: &[Vec<f32>],
+) -> Result<Option<PolicyMetrics>, PolicyDataError> {
+    let targets = trained_targets(data, training_logprobs)?.concat();
+    if targets.is_empty() {
+        return Ok(None);
+    }
+    let count = targets.len() as f64;
+    let differences: Vec<f64> = targets.iter().map(|t| f64::from(t.sampler_logprob) - f64::from(t.logprob)).collect();
+    let ratios: Vec<f64> = differences.iter().map(|difference| (-difference).exp()).collect();
+    let sum = |values: &[f64]| values.iter().sum::<f64>();
+    let sum_of_squares = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
+    Ok(Some(PolicyMetrics {
+        trained_tokens: targets.len(),
+        kl_sample_train_v1: sum(&differences) / count,
+        kl_sample_train_v2: sum_of_squares(&differences) / (2.0 * count),
+        entropy: -targets.iter().map(|target| f64::from(target.sampler_logprob)).sum::<f64>() / count,
+        greatest_logprob_difference: differences.iter().fold(0.0, |greatest, difference| greatest.max(difference.abs())),
+        greatest_ratio: ratios.iter().copied().fold(0.0, f64::max),
+        effective_sample_fraction: effective_sample_fraction(&ratios),
+    }))
+}
+
+/// Scaled by the greatest ratio first, so that squares of huge ratios do not overflow.
+fn effective_sample_fraction(ratios: &[f64]) -> f64 {
+    let greatest = ratios.iter().copied().fold(0.0, f64::max);
+    let (sum, squares) = ratios.iter().fold((0.0, 0.0), |(sum, squares), ratio| {
+        let scaled = ratio / greatest;
+        (sum + scaled, squares + scaled * scaled)
+    });
+    sum * sum / (ratios.len() as f64 * squares)
+}

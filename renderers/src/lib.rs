@@ -1,1 +1,30 @@
 //! Conversation to tokens and back: chat templates, stop handling, streaming decoding.
+//!
+//! - [`Message`]: one message of a conversation, in the shape of OpenAI's chat API; unknown fields survive.
+//! - [`Tokenizer`]: a model's tokenizer; text that someone wrote never becomes a control token.
+//! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
+//!   [`ChatMlRenderer`] is written by hand.
+//! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
+//! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
+
+mod chatml_renderer;
+mod error;
+mod message;
+mod renderer;
+mod stop_strings;
+mod stream_decoder;
+#[cfg(test)]
+mod testing;
+mod token_bytes;
+mod tokenizer;
+mod tokenizer_config;
+mod tokenizer_training;
+
+pub use chatml_renderer::ChatMlRenderer;
+pub use error::RenderError;
+pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
+pub use renderer::{ParsedMessage, RenderedPrompt, Renderer, TrainOnWhat, WeightedTokens};
+pub use stop_strings::{StopScan, StopStrings};
+pub use stream_decoder::StreamDecoder;
+pub use tokenizer::Tokenizer;
+pub use tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

@@ -1,0 +1,95 @@
+use std::path::PathBuf;
+
+/// Why tokens could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// A file of the model directory cannot be used, or cannot be written.
+    #[error("{path}: {message}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The tokenizer failed.
+    #[error("the tokenizer failed: {message}")]
+    Tokenizer {
+        /// What it said.
+        message: String,
+    },
+    /// The tokenizer lacks a token that the format is made of.
+    #[error("the {renderer} format needs the token `{token}`, which this tokenizer does not have")]
+    MissingToken {
+        /// The format.
+        renderer: &'static str,
+        /// The token's text.
+        token: String,
+    },
+    /// No such renderer.
+    #[error("there is no renderer `{name}`; there are auto, template, chatml")]
+    UnknownRenderer {
+        /// What was asked for.
+        name: String,
+    },
+    /// Neither the model's files nor the caller say how to write a conversation.
+    #[error("{path} has no chat template, and its tokenizer lacks the tokens of ChatML")]
+    NoTemplate {
+        /// The model directory.
+        path: PathBuf,
+    },
+    /// A content part that has no tokens.
+    #[error("message {message_index}: content part {part_index} has type `{part_type}`, only text can be rendered")]
+    PartNotText {
+        /// Which message, from 0.
+        message_index: usize,
+        /// Which part of it, from 0.
+        part_index: usize,
+        /// The part's `type`.
+        part_type: String,
+    },
+    /// The message has something that the format cannot write.
+    #[error("message {message_index}: {message}")]
+    Message {
+        /// Which message, from 0.
+        message_index: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The format has no way to declare tools.
+    #[error("the {renderer} format cannot declare tools")]
+    ToolsUnsupported {
+        /// The format.
+        renderer: &'static str,
+    },
+    /// The template does not compile, refused the conversation by `raise_exception`, or failed on it.
+    #[error("the chat template failed: {message}")]
+    Template {
+        /// What it said.
+        message: String,
+    },
+    /// The template looks into the messages' text, so that text spelling a control token cannot be told from the
+    /// template's own control tokens.
+    #[error(
+        "a message spells a control token, and this chat template looks into the text of messages, \
+         so that the two cannot be told apart"
+    )]
+    ContentNotSeparable,
+    /// There is no assistant message to train on.
+    #[error("the conversation has no assistant message to train on")]
+    NothingToTrain,
+    /// The whole conversation does not begin with the prompt from which a message would have been sampled.
+    #[error(
+        "message {message_index}: the rendered conversation does not begin with the prompt that this message answers, \
+         so the format would train it in a context that it is never sampled in"
+    )]
+    NotAppendOnly {
+        /// Which message, from 0.
+        message_index: usize,
+    },
+    /// The format writes no stop token after an assistant message.
+    #[error("message {message_index}: no stop token ends this message in the rendered conversation")]
+    NoStop {
+        /// Which message, from 0.
+        message_index: usize,
+    },
+}

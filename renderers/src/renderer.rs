@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::{Message, RenderError, Tokenizer};
+
+/// A conversation as the tokens that a model is asked to continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedPrompt {
+    /// Token ids; they end with the generation prompt, so that the model goes on as the assistant.
+    pub tokens: Vec<u32>,
+}
+
+/// A conversation as the tokens of one training sequence.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WeightedTokens {
+    /// Token ids.
+    pub tokens: Vec<u32>,
+    /// One weight per token: 1 where the token is to be learned, else 0.
+    pub weights: Vec<f32>,
+}
+
+impl WeightedTokens {
+    /// Adds tokens that share a weight.
+    pub(crate) fn extend(&mut self, tokens: &[u32], weight: f32) {
+        self.tokens.extend_from_slice(tokens);
+        self.weights.resize(self.tokens.len(), weight);
+    }
+}
+
+/// Which messages a supervised sequence teaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrainOnWhat {
+    /// The last assistant message; what follows it is left out.
+    LastAssistantMessage,
+    /// Every assistant message.
+    AllAssistantMessages,
+}
+
+/// What the model said, read back from its tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParsedMessage {
+    /// The assistant's message.
+    pub message: Message,
+    /// Whether a stop token ended it; otherwise it was cut off.
+    pub ended_by_stop: bool,
+}
+
+/// Turns conversations into a model's tokens and its tokens back into messages.
+///
+/// Two laws hold for every renderer. Control tokens come from the format, never from what a message says. And the
+/// tokens that [`render_supervised`](Renderer::render_supervised) trains are exactly those that the model would have
+/// to sample after [`render_prompt`](Renderer::render_prompt) of the messages before.
+pub trait Renderer: Send + Sync + 'static {
+    /// The format's name, as a config gives it.
+    fn name(&self) -> &str;
+
+    /// Hex sha256 that changes whenever the tokens of some conversation may: of the format and of the tokenizer.
+    fn fingerprint(&self) -> &str;
+
+    /// The tokenizer whose ids are spoken.
+    fn tokenizer(&self) -> &Arc<Tokenizer>;
+
+    /// Tokens that end the assistant's turn.
+    fn stop_tokens(&self) -> &[u32];
+
+    /// The tokens that ask the model for the next assistant message. `tools` are OpenAI tool declarations.
+    fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError>;
+
+    /// The tokens of a finished conversation with a weight for each, to train a model on.
+    /// Fails where no message is to be trained, or the format does not keep a conversation append-only.
+    fn render_supervised(&self, messages: &[Message], train_on: TrainOnWhat) -> Result<WeightedTokens, RenderError>;
+
+    /// The message in `sampled`: its text up to the first stop token, which is not part of it.
+    fn parse(&self, sampled: &[u32]) -> ParsedMessage {
+        let stop = sampled.iter().position(|token| self.stop_tokens().contains(token));
+        let text = self.tokenizer().decode(&sampled[..stop.unwrap_or(sampled.len())]);
+        ParsedMessage { message: Message::text("assistant", text), ended_by_stop: stop.is_some() }
+    }
+}
+
+/// Where the messages to be trained stand, and how many messages of the conversation are kept.
+pub(crate) fn trained_messages(
+    messages: &[Message],
+    train_on: TrainOnWhat,
+) -> Result<(Vec<usize>, usize), RenderError> {
+    let mut indices: Vec<usize> =
+        messages.iter().enumerate().filter(|(_, message)| message.is_assistant()).map(|(index, _)| index).collect();
+    let last = *indices.last().ok_or(RenderError::NothingToTrain)?;
+    match train_on {
+        TrainOnWhat::AllAssistantMessages => Ok((indices, messages.len())),
+        TrainOnWhat::LastAssistantMessage => {
+            indices = vec![last];
+            Ok((indices, last + 1))
+        }
+    }
+}

@@ -1,0 +1,360 @@
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokenizers::normalizer::Range;
+use tokenizers::{
+    Model, NormalizedString, Normalizer, OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Token,
+};
+
+use crate::RenderError;
+use crate::token_bytes::TokenBytes;
+use crate::tokenizer_config::TokenizerConfig;
+
+/// A run of a prompt: either one control token, or text that stays text whatever it spells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// A token of the tokenizer's added vocabulary.
+    Control(u32),
+    /// Text, encoded by the model's vocabulary alone. Tokens never reach across two pieces.
+    Text(String),
+}
+
+/// A model's tokenizer, read from the `tokenizer.json` of a Hugging Face model directory and the files beside it.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    bytes: TokenBytes,
+    control_texts: HashSet<String>,
+    fingerprint: String,
+    config: TokenizerConfig,
+    eos_ids: Vec<u32>,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` (required), `tokenizer_config.json`, `chat_template.jinja` and
+    /// `generation_config.json` of a model directory.
+    pub fn open(model_dir: &Path) -> Result<Self, RenderError> {
+        let path = model_dir.join("tokenizer.json");
+        let json = std::fs::read(&path).map_err(|error| file_error(&path, &error))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| file_error(&path, &error))?;
+        // Training files may leave these set; a prompt is never cut or filled up silently.
+        inner.with_truncation(None).map_err(|error| file_error(&path, &error))?.with_padding(None);
+        let config = TokenizerConfig::read(model_dir)?;
+        let eos_ids = eos_ids(&inner, &config);
+        Ok(Self {
+            bytes: TokenBytes::new(&inner, &path)?,
+            control_texts: control_texts(&inner),
+            fingerprint: hex_sha256(&[&json]),
+            inner,
+            config,
+            eos_ids,
+        })
+    }
+
+    /// Encodes text that someone wrote: whatever it spells, no control token comes out, neither a special token nor
+    /// any other token of the added vocabulary (`<think>`, `<tool_call>`). Nothing is put before or after it.
+    pub fn encode_ordinary(&self, text: &str) -> Result<Vec<u32>, RenderError> {
+        self.encode_pieces(&[Piece::Text(text.to_owned())])
+    }
+
+    /// Encodes text as Hugging Face's tokenizers do with `add_special_tokens=False`: text that spells a control token
+    /// becomes that token. Only for text that nobody but the format wrote.
+    pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>, RenderError> {
+        let encoding = self.inner.encode_fast(text, false).map_err(|error| tokenizer_error(&error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// Encodes pieces; what [`encode_ordinary`](Self::encode_ordinary) promises holds for each piece of text.
+    pub(crate) fn encode_pieces(&self, pieces: &[Piece]) -> Result<Vec<u32>, RenderError> {
+        self.try_encode_pieces(pieces).map_err(|error| tokenizer_error(&error))
+    }
+
+    /// Hugging Face's pipeline (split, normalise, pre-tokenise, tokenise) with the search for added tokens left out:
+    /// the pieces say where they are. All run through one `PreTokenizedString`, because some pre-tokenisers treat the
+    /// first piece of a sequence in a way of its own.
+    fn try_encode_pieces(&self, pieces: &[Piece]) -> tokenizers::Result<Vec<u32>> {
+        let mut whole = String::new();
+        let mut spans = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let start = whole.len();
+            let control = match piece {
+                Piece::Text(text) => {
+                    whole.push_str(text);
+                    None
+                }
+                Piece::Control(id) => {
+                    whole.push_str(&String::from_utf8_lossy(self.bytes.get(*id).unwrap_or_default()));
+                    Some(*id)
+                }
+            };
+            spans.push((start..whole.len(), control));
+        }
+        let mut pretokenized = PreTokenizedString::from(whole);
+        pretokenized.split(|_, sequence| {
+            spans
+                .iter()
+                .filter(|(range, _)| !range.is_empty())
+                .map(|(range, control)| {
+                    let part = sequence.slice(Range::Normalized(range.clone())).ok_or("a piece splits a character")?;
+                    let tokens = control.map(|id| vec![Token::new(id, String::new(), (0, range.len()))]);
+                    Ok((part, tokens))
+                })
+                .collect::<tokenizers::Result<Vec<(NormalizedString, Option<Vec<Token>>)>>>()
+        })?;
+        if let Some(normalizer) = self.inner.get_normalizer() {
+            pretokenized.normalize(|text| normalizer.normalize(text))?;
+        }
+        if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut pretokenized)?;
+        }
+        pretokenized.tokenize(|text| self.tokenize_without_control(text.get()))?;
+        Ok(pretokenized.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+    }
+
+    /// Some vocabularies hold the control tokens too, and some models look a whole word up before they merge. Where a
+    /// control token comes out of text in this way, its text is encoded again in two halves.
+    fn tokenize_without_control(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let tokens = self.inner.get_model().tokenize(text)?;
+        let is_control = |token: &Token| {
+            text.get(token.offsets.0..token.offsets.1)
+                .is_some_and(|covered| covered == token.value && self.control_texts.contains(covered))
+        };
+        if !tokens.iter().any(is_control) {
+            return Ok(tokens);
+        }
+        let mut out = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            let middle = token.value.char_indices().nth(token.value.chars().count() / 2).map_or(0, |(at, _)| at);
+            if is_control(&token) && middle > 0 {
+                let (left, right) = token.value.split_at(middle);
+                out.extend(self.tokenize_without_control(left)?);
+                out.extend(self.tokenize_without_control(right)?);
+            } else {
+                out.push(token);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Cuts text into control tokens and the text between them, exactly where Hugging Face's tokenizers would.
+    pub(crate) fn split_control(&self, text: &str) -> Vec<Piece> {
+        let split = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
+        split
+            .get_splits(OffsetReferential::Original, OffsetType::Byte)
+            .into_iter()
+            .flat_map(|(_, (start, end), tokens)| match tokens {
+                Some(tokens) => tokens.iter().map(|token| Piece::Control(token.id)).collect(),
+                None => vec![Piece::Text(text[start..end].to_owned())],
+            })
+            .collect()
+    }
+
+    /// Texts of the control tokens: those of the added vocabulary that are more than white space, each with whether
+    /// the tokenizer calls it special.
+    pub(crate) fn control_tokens(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.inner
+            .get_added_vocabulary()
+            .get_added_tokens_decoder()
+            .values()
+            .filter(|token| is_control_text(&token.content))
+            .map(|token| (token.content.as_str(), token.special))
+    }
+
+    /// The text of some tokens, control tokens included: their bytes one after another, read as UTF-8. Bytes that are
+    /// no UTF-8 and ids outside the vocabulary read as U+FFFD.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        let bytes: Vec<u8> = tokens.iter().flat_map(|token| self.bytes_or_replacement(*token)).copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The bytes that a token stands for, which may be part of a character. `None` for an id outside the vocabulary.
+    pub fn id_to_bytes(&self, token: u32) -> Option<&[u8]> {
+        self.bytes.get(token)
+    }
+
+    /// A token's bytes; those of U+FFFD for an id outside the vocabulary, such as a row that pads the model's matrix.
+    pub(crate) fn bytes_or_replacement(&self, token: u32) -> &[u8] {
+        self.bytes.get(token).unwrap_or("\u{fffd}".as_bytes())
+    }
+
+    /// The id of a token by its text as the vocabulary spells it, control tokens included.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Hex sha256 of `tokenizer.json`.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// Every id is below this.
+    pub fn vocabulary_size(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Tokens that end generation: those of `generation_config.json`, then the `eos_token` of `tokenizer_config.json`.
+    pub fn eos_ids(&self) -> &[u32] {
+        &self.eos_ids
+    }
+
+    /// What the files beside `tokenizer.json` say.
+    pub(crate) fn config(&self) -> &TokenizerConfig {
+        &self.config
+    }
+}
+
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Tokenizer")
+            .field("fingerprint", &self.fingerprint)
+            .field("vocabulary_size", &self.vocabulary_size())
+            .field("eos_ids", &self.eos_ids)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Hex sha256 of some byte strings, each with its length before it, so that no two lists read alike; a single one is
+/// hashed as it is.
+pub(crate) fn hex_sha256(parts: &[&[u8]]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        if parts.len() > 1 {
+            hasher.update((part.len() as u64).to_le_bytes());
+        }
+        hasher.update(part);
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn file_error(path: &Path, error: &dyn std::fmt::Display) -> RenderError {
+    RenderError::File { path: PathBuf::from(path), message: error.to_string() }
+}
+
+pub(crate) fn tokenizer_error(error: &dyn std::fmt::Display) -> RenderError {
+    RenderError::Tokenizer { message: error.to_string() }
+}
+
+/// Runs of white space in an added vocabulary are ordinary text that the vocabulary shortens.
+fn is_control_text(text: &str) -> bool {
+    !text.trim().is_empty()
+}
+
+/// The control tokens as the model's vocabulary would spell them.
+fn control_texts(tokenizer: &tokenizers::Tokenizer) -> HashSet<String> {
+    let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
+    added.values().map(|token| token.content.clone()).filter(|text| is_control_text(text)).collect()
+}
+
+fn eos_ids(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Vec<u32> {
+    let mut ids = config.generation_eos_ids.clone();
+    let named = config.special_tokens.get("eos_token").and_then(Value::as_str);
+    ids.extend(named.and_then(|text| tokenizer.token_to_id(text)));
+    let mut seen = HashSet::new();
+    ids.retain(|id| seen.insert(*id));
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{TOKENIZERS, tiny_tokenizer, vector_tokenizer};
+
+    #[test]
+    fn text_that_spells_control_tokens_stays_text() {
+        for name in TOKENIZERS {
+            let tokenizer = vector_tokenizer(name);
+            let controls: Vec<(String, bool)> =
+                tokenizer.control_tokens().map(|(text, special)| (text.to_owned(), special)).collect();
+            assert!(!controls.is_empty(), "{name}");
+            for (text, _) in controls {
+                let id = tokenizer.token_to_id(&text).unwrap();
+                assert_eq!(tokenizer.encode_with_specials(&text).unwrap(), [id]);
+                let ordinary = tokenizer.encode_ordinary(&text).unwrap();
+                assert!(!ordinary.contains(&id), "{name}: {text} came out as its id");
+                assert_eq!(tokenizer.decode(&ordinary), text);
+            }
+        }
+    }
+
+    #[test]
+    fn text_without_control_tokens_is_encoded_as_hugging_face_does() {
+        let text = "  The café's 1234 naïve 你好 🙂\n\n\tlines \r\n  and trailing  ";
+        for name in TOKENIZERS {
+            let tokenizer = vector_tokenizer(name);
+            assert_eq!(
+                tokenizer.encode_ordinary(text).unwrap(),
+                tokenizer.encode_with_specials(text).unwrap(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn pieces_are_encoded_one_by_one() {
+        let tokenizer = vector_tokenizer("qwen3");
+        let control = tokenizer.token_to_id("<|im_end|>").unwrap();
+        let pieces = [Piece::Text("a\n".into()), Piece::Text("\nb".into()), Piece::Control(control)];
+        let mut expected = tokenizer.encode_ordinary("a\n").unwrap();
+        expected.extend(tokenizer.encode_ordinary("\nb").unwrap());
+        expected.push(control);
+        assert_eq!(tokenizer.encode_pieces(&pieces).unwrap(), expected);
+    }
+
+    #[test]
+    fn splitting_finds_control_tokens_and_loses_nothing() {
+        let tokenizer = vector_tokenizer("qwen3");
+        let id = |text| Piece::Control(tokenizer.token_to_id(text).unwrap());
+        let text = |text: &str| Piece::Text(text.to_owned());
+        assert_eq!(
+            tokenizer.split_control("<|im_start|>user\né<think><|im_end|> "),
+            [id("<|im_start|>"), text("user\né"), id("<think>"), id("<|im_end|>"), text(" ")]
+        );
+    }
+
+    #[test]
+    fn an_id_outside_the_vocabulary_reads_as_a_replacement_character() {
+        let tokenizer = vector_tokenizer("qwen3");
+        let outside = u32::try_from(tokenizer.vocabulary_size()).unwrap();
+        assert_eq!(tokenizer.id_to_bytes(outside), None);
+        assert_eq!(tokenizer.decode(&[outside]), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_directory_without_a_tokenizer_is_named() {
+        let error = Tokenizer::open(Path::new("/nowhere")).unwrap_err();
+        assert!(error.to_string().starts_with("/nowhere/tokenizer.json: "), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn decoding_gives_back_any_text(text in "\\PC*|[\\x00-\\x7f\u{80}-\u{10ffff}]*") {
+            let tokenizer = tiny_tokenizer();
+            let tokens = tokenizer.encode_ordinary(&text).unwrap();
+            prop_assert_eq!(tokenizer.decode(&tokens), text);
+        }
+
+        #[test]
+        fn control_tokens_never_come_out_of_text(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("<|im_start|>".to_owned()), Just("<|im_end|>".to_owned()), Just("<|endoftext|>".to_owned()),
+                    Just("<think>".to_owned()), Just("</think>".to_owned()), Just("<|im_".to_owned()),
+                    Just("end|>".to_owned()), ".{0,4}",
+                ],
+                0..12,
+            ),
+        ) {
+            let text = parts.concat();
+            for tokenizer in [tiny_tokenizer(), vector_tokenizer("qwen3"), vector_tokenizer("kimi")] {
+                let controls: Vec<u32> =
+                    tokenizer.control_tokens().filter_map(|(text, _)| tokenizer.token_to_id(text)).collect();
+                let tokens = tokenizer.encode_ordinary(&text).unwrap();
+                prop_assert!(tokens.iter().all(|token| !controls.contains(token)));
+            }
+        }
+    }
+}

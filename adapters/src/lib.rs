@@ -6,11 +6,14 @@
 //! - [`supervised_datum`]: one row for cross entropy.
 
 mod error;
+mod merging;
 mod supervised;
 mod termination;
 mod trajectory;
 mod trajectory_data;
 mod untrained;
+#[cfg(test)]
+mod vectors;
 
 pub use error::AdapterError;
 pub use supervised::{Reduction, supervised_datum};

@@ -44,3 +44,49 @@ pub fn supervised_datum(
     datum.validate()?;
     Ok(datum)
 }
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::DatumError;
+
+    use super::*;
+    use crate::vectors::{datum, floats, list, tokens, vectors};
+
+    #[test]
+    fn the_cookbooks_examples() {
+        let file = vectors("rl_edge_cases.json");
+        let cases = list(&file["supervised_datum"]);
+        assert_eq!(cases.len(), 3);
+        for case in cases {
+            let reduction = match case["reduction"].as_str() {
+                Some("none") => Reduction::None,
+                Some("mean") => Reduction::Mean,
+                other => panic!("{other:?}"),
+            };
+            let max_length = case["max_length"].as_u64().map(|length| usize::try_from(length).unwrap());
+            let result = supervised_datum(&tokens(&case["tokens"]), &floats(&case["weights"]), max_length, reduction);
+            assert_eq!(result, Ok(datum(&case["datum"])), "{case}");
+        }
+    }
+
+    #[test]
+    fn the_weight_of_the_first_token_counts_for_nothing() {
+        let LossInputs::Supervised { weights } =
+            supervised_datum(&[1, 2, 3], &[9.0, 1.0, 3.0], None, Reduction::Mean).unwrap().loss_inputs
+        else {
+            unreachable!()
+        };
+        assert_eq!(weights, [0.25, 0.75]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_datum_is_refused_by_name() {
+        let datum =
+            |tokens: &[u32], weights: &[f32], length| supervised_datum(tokens, weights, length, Reduction::None);
+        assert_eq!(datum(&[1, 2], &[1.0], None), Err(AdapterError::WeightCount { tokens: 2, weights: 1 }));
+        assert_eq!(datum(&[1], &[1.0], None), Err(AdapterError::TooShort { positions: 1 }));
+        assert_eq!(datum(&[1, 2], &[1.0, 1.0], Some(1)), Err(AdapterError::TooShort { positions: 1 }));
+        let infinite = DatumError::NotFinite { name: "weights", index: 0, value: f32::INFINITY };
+        assert_eq!(datum(&[1, 2], &[0.0, f32::INFINITY], None), Err(AdapterError::Datum(infinite)));
+    }
+}

@@ -137,3 +137,38 @@ impl TrajectoryGroup {
         self.trajectories.iter().map(Trajectory::total_reward).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_reasons_are_written_as_they_are_named() {
+        for reason in EpisodeStop::ALL {
+            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
+        }
+    }
+
+    #[test]
+    fn a_group_has_one_total_per_rollout_however_many_turns_it_took() {
+        let turn = |reward| Transition {
+            observation: vec![Chunk::Tokens(vec![1])],
+            action: Action::default(),
+            reward,
+            episode_done: false,
+            masked: false,
+            metrics: BTreeMap::new(),
+            stop_reason: None,
+        };
+        let trajectory = |rewards: &[f64], final_reward| Trajectory {
+            transitions: rewards.iter().copied().map(turn).collect(),
+            final_reward,
+            ..Trajectory::default()
+        };
+        let group = TrajectoryGroup {
+            trajectories: vec![trajectory(&[0.5, 0.25], 1.0), trajectory(&[], -1.0)],
+            tags: Vec::new(),
+        };
+        assert_eq!(group.total_rewards(), [1.75, -1.0]);
+    }
+}

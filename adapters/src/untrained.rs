@@ -75,3 +75,15 @@ impl UntrainedCause {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_written_as_they_are_named() {
+        for cause in UntrainedCause::ALL {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
+        }
+    }
+}

@@ -1,0 +1,110 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What it takes to begin a training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewRun {
+    /// Unique in the store.
+    pub run_id: String,
+    /// For people.
+    pub name: String,
+    /// The whole configuration.
+    pub config: Value,
+    /// The seed of everything random in it.
+    pub seed: u64,
+}
+
+/// A training run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Unique in the store.
+    pub run_id: String,
+    /// For people.
+    pub name: String,
+    /// The whole configuration.
+    pub config: Value,
+    /// The seed of everything random in it.
+    pub seed: u64,
+    /// When it was begun.
+    pub start_time: f64,
+}
+
+/// What became of sampled tokens in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationUse {
+    /// Whose tokens.
+    pub generation_id: String,
+    /// What became of them, by name: `trained`, or why they were not.
+    pub cause: String,
+    /// How many. Over all causes not more than the generation has sampled tokens.
+    pub tokens: u64,
+}
+
+/// A checkpoint to be recorded with its step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    /// Where weights and optimizer state are.
+    pub directory: String,
+    /// Everything else that continuing takes: data cursor, random state.
+    pub state: Value,
+}
+
+/// A training step to be recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The run.
+    pub run_id: String,
+    /// Unique in the run.
+    pub step: u64,
+    /// Whatever was measured.
+    pub metrics: Value,
+    /// The weights after it.
+    pub weights_version: u64,
+    /// What became of the tokens that it consumed.
+    pub uses: Vec<GenerationUse>,
+    /// The checkpoint that was written after it, if one was.
+    pub checkpoint: Option<CheckpointRecord>,
+}
+
+/// A training step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The run.
+    pub run_id: String,
+    /// Unique in the run.
+    pub step: u64,
+    /// When it was recorded.
+    pub time: f64,
+    /// Whatever was measured.
+    pub metrics: Value,
+    /// The weights after it.
+    pub weights_version: u64,
+}
+
+/// A checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The run.
+    pub run_id: String,
+    /// The step after which it was written.
+    pub step: u64,
+    /// When it was recorded.
+    pub time: f64,
+    /// The weights that it holds.
+    pub weights_version: u64,
+    /// Where weights and optimizer state are.
+    pub directory: String,
+    /// Everything else that continuing takes.
+    pub state: Value,
+}
+
+/// How many sampled tokens went where. Over all rows of a ledger, `tokens` sums to all sampled tokens in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerRow {
+    /// What became of them; `other` for what the run has not accounted for.
+    pub cause: String,
+    /// Generations with this cause; for `other`, those that the run has not accounted for at all.
+    pub generations: u64,
+    /// Sampled tokens.
+    pub tokens: u64,
+}

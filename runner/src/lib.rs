@@ -1,1 +1,21 @@
 //! Runs agents: takes a rollout off the queue, starts the agent, reports how it ended.
+//!
+//! [`run`] is the whole of it. For every rollout it gets from the server it starts the agent's command once, in a process
+//! group of its own, with the base URLs of that rollout's attempt in its environment; grades it; posts the reward; and
+//! reports the attempt as succeeded, failed or timed out. A crash or a missing reward is a failed attempt with its reason,
+//! never a reward of zero.
+
+mod agent_environment;
+mod attempt;
+mod error;
+mod options;
+mod placeholders;
+mod process;
+mod program;
+mod reward;
+mod run;
+mod server;
+
+pub use error::RunnerError;
+pub use options::RunnerOptions;
+pub use run::{RunnerSummary, run};

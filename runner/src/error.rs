@@ -1,0 +1,74 @@
+//! Why a runner stops before it is told to.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a runner stops before it is told to. How a single agent fails is not among them: that is reported to the server as
+/// the end of its attempt.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    /// The server's URL cannot be used.
+    #[error("{url:?} is not the URL of a server: {reason}")]
+    ServerUrl {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no such program beside the running executable or on `PATH`, or it may not be executed.
+    #[error("cannot find the program {program:?} beside the running executable or on PATH")]
+    ProgramNotFound {
+        /// The name that was looked up.
+        program: String,
+    },
+    /// The command or the grader is an empty list.
+    #[error("the {role} is empty: it needs at least a program")]
+    EmptyCommand {
+        /// `agent` or `grader`.
+        role: &'static str,
+    },
+    /// No agent could ever run.
+    #[error("a runner needs room for at least one agent at a time")]
+    NoParallelism,
+    /// Agents cannot run where they are told to.
+    #[error("{} is not a folder that agents can run in", path.display())]
+    WorkingDirectory {
+        /// The folder that was given.
+        path: PathBuf,
+    },
+    /// The server stayed out of reach for longer than the runner's patience.
+    #[error("{url} has been out of reach for {patience:?}: {reason}")]
+    ServerUnreachable {
+        /// The request that could not be made.
+        url: String,
+        /// How long the runner kept trying.
+        patience: Duration,
+        /// How the last try failed.
+        reason: String,
+    },
+    /// The server answered that it will not do what was asked.
+    #[error("{url} answered {status}: {body}")]
+    Refused {
+        /// The request.
+        url: String,
+        /// The reply's status code.
+        status: u16,
+        /// The reply's text.
+        body: String,
+    },
+    /// The server answered something that a store server does not say.
+    #[error("{url} answered what is not understood: {reason}")]
+    Reply {
+        /// The request.
+        url: String,
+        /// What is wrong with the reply.
+        reason: String,
+    },
+    /// The HTTP client could not be set up.
+    #[error("cannot set up the HTTP client")]
+    Client(#[source] reqwest::Error),
+    /// The operating system would not say where the runner runs.
+    #[error("cannot tell the folder that the runner runs in")]
+    CurrentDirectory(#[source] io::Error),
+}

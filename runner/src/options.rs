@@ -1,0 +1,50 @@
+//! What a runner is told to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What a runner is told to do. [`RunnerOptions::new`] fills in the defaults.
+#[derive(Debug, Clone)]
+pub struct RunnerOptions {
+    /// Base URL of the server that holds the queue, such as `http://127.0.0.1:4747`.
+    pub server: String,
+    /// The admin key, if the server has one. It is sent with the runner's own requests and kept from the agents.
+    pub admin_key: Option<String>,
+    /// Names this runner to the server. A runner that is started again under the same name lets go of what its predecessor
+    /// held.
+    pub worker_id: String,
+    /// How many agents run at a time, at least 1.
+    pub parallel: usize,
+    /// The agent: a program and its arguments, in which `{task}` and `{task.FIELD}` stand for the rollout's input. No shell
+    /// sees them. A program's bare name is looked up beside the running executable first, then on `PATH`.
+    pub command: Vec<String>,
+    /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
+    pub grade: Option<Vec<String>>,
+    /// How long the agent and its grader may take together.
+    pub timeout: Duration,
+    /// Where agents and graders run; where the runner runs if `None`.
+    pub working_directory: Option<PathBuf>,
+    /// Leave when the queue is empty and no agent runs, instead of waiting for more.
+    pub until_idle: bool,
+    /// How long the server may be out of reach before the runner gives up and kills its agents.
+    pub patience: Duration,
+}
+
+impl RunnerOptions {
+    /// One agent at a time, graded by its own last line or the rewards it posts, ten minutes each, for ever.
+    pub fn new(server: impl Into<String>, command: Vec<String>) -> Self {
+        Self {
+            server: server.into(),
+            admin_key: None,
+            worker_id: format!("runner-{}", Uuid::now_v7()),
+            parallel: 1,
+            command,
+            grade: None,
+            timeout: Duration::from_secs(600),
+            working_directory: None,
+            until_idle: false,
+            patience: Duration::from_secs(60),
+        }
+    }
+}

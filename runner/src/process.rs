@@ -1,0 +1,253 @@
+//! Runs one process in a process group of its own, keeps the end of what it prints, and leaves nothing of it behind.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io::{self, ErrorKind};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, Command};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How much of a program's standard output is kept: its end, where the answer is.
+const KEPT_OUTPUT: usize = 1 << 20;
+
+/// How much of what a program writes to its standard error is kept.
+const KEPT_ERRORS: usize = 2 << 10;
+
+/// How long a pipe is still read after the process has ended and its group was killed. Only a process that has left the
+/// group can hold a pipe open for longer, and nobody waits for what that prints.
+const PIPE_GRACE: Duration = Duration::from_secs(2);
+
+/// How a process ended and what it said.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code or signal.
+    pub status: ExitStatus,
+    /// It did not end by itself: it was killed at its deadline.
+    pub timed_out: bool,
+    /// The last MiB of its standard output.
+    pub output: Vec<u8>,
+    /// The last 2 KiB of its standard error.
+    pub errors: Vec<u8>,
+}
+
+/// Runs `command` with `input` on its stdin until it ends or, at `deadline`, is killed; then kills what it leaves behind in
+/// its process group. Dropping the future kills the whole group at once.
+///
+/// # Errors
+///
+/// Fails if the process cannot be started or its pipes fail. How it ends is no error here.
+pub async fn run(mut command: Command, input: &[u8], deadline: Instant) -> io::Result<Finished> {
+    let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+    let mut group = Group::of(child.id());
+    let (pipe_in, pipe_out, pipe_err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut output, mut errors) = (Tail::new(KEPT_OUTPUT), Tail::new(KEPT_ERRORS));
+
+    let ended = Notify::new();
+    let wait = async {
+        let in_time = timeout_at(deadline, child.wait()).await;
+        group.kill();
+        ended.notify_one();
+        match in_time {
+            Ok(status) => Ok((status?, false)),
+            Err(_) => Ok((child.wait().await?, true)),
+        }
+    };
+    let talk = async {
+        let pipes = async { tokio::try_join!(feed(pipe_in, input), output.read(pipe_out), errors.read(pipe_err)) };
+        let too_long = async {
+            ended.notified().await;
+            sleep(PIPE_GRACE).await;
+        };
+        tokio::select! {
+            talked = pipes => talked.map(|_| ()),
+            () = too_long => Ok(()),
+        }
+    };
+    let ((status, timed_out), ()) = tokio::try_join!(wait, talk)?;
+    Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
+}
+
+/// The process group of a child, killed when dropped.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn of(leader: Option<u32>) -> Self {
+        Self(leader.and_then(|id| Pid::from_raw(id.try_into().ok()?)))
+    }
+
+    /// Kills whatever is left of the group. The group keeps its id from being given to another for as long as it has a member,
+    /// and this is called as soon as its leader has ended; a group without members is what `ESRCH` says, and is well.
+    fn kill(&mut self) {
+        if let Some(leader) = self.0.take()
+            && let Err(error) = kill_process_group(leader, Signal::KILL)
+            && error != rustix::io::Errno::SRCH
+        {
+            tracing::warn!(group = leader.as_raw_nonzero(), %error, "cannot kill a process group");
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Writes `input` to the process. One that ends, or closes its stdin, without having read all of it does no wrong.
+async fn feed(pipe: Option<ChildStdin>, input: &[u8]) -> io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    match pipe.write_all(input).await {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The last bytes of a stream.
+struct Tail {
+    bytes: Vec<u8>,
+    kept: usize,
+}
+
+impl Tail {
+    fn new(kept: usize) -> Self {
+        Self { bytes: Vec::new(), kept }
+    }
+
+    /// Reads `pipe` to its end.
+    async fn read(&mut self, pipe: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
+        let Some(mut pipe) = pipe else { return Ok(()) };
+        let mut chunk = [0; 8 << 10];
+        loop {
+            let read = pipe.read(&mut chunk).await?;
+            if read == 0 {
+                return Ok(());
+            }
+            self.push(&chunk[..read]);
+        }
+    }
+
+    /// Cuts only when twice too long, so that every byte is moved once at most.
+    fn push(&mut self, more: &[u8]) {
+        self.bytes.extend_from_slice(more);
+        if self.bytes.len() > 2 * self.kept {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let surplus = self.bytes.len().saturating_sub(self.kept);
+        self.bytes.drain(..surplus);
+    }
+
+    fn into_bytes(mut self) -> Vec<u8> {
+        self.cut();
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::{Path, PathBuf};
+    use std::pin::pin;
+    use tempfile::TempDir;
+
+    /// Far enough away never to matter.
+    const LONG: Duration = Duration::from_secs(600);
+
+    async fn shell(script: &str, input: &[u8], time: Duration) -> Finished {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]);
+        run(command, input, Instant::now() + time).await.unwrap()
+    }
+
+    /// A named pipe: whoever reads it meets its end exactly when the last process that can write to it is gone.
+    fn named_pipe() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("alive");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        (folder, path)
+    }
+
+    async fn open(path: &Path) -> tokio::fs::File {
+        tokio::fs::File::open(path).await.unwrap()
+    }
+
+    async fn read_to_end(mut pipe: tokio::fs::File) -> String {
+        let mut text = String::new();
+        pipe.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn keeps_what_was_said_and_how_it_ended() {
+        let finished = shell("echo out; echo err >&2; exit 3", b"", LONG).await;
+        assert_eq!((finished.output.as_slice(), finished.errors.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+        assert_eq!(finished.status.code(), Some(3));
+    }
+
+    #[tokio::test]
+    async fn input_is_read_to_its_end_or_not_at_all() {
+        let input = vec![b'x'; 300_000];
+        let counted = shell("wc -c", &input, LONG).await;
+        assert_eq!(String::from_utf8(counted.output).unwrap().trim(), "300000");
+        let ignored = shell("exit 0", &input, LONG).await;
+        assert!(ignored.status.success());
+        let empty = shell("wc -c", b"", LONG).await;
+        assert_eq!(String::from_utf8(empty.output).unwrap().trim(), "0");
+    }
+
+    #[tokio::test]
+    async fn keeps_the_end_of_too_much_output() {
+        let finished = shell("yes 1234567 | head -c 5000000; echo; echo the end", b"", LONG).await;
+        assert_eq!(finished.output.len(), KEPT_OUTPUT);
+        assert!(finished.output.ends_with(b"\nthe end\n"));
+    }
+
+    #[tokio::test]
+    async fn leaves_nothing_behind_when_the_process_ends() {
+        let (_folder, path) = named_pipe();
+        let script = format!("exec 3>{}; (sleep 600; echo survived >&3) & echo done", path.display());
+        let (finished, left) = tokio::join!(shell(&script, b"", LONG), async { read_to_end(open(&path).await).await });
+        assert_eq!(finished.output, b"done\n");
+        assert_eq!(left, "");
+    }
+
+    #[tokio::test]
+    async fn is_killed_at_its_deadline() {
+        let finished = shell("sleep 600", b"", Duration::ZERO).await;
+        assert!(finished.timed_out);
+        assert_eq!(finished.status.code(), None);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_run_kills_grandchildren_too() {
+        let (_folder, path) = named_pipe();
+        let script = format!("exec 3>{}; (sleep 600; echo survived >&3) & wait", path.display());
+        let pipe = {
+            let mut running = pin!(shell(&script, b"", LONG));
+            tokio::select! {
+                finished = &mut running => panic!("ended by itself: {finished:?}"),
+                pipe = open(&path) => pipe,
+            }
+        };
+        assert_eq!(read_to_end(pipe).await, "");
+    }
+
+    proptest! {
+        #[test]
+        fn a_tail_is_the_end_of_all_that_was_pushed(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..20),
+            kept in 1..30_usize,
+        ) {
+            let mut tail = Tail::new(kept);
+            chunks.iter().for_each(|chunk| tail.push(chunk));
+            let all = chunks.concat();
+            prop_assert_eq!(tail.into_bytes(), &all[all.len().saturating_sub(kept)..]);
+        }
+    }
+}

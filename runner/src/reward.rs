@@ -1,0 +1,84 @@
+//! The reward that a program prints: its last line that is not blank, a JSON object such as `{"reward": 1, "exact": 0}`.
+
+use serde::Serialize;
+use serde_json::{Map, Number, Value};
+
+/// A reward on its way to the server, as the body of the request that posts it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reward {
+    value: Number,
+    name: &'static str,
+    components: Map<String, Value>,
+}
+
+/// Why a program's last line is no reward.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum NoReward {
+    /// Nothing was printed, or only blank lines.
+    #[error("it printed nothing")]
+    Silence,
+    /// The last line is something else, which is what a chatty program's last line mostly is.
+    #[error("its last line is not a JSON object with a number `reward`: {0}")]
+    NotAReward(String),
+}
+
+/// The reward on the last line of `output` that is not blank. Every other field of the object that holds a number is one of
+/// the reward's components; fields that hold anything else are passed over.
+pub fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {
+    let output = String::from_utf8_lossy(output);
+    let line = output.lines().map(str::trim).rfind(|line| !line.is_empty()).ok_or(NoReward::Silence)?;
+    // JSON has no NaN and no infinity, and a number too large for a double is refused here as well.
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(line) else { return Err(not_a_reward(line)) };
+    let Some(Value::Number(value)) = fields.shift_remove("reward") else { return Err(not_a_reward(line)) };
+    fields.retain(|_, field| field.is_number());
+    Ok(Reward { value, name: "primary", components: fields })
+}
+
+/// Quotes as much of the line as a person needs to recognise it.
+fn not_a_reward(line: &str) -> NoReward {
+    const QUOTED: usize = 200;
+    let quoted: String = line.chars().take(QUOTED).collect();
+    NoReward::NotAReward(if quoted.len() < line.len() { quoted + "..." } else { quoted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, to_value};
+
+    #[test]
+    fn reads_the_value_and_the_components() {
+        let reward =
+            on_last_line(b"thinking\n {\"exact\": 1.0, \"reward\": -0.5, \"note\": \"ok\", \"hits\": 2}\n \n\n")
+                .unwrap();
+        let expected = json!({"value": -0.5, "name": "primary", "components": {"exact": 1.0, "hits": 2}});
+        assert_eq!(to_value(reward).unwrap(), expected);
+    }
+
+    #[test]
+    fn refuses_every_other_last_line() {
+        let wrong = [
+            "1.0",
+            "[1]",
+            "{}",
+            r#"{"reward": "1"}"#,
+            r#"{"reward": null}"#,
+            r#"{"reward": NaN}"#,
+            r#"{"reward": 1e999}"#,
+        ];
+        for line in wrong {
+            assert_eq!(on_last_line(line.as_bytes()), Err(NoReward::NotAReward(line.to_owned())));
+        }
+        let buried = b"{\"reward\": 1}\nbye";
+        assert_eq!(on_last_line(buried), Err(NoReward::NotAReward("bye".to_owned())));
+        assert_eq!(on_last_line(b" \n\n"), Err(NoReward::Silence));
+    }
+
+    #[test]
+    fn a_long_line_is_quoted_in_part() {
+        let Err(NoReward::NotAReward(quoted)) = on_last_line("ü".repeat(5_000).as_bytes()) else {
+            panic!("no reward")
+        };
+        assert_eq!(quoted, "ü".repeat(200) + "...");
+    }
+}

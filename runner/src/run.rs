@@ -1,0 +1,153 @@
+//! The runner's loop: dequeue as many as there is room for, run them, tally how they end.
+
+use crate::attempt::{Ending, Workshop};
+use crate::server::{Dequeued, Server};
+use crate::{RunnerError, RunnerOptions};
+use serde::Serialize;
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::sleep;
+
+/// How long the server is asked to wait for a rollout when the queue is empty.
+const QUEUE_WAIT: Duration = Duration::from_secs(20);
+
+/// How often a runner that is to leave when idle looks at the queue while its last agents run.
+const IDLE_POLL: Duration = Duration::from_secs(1);
+
+/// How the attempts of a runner ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RunnerSummary {
+    /// Ended with a reward.
+    pub succeeded: usize,
+    /// Ended without one; the server was told why.
+    pub failed: usize,
+    /// Were killed because they took too long.
+    pub timed_out: usize,
+    /// Ended, but the server refused to hear how: it had given them up before.
+    pub unreported: usize,
+    /// Were running when the runner was told to stop: killed, and given back to the queue.
+    pub released: usize,
+}
+
+/// Runs agents until `shutdown` resolves or, with [`RunnerOptions::until_idle`], until there is nothing more to do. On
+/// shutdown the agents that still run are killed, with everything they have started, and their rollouts go back to the
+/// queue.
+///
+/// # Errors
+///
+/// Fails before the first agent if the options cannot work, and later if the server stays out of reach for longer than the
+/// runner's patience or refuses to hand out rollouts. All agents have been killed by then.
+pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> Result<RunnerSummary, RunnerError> {
+    if options.parallel == 0 {
+        return Err(RunnerError::NoParallelism);
+    }
+    let server = Server::new(&options)?;
+    let workshop = Arc::new(Workshop::new(&options, server.clone())?);
+    let mut crew = Crew { workshop, attempts: JoinSet::new(), summary: RunnerSummary::default() };
+
+    let worked = tokio::select! {
+        biased;
+        () = shutdown => Ok(()),
+        worked = work(&server, &options, &mut crew) => worked,
+    };
+    crew.dismiss().await;
+    // One try only: whoever stops a runner does not wait for a server that may be gone as well.
+    if let Err(error) = server.release_once().await {
+        tracing::warn!(%error, worker_id = options.worker_id, "could not give this runner's attempts back");
+    }
+    worked.map(|()| crew.summary)
+}
+
+/// Dequeues and runs until there is nothing more to do.
+async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Result<(), RunnerError> {
+    // A predecessor of the same name may have died with attempts in hand.
+    server.release().await?;
+    let mut reply_lost = false;
+    loop {
+        crew.tally_ended()?;
+        if crew.size() == options.parallel {
+            crew.tally_next().await?;
+            continue;
+        }
+        if reply_lost && crew.size() == 0 {
+            // What the server holds to be running here was in the reply that never came.
+            server.release().await?;
+            reply_lost = false;
+        }
+        let wait = if options.until_idle { Duration::ZERO } else { QUEUE_WAIT };
+        let dequeued: Dequeued = server.dequeue(options.parallel - crew.size(), wait).await?;
+        reply_lost |= dequeued.reply_lost;
+        let idle = dequeued.assignments.is_empty();
+        for assignment in dequeued.assignments {
+            let workshop = Arc::clone(&crew.workshop);
+            crew.attempts.spawn(async move { workshop.run(&assignment).await });
+        }
+        if options.until_idle && idle {
+            if crew.size() == 0 && !reply_lost {
+                return Ok(());
+            }
+            tokio::select! {
+                tallied = crew.tally_next() => tallied?,
+                () = sleep(IDLE_POLL) => {}
+            }
+        }
+    }
+}
+
+/// The attempts that run now, and how the others ended.
+struct Crew {
+    workshop: Arc<Workshop>,
+    attempts: JoinSet<Result<Ending, RunnerError>>,
+    summary: RunnerSummary,
+}
+
+impl Crew {
+    fn size(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// Tallies every attempt that has ended by now.
+    fn tally_ended(&mut self) -> Result<(), RunnerError> {
+        while let Some(joined) = self.attempts.try_join_next() {
+            self.tally(joined)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for an attempt to end, if any runs, and tallies it.
+    async fn tally_next(&mut self) -> Result<(), RunnerError> {
+        match self.attempts.join_next().await {
+            Some(joined) => self.tally(joined),
+            None => Ok(()),
+        }
+    }
+
+    fn tally(&mut self, joined: Result<Result<Ending, RunnerError>, JoinError>) -> Result<(), RunnerError> {
+        let summary = &mut self.summary;
+        let counter = match joined {
+            Ok(ended) => match ended? {
+                Ending::Succeeded => &mut summary.succeeded,
+                Ending::Failed => &mut summary.failed,
+                Ending::TimedOut => &mut summary.timed_out,
+                Ending::Unreported => &mut summary.unreported,
+            },
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_cancelled) => &mut summary.released,
+        };
+        *counter += 1;
+        Ok(())
+    }
+
+    /// Kills what still runs and waits until it is dead.
+    async fn dismiss(&mut self) {
+        self.attempts.abort_all();
+        while let Some(joined) = self.attempts.join_next().await {
+            if let Err(error) = self.tally(joined) {
+                tracing::warn!(%error, "an attempt ended with an error while the runner stopped");
+            }
+        }
+    }
+}

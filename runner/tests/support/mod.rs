@@ -1,0 +1,166 @@
+//! A scripted server: hands out the tasks it is given and remembers all that a runner tells it.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// What the server holds, and what it was told.
+#[derive(Default)]
+pub struct Record {
+    /// Tasks still to hand out.
+    pub queue: VecDeque<Value>,
+    /// How many tasks were handed out: the n-th is rollout `ro-n`, its attempt `at-n`.
+    pub handed_out: usize,
+    /// The keys of the tasks in the next reply, if the server has any.
+    pub keys: Option<String>,
+    /// The `limit` of every dequeue.
+    pub limits: Vec<u64>,
+    /// Attempt id and body of every update of an attempt that ends it.
+    pub endings: Vec<(String, Value)>,
+    /// Attempt id and body of every reward.
+    pub rewards: Vec<(String, Value)>,
+    /// The worker id of every release.
+    pub releases: Vec<String>,
+    /// The `Authorization` header of every release.
+    pub authorizations: Vec<String>,
+    /// Attributes of the annotation spans that every attempt has.
+    pub annotations: Vec<Value>,
+    /// This many requests are answered 503 first.
+    pub outages: usize,
+    /// This many dequeues take tasks off the queue and then answer 502.
+    pub lost_replies: usize,
+    /// Rewards are refused.
+    pub refuse_rewards: bool,
+}
+
+type Shared = Arc<Mutex<Record>>;
+
+/// A running scripted server, stopped when dropped.
+pub struct Scripted {
+    pub url: String,
+    record: Shared,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Scripted {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Scripted {
+    /// Serves `tasks`.
+    pub async fn start(tasks: impl IntoIterator<Item = Value>) -> Self {
+        let record = Shared::default();
+        lock(&record).queue.extend(tasks);
+        let routes = Router::new()
+            .route("/v1/agl/queues/rollouts/dequeue", post(dequeue))
+            .route("/v1/agl/rollouts/{rollout}/attempts/{attempt}", post(update))
+            .route("/v1/agl/spans", get(spans))
+            .route("/rollout/{rollout}/attempt/{attempt}/reward", post(reward))
+            .route("/v1/fulgurite/workers/{worker}/release", post(release))
+            .with_state(Arc::clone(&record));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self { url, record, serving }
+    }
+
+    pub fn record(&self) -> MutexGuard<'_, Record> {
+        lock(&self.record)
+    }
+}
+
+fn lock(record: &Shared) -> MutexGuard<'_, Record> {
+    record.lock().unwrap()
+}
+
+/// The server's answer while it is out of order.
+fn outage(record: &mut Record) -> Option<Response> {
+    record.outages = record.outages.checked_sub(1)?;
+    Some(StatusCode::SERVICE_UNAVAILABLE.into_response())
+}
+
+async fn dequeue(State(shared): State<Shared>, Json(body): Json<Value>) -> Response {
+    let limit = body["limit"].as_u64().unwrap();
+    if lock(&shared).queue.is_empty() && body["wait_seconds"].as_f64().unwrap() > 0.0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let mut record = lock(&shared);
+    if let Some(answer) = outage(&mut record) {
+        return answer;
+    }
+    record.limits.push(limit);
+    let mut rollouts = Vec::new();
+    while (rollouts.len() as u64) < limit
+        && let Some(task) = record.queue.pop_front()
+    {
+        record.handed_out += 1;
+        let n = record.handed_out;
+        let attempt = json!({"rollout_id": format!("ro-{n}"), "attempt_id": format!("at-{n}"), "sequence_id": 1});
+        rollouts.push(json!({"rollout_id": format!("ro-{n}"), "input": task, "mode": "train", "attempt": attempt}));
+    }
+    if let Some(left) = record.lost_replies.checked_sub(1) {
+        record.lost_replies = left;
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
+    match &record.keys {
+        Some(keys) => ([("x-fulgurite-key", keys.clone())], Json(rollouts)).into_response(),
+        None => Json(rollouts).into_response(),
+    }
+}
+
+async fn update(
+    State(shared): State<Shared>,
+    Path((rollout, attempt)): Path<(String, String)>,
+    Json(body): Json<Value>,
+) -> Response {
+    let mut record = lock(&shared);
+    if let Some(answer) = outage(&mut record) {
+        return answer;
+    }
+    assert_eq!(rollout.replace("ro", "at"), attempt);
+    if body.get("status").is_some() {
+        record.endings.push((attempt, body));
+    }
+    Json(json!({})).into_response()
+}
+
+async fn spans(State(shared): State<Shared>) -> Json<Value> {
+    let record = lock(&shared);
+    let span = |attributes: &Value| json!({"name": "agentlightning.annotation", "attributes": attributes});
+    Json(json!({"items": record.annotations.iter().map(span).collect::<Vec<_>>()}))
+}
+
+async fn reward(
+    State(shared): State<Shared>,
+    Path((_, attempt)): Path<(String, String)>,
+    Json(body): Json<Value>,
+) -> Response {
+    let mut record = lock(&shared);
+    if record.refuse_rewards {
+        return (StatusCode::BAD_REQUEST, "too late").into_response();
+    }
+    record.rewards.push((attempt, body));
+    Json(json!({})).into_response()
+}
+
+async fn release(State(shared): State<Shared>, Path(worker): Path<String>, headers: HeaderMap) -> Response {
+    let mut record = lock(&shared);
+    if let Some(answer) = outage(&mut record) {
+        return answer;
+    }
+    record.releases.push(worker);
+    let authorization = headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+    record.authorizations.extend(authorization);
+    Json(json!({})).into_response()
+}

@@ -7,6 +7,7 @@ use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
 use crate::server::{Assignment, Server};
 use crate::{RunnerError, RunnerOptions};
+use fulgurite_store::model::AttemptStatus;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -31,30 +32,26 @@ pub struct Workshop {
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// With a reward.
-    Succeeded,
-    /// Without one; the server has been told why.
-    Failed,
-    /// Killed because it took too long.
-    TimedOut,
-    /// In any of these ways, but the server would not hear of it.
+    /// With this status, as the server has been told.
+    Reported(AttemptStatus),
+    /// The server would not hear how.
     Unreported,
 }
 
 /// What was found out about an attempt that is over.
 struct Verdict {
-    ending: Ending,
+    status: AttemptStatus,
     reason: Option<String>,
     agent: Option<Finished>,
 }
 
 impl Verdict {
     fn succeeded(agent: Finished) -> Self {
-        Self { ending: Ending::Succeeded, reason: None, agent: Some(agent) }
+        Self { status: AttemptStatus::Succeeded, reason: None, agent: Some(agent) }
     }
 
     fn failed(reason: impl Into<String>, agent: Option<Finished>) -> Self {
-        Self { ending: Ending::Failed, reason: Some(reason.into()), agent }
+        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), agent }
     }
 
     /// The attempt's metadata: what a person needs who asks how it went.
@@ -107,19 +104,15 @@ impl Workshop {
             lost = self.keep_alive(assignment) => return Err(lost),
         };
         let metadata = verdict.metadata(started.elapsed());
-        let status = match verdict.ending {
-            Ending::Succeeded => "succeeded",
-            Ending::TimedOut => "timeout",
-            Ending::Failed | Ending::Unreported => "failed",
-        };
+        let status = verdict.status;
         let Assignment { rollout_id, attempt_id, .. } = assignment;
-        tracing::debug!(rollout_id, attempt_id, status, %metadata, "attempt ended");
+        tracing::debug!(rollout_id, attempt_id, %status, %metadata, "attempt ended");
         match self.server.finish(assignment, status, &metadata).await {
             Err(RunnerError::Refused { url, status, body }) => {
                 tracing::warn!(url, status, body, "the server refused to hear how an attempt ended");
                 Ok(Ending::Unreported)
             }
-            reported => reported.map(|()| verdict.ending),
+            reported => reported.map(|()| Ending::Reported(status)),
         }
     }
 
@@ -173,7 +166,7 @@ impl Workshop {
     /// The verdict when the program of `role` was still running at the deadline.
     fn timed_out(&self, role: &str, agent: Finished) -> Verdict {
         let reason = format!("{role} still ran after {:?}", self.timeout);
-        Verdict { ending: Ending::TimedOut, reason: Some(reason), agent: Some(agent) }
+        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), agent: Some(agent) }
     }
 
     /// Posts the reward; a server that will not have it fails the attempt.

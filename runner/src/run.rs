@@ -3,6 +3,7 @@
 use crate::attempt::{Ending, Workshop};
 use crate::server::{Dequeued, Server};
 use crate::{RunnerError, RunnerOptions};
+use fulgurite_store::model::AttemptStatus;
 use serde::Serialize;
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -28,13 +29,14 @@ pub struct RunnerSummary {
     pub timed_out: usize,
     /// Ended, but the server refused to hear how: it had given them up before.
     pub unreported: usize,
-    /// Were running when the runner was told to stop: killed, and given back to the queue.
+    /// Were running when the runner was told to stop: killed, and given back to the server, which queues their rollouts again
+    /// if they may be tried again.
     pub released: usize,
 }
 
 /// Runs agents until `shutdown` resolves or, with [`RunnerOptions::until_idle`], until there is nothing more to do. On
-/// shutdown the agents that still run are killed, with everything they have started, and their rollouts go back to the
-/// queue.
+/// shutdown the agents that still run are killed, with everything they have started, and their attempts are given back to the
+/// server, which queues their rollouts again if they may be tried again.
 ///
 /// # Errors
 ///
@@ -129,9 +131,9 @@ impl Crew {
         let summary = &mut self.summary;
         let counter = match joined {
             Ok(ended) => match ended? {
-                Ending::Succeeded => &mut summary.succeeded,
-                Ending::Failed => &mut summary.failed,
-                Ending::TimedOut => &mut summary.timed_out,
+                Ending::Reported(AttemptStatus::Succeeded) => &mut summary.succeeded,
+                Ending::Reported(AttemptStatus::Timeout) => &mut summary.timed_out,
+                Ending::Reported(_) => &mut summary.failed,
                 Ending::Unreported => &mut summary.unreported,
             },
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),

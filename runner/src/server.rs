@@ -2,6 +2,7 @@
 
 use crate::reward::Reward;
 use crate::{RunnerError, RunnerOptions};
+use fulgurite_store::model::{AttemptStatus, AttemptedRollout};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
@@ -18,6 +19,9 @@ const ANY_KEY: &str = "fulgurite";
 
 /// How long a request may take, beside the time that the server was asked to wait.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a runner that is about to leave waits for an answer.
+const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause before the second try of a request, doubled for each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -46,19 +50,7 @@ pub struct Dequeued {
     pub reply_lost: bool,
 }
 
-/// The parts of the server's reply that a runner needs.
-#[derive(Deserialize)]
-struct AttemptedRollout {
-    rollout_id: String,
-    input: Value,
-    attempt: Attempt,
-}
-
-#[derive(Deserialize)]
-struct Attempt {
-    attempt_id: String,
-}
-
+/// The parts of the server's spans that a runner needs.
 #[derive(Deserialize)]
 struct Spans {
     items: Vec<Span>,
@@ -114,16 +106,18 @@ impl Server {
         let reply = self.send_patiently(&url, request).await?;
         let keys = keys(&reply.headers);
         let rollouts: Vec<AttemptedRollout> = reply.json(&url)?;
-        let assignments = rollouts.into_iter().enumerate().map(|(index, rollout)| Assignment {
-            rollout_id: rollout.rollout_id,
-            attempt_id: rollout.attempt.attempt_id,
-            task: rollout.input,
-            key: keys.get(index).or(keys.last()).cloned().unwrap_or_else(|| ANY_KEY.to_owned()),
-        });
+        let assignments =
+            rollouts.into_iter().enumerate().map(|(index, AttemptedRollout { rollout, attempt })| Assignment {
+                rollout_id: rollout.rollout_id,
+                attempt_id: attempt.attempt_id,
+                task: rollout.input,
+                key: keys.get(index).or(keys.last()).cloned().unwrap_or_else(|| ANY_KEY.to_owned()),
+            });
         Ok(Dequeued { assignments: assignments.collect(), reply_lost: reply.earlier_lost })
     }
 
-    /// Lets go of every attempt that the server holds to be this runner's: they go back to the queue.
+    /// Lets go of every attempt that the server holds to be this runner's: their rollouts go back to the queue if they may be
+    /// tried again.
     pub async fn release(&self) -> Result<(), RunnerError> {
         let (url, request) = self.release_request();
         self.send_patiently(&url, request).await.map(|_| ())
@@ -132,7 +126,9 @@ impl Server {
     /// [`Server::release`] in a single try, for a runner that is about to leave.
     pub async fn release_once(&self) -> Result<(), RunnerError> {
         let (url, request) = self.release_request();
-        let reply = receive(request).await.map_err(|error| self.unreachable(&url, &describe(&error)))?;
+        let reply = receive(request.timeout(FAREWELL_TIMEOUT))
+            .await
+            .map_err(|error| self.unreachable(&url, &describe(&error)))?;
         reply.accepted(&url).map(|_| ())
     }
 
@@ -143,7 +139,12 @@ impl Server {
     }
 
     /// Says how the attempt ended.
-    pub async fn finish(&self, assignment: &Assignment, status: &str, metadata: &Value) -> Result<(), RunnerError> {
+    pub async fn finish(
+        &self,
+        assignment: &Assignment,
+        status: AttemptStatus,
+        metadata: &Value,
+    ) -> Result<(), RunnerError> {
         self.update(assignment, &json!({"status": status, "metadata": metadata})).await
     }
 

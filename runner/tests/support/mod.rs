@@ -106,8 +106,7 @@ async fn dequeue(State(shared): State<Shared>, Json(body): Json<Value>) -> Respo
     {
         record.handed_out += 1;
         let n = record.handed_out;
-        let attempt = json!({"rollout_id": format!("ro-{n}"), "attempt_id": format!("at-{n}"), "sequence_id": 1});
-        rollouts.push(json!({"rollout_id": format!("ro-{n}"), "input": task, "mode": "train", "attempt": attempt}));
+        rollouts.push(attempted_rollout(n, &task));
     }
     if let Some(left) = record.lost_replies.checked_sub(1) {
         record.lost_replies = left;
@@ -117,6 +116,20 @@ async fn dequeue(State(shared): State<Shared>, Json(body): Json<Value>) -> Respo
         Some(keys) => ([("x-fulgurite-key", keys.clone())], Json(rollouts)).into_response(),
         None => Json(rollouts).into_response(),
     }
+}
+
+/// The n-th rollout to be handed out, every field of it, as the server writes it.
+fn attempted_rollout(n: usize, task: &Value) -> Value {
+    let rollout_id = format!("ro-{n}");
+    json!({
+        "rollout_id": rollout_id, "input": task, "start_time": 1.5, "end_time": null, "mode": "train", "resources_id": null,
+        "status": "preparing", "metadata": {},
+        "config": {"timeout_seconds": null, "unresponsive_seconds": null, "max_attempts": 1, "retry_condition": []},
+        "attempt": {
+            "rollout_id": rollout_id, "attempt_id": format!("at-{n}"), "sequence_id": 1, "start_time": 2.5, "end_time": null,
+            "status": "preparing", "worker_id": "worker", "last_heartbeat_time": null, "metadata": null,
+        },
+    })
 }
 
 async fn update(

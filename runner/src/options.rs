@@ -16,8 +16,8 @@ pub struct RunnerOptions {
     pub worker_id: String,
     /// How many agents run at a time, at least 1.
     pub parallel: usize,
-    /// The agent: a program and its arguments, in which `{task}` and `{task.FIELD}` stand for the rollout's input. No shell
-    /// sees them. A program's bare name is looked up beside the running executable first, then on `PATH`.
+    /// The agent: a program, whose bare name is looked up beside the running executable first and then on `PATH`, and its
+    /// arguments, in which `{task}` and `{task.FIELD}` stand for the rollout's input. No shell sees them.
     pub command: Vec<String>,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,

@@ -9,12 +9,25 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::env;
-use std::io::{Write, stdout};
+use std::io::{Write, stderr, stdout};
+use std::process::ExitCode;
 
 /// How often a request is sent at most: once more after a lost connection or a server's own error.
 const TRIES: usize = 2;
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match play() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line with all causes; if even that cannot be written, the exit code has to do.
+            let _ = writeln!(stderr().lock(), "hello-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Asks once and prints the answer.
+fn play() -> Result<()> {
     let Some(number) = env::args().nth(1) else { bail!("usage: hello-agent N") };
     let base_url = env::var("OPENAI_BASE_URL").unwrap_or_else(|_| "https://api.openai.com/v1".to_owned());
     let key = env::var("OPENAI_API_KEY").context("OPENAI_API_KEY is not set")?;

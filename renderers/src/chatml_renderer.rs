@@ -112,18 +112,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{tiny_tokenizer, vector_tokenizer};
+    use crate::testing::{tiny_tokenizer, trained_text, vector_tokenizer};
     use crate::{Content, ContentPart, FunctionCall, ToolCall};
 
     fn renderer() -> ChatMlRenderer {
         ChatMlRenderer::new(vector_tokenizer("qwen3")).unwrap()
-    }
-
-    fn trained_text(renderer: &dyn Renderer, weighted: &WeightedTokens) -> String {
-        assert_eq!(weighted.tokens.len(), weighted.weights.len());
-        let pairs = weighted.tokens.iter().zip(&weighted.weights);
-        let trained: Vec<u32> = pairs.filter(|(_, weight)| **weight == 1.0).map(|(token, _)| *token).collect();
-        renderer.tokenizer().decode(&trained)
     }
 
     #[test]

@@ -3,16 +3,24 @@
 //! - [`Message`]: one message of a conversation, in the shape of OpenAI's chat API; unknown fields survive.
 //! - [`Tokenizer`]: a model's tokenizer; text that someone wrote never becomes a control token.
 //! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
-//!   [`ChatMlRenderer`] is written by hand.
+//!   [`ChatMlRenderer`] is written by hand, [`TemplateRenderer`] takes a model's own chat template, [`open_renderer`]
+//!   chooses.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
+mod chat_template;
 mod chatml_renderer;
+mod content_protection;
 mod error;
 mod message;
+mod open_renderer;
+mod python_json;
+mod python_methods;
+mod python_text;
 mod renderer;
 mod stop_strings;
 mod stream_decoder;
+mod template_renderer;
 #[cfg(test)]
 mod testing;
 mod token_bytes;
@@ -23,8 +31,10 @@ mod tokenizer_training;
 pub use chatml_renderer::ChatMlRenderer;
 pub use error::RenderError;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
+pub use open_renderer::open_renderer;
 pub use renderer::{ParsedMessage, RenderedPrompt, Renderer, TrainOnWhat, WeightedTokens};
 pub use stop_strings::{StopScan, StopStrings};
 pub use stream_decoder::StreamDecoder;
+pub use template_renderer::TemplateRenderer;
 pub use tokenizer::Tokenizer;
 pub use tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use crate::{Tokenizer, train_byte_level_tokenizer, write_tokenizer_directory};
+use crate::{Renderer, Tokenizer, WeightedTokens, train_byte_level_tokenizer, write_tokenizer_directory};
 
 /// Tokenizers under `tests/vectors/tokenizers`.
 pub(crate) const TOKENIZERS: [&str; 5] = ["deepseek", "gpt_oss", "kimi", "llama3", "qwen3"];
@@ -32,4 +32,21 @@ pub(crate) fn tiny_tokenizer() -> Arc<Tokenizer> {
     static TINY: LazyLock<Arc<Tokenizer>> =
         LazyLock::new(|| Arc::new(Tokenizer::open(tiny_directory().path()).unwrap()));
     TINY.clone()
+}
+
+/// A copy of the directory of a tokenizer, with a chat template and an end of message of its own.
+pub(crate) fn directory_with_template(name: &str, template: &str, eos_token: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(vector_dir(name).join("tokenizer.json"), dir.path().join("tokenizer.json")).unwrap();
+    let config = serde_json::json!({"eos_token": eos_token, "chat_template": template});
+    std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    dir
+}
+
+/// The text of the tokens that are to be learned.
+pub(crate) fn trained_text(renderer: &dyn Renderer, weighted: &WeightedTokens) -> String {
+    assert_eq!(weighted.tokens.len(), weighted.weights.len());
+    let pairs = weighted.tokens.iter().zip(&weighted.weights);
+    let trained: Vec<u32> = pairs.filter(|(_, weight)| **weight == 1.0).map(|(token, _)| *token).collect();
+    renderer.tokenizer().decode(&trained)
 }

@@ -1,0 +1,167 @@
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Kwargs;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use serde_json::{Map, Value as Json};
+
+use crate::RenderError;
+use crate::python_json::{JsonStyle, to_json};
+use crate::python_methods::call_method;
+use crate::python_text::{from_json, python_str};
+
+/// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2.
+#[derive(Debug)]
+pub(crate) struct ChatTemplate {
+    environment: Environment<'static>,
+}
+
+const NAME: &str = "chat_template";
+
+impl ChatTemplate {
+    /// Compiles a template; fails where its syntax is wrong.
+    pub(crate) fn compile(source: &str) -> Result<Self, RenderError> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| template_error(&error))?);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(|out, _, value| Ok(out.write_str(&python_str(value))?));
+        environment.set_unknown_method_callback(call_method);
+        environment.add_filter("tojson", tojson);
+        environment.add_filter("string", |value: &Value| python_str(value));
+        environment.add_function("raise_exception", raise_exception);
+        environment
+            .add_template_owned(NAME, without_generation_tags(source))
+            .map_err(|error| template_error(&error))?;
+        Ok(Self { environment })
+    }
+
+    /// Renders the template. Maps keep the order of their keys.
+    pub(crate) fn render(&self, context: &Map<String, Json>) -> Result<String, RenderError> {
+        let context = Value::from_pairs(context.iter().map(|(name, value)| (name.as_str(), from_json(value))));
+        let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
+        template.render(context).map_err(|error| template_error(&error))
+    }
+}
+
+/// The whole chain of causes: the message of `raise_exception` is the innermost.
+fn template_error(error: &Error) -> RenderError {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        message = format!("{message}: {cause}");
+        source = cause.source();
+    }
+    RenderError::Template { message }
+}
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, python_str(message)))
+}
+
+/// `json.dumps` with the keyword arguments that Hugging Face passes on.
+fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<Value> = options.get("indent")?;
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    let sort_keys: Option<bool> = options.get("sort_keys")?;
+    let ensure_ascii = ensure_ascii.map_or_else(|| options.get("ensure_ascii"), |given| Ok(Some(given)))?;
+    options.assert_all_used()?;
+    let indent = match indent.filter(|indent| !indent.is_none()) {
+        None => None,
+        Some(indent) => match indent.as_str() {
+            Some(text) => Some(text.to_owned()),
+            None => Some(" ".repeat(usize::try_from(i64::try_from(indent)?).unwrap_or(0))),
+        },
+    };
+    let (item_separator, key_separator) = match separators.as_deref() {
+        // Python leaves the space before a line break out.
+        None => (if indent.is_some() { "," } else { ", " }, ": "),
+        Some([item, key]) => (item.as_str(), key.as_str()),
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "tojson takes two separators")),
+    };
+    let style = JsonStyle {
+        ensure_ascii: ensure_ascii.unwrap_or(false),
+        sort_keys: sort_keys.unwrap_or(false),
+        indent,
+        item_separator: item_separator.to_owned(),
+        key_separator: key_separator.to_owned(),
+    };
+    to_json(value, &style)
+}
+
+/// `{% generation %}` marks what an assistant says. It renders as its content, in a scope of its own as `{% with %}`
+/// opens one, so the one tag is written for the other; white space control stays as it is.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let (before, tag) = rest.split_at(start + 2);
+        out.push_str(before);
+        let name_at = tag.len() - tag.trim_start_matches(['-', '+']).trim_start().len();
+        let (lead, name) = tag.split_at(name_at);
+        out.push_str(lead);
+        rest = name;
+        for (generation, with) in [("generation", "with"), ("endgeneration", "endwith")] {
+            if let Some(after) = name.strip_prefix(generation)
+                && after.trim_start().trim_start_matches(['-', '+']).starts_with("%}")
+            {
+                out.push_str(with);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_case_renders_as_python_does() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/chat_templates.json");
+        let cases: Vec<Json> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert!(cases.len() > 1000);
+        let mut failures = Vec::new();
+        for case in &cases {
+            let (name, template) = (&case["name"], case["template"].as_str().unwrap());
+            let rendered = ChatTemplate::compile(template)
+                .and_then(|template| template.render(case["context"].as_object().unwrap()));
+            let as_expected = match (&rendered, case["output"].as_str()) {
+                (Ok(rendered), Some(expected)) => rendered == expected,
+                (Err(_), None) => true,
+                _ => false,
+            };
+            if !as_expected {
+                failures.push(format!(
+                    "{name} {template:.90}\n  ours   {rendered:?}\n  python {}{}",
+                    case["output"], case["error"]
+                ));
+            }
+        }
+        assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    #[test]
+    fn the_message_of_raise_exception_reaches_the_caller() {
+        let template = ChatTemplate::compile("{{ raise_exception('roles must alternate') }}").unwrap();
+        let error = template.render(&Map::new()).unwrap_err().to_string();
+        assert!(error.contains("roles must alternate"), "{error}");
+    }
+
+    #[test]
+    fn generation_tags_keep_their_white_space_control() {
+        assert_eq!(
+            without_generation_tags("{%- generation +%}{% generations %}{%endgeneration-%}"),
+            "{%- with +%}{% generations %}{%endwith-%}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_template_is_refused_when_it_is_compiled() {
+        assert!(matches!(ChatTemplate::compile("{% if %}"), Err(RenderError::Template { .. })));
+        let context = json!({"a": 1});
+        assert_eq!(ChatTemplate::compile("{{ a }}").unwrap().render(context.as_object().unwrap()).unwrap(), "1");
+    }
+}

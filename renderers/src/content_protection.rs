@@ -1,0 +1,133 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::tokenizer::Piece;
+use crate::{RenderError, Tokenizer};
+
+/// First of the private-use characters that stand in for protected ones.
+const STAND_INS: u32 = 0xf_0000;
+
+/// Keeps what messages say apart from what a template writes, so that no text of a message becomes a control token.
+///
+/// A template only sees text. So every character that begins or ends a control token (usually `<` and `>`) is written
+/// as a private-use character wherever it stands in a message, before the template renders it. In the result, a control
+/// token that is spelled with real characters was spelled by the template. The stand-ins are turned back when the
+/// tokens are cut.
+///
+/// A template that looks into text (for `</think>`, say) may take another way when it sees stand-ins. The text with
+/// stand-ins turned back is therefore held against the text rendered without them: only if both are equal do the
+/// stand-ins tell where the message's text went.
+#[derive(Debug)]
+pub(crate) struct ContentProtection {
+    /// Control tokens whose meaning the template may read from an assistant's text: those that are not special.
+    readable: Vec<String>,
+    /// Character and stand-in.
+    stand_ins: BTreeMap<char, char>,
+}
+
+impl ContentProtection {
+    /// The protection that a tokenizer's control tokens need.
+    pub(crate) fn new(tokenizer: &Tokenizer) -> Self {
+        let edges = |(text, _): (&str, bool)| [text.chars().next(), text.chars().next_back()];
+        let mut characters: Vec<char> = tokenizer.control_tokens().flat_map(edges).flatten().collect();
+        characters.sort_unstable();
+        characters.dedup();
+        let stand_ins = characters.into_iter().zip((STAND_INS..).filter_map(char::from_u32)).collect();
+        let readable = tokenizer.control_tokens().filter(|(_, special)| !special).map(|(text, _)| text.to_owned());
+        Self { readable: readable.collect(), stand_ins }
+    }
+
+    /// Renders `context` (`messages`, `tools` and the rest of what a template sees) and cuts the text into pieces.
+    /// Only what stands below the names in `protected` is protected.
+    pub(crate) fn render(
+        &self,
+        tokenizer: &Tokenizer,
+        context: &Map<String, Value>,
+        protected: &[&str],
+        render: impl Fn(&Map<String, Value>) -> Result<String, RenderError>,
+    ) -> Result<Vec<Piece>, RenderError> {
+        let plain = render(context)?;
+        if !protected.iter().filter_map(|name| context.get(*name)).any(|value| self.needs_protection(value)) {
+            return Ok(tokenizer.split_control(&plain));
+        }
+        // Second attempt, for templates that read an assistant's text: its `<think>` and the like are left to them.
+        for assistant_is_readable in [false, true] {
+            let mut context = context.clone();
+            for name in protected {
+                if let Some(value) = context.get_mut(*name) {
+                    self.protect(value, false, assistant_is_readable);
+                }
+            }
+            // A template that trips over stand-ins has looked into the text too.
+            let Ok(rendered) = render(&context) else { continue };
+            if self.restore(&rendered) == plain {
+                return Ok(self.cut(tokenizer, &rendered));
+            }
+        }
+        Err(RenderError::ContentNotSeparable)
+    }
+
+    fn needs_protection(&self, value: &Value) -> bool {
+        let marked = |text: &str| text.chars().any(|character| self.stand_ins.contains_key(&character));
+        match value {
+            Value::String(text) => marked(text),
+            Value::Array(items) => items.iter().any(|item| self.needs_protection(item)),
+            Value::Object(fields) => fields.iter().any(|(key, item)| marked(key) || self.needs_protection(item)),
+            _ => false,
+        }
+    }
+
+    /// Protects every string of a value, keys included. `readable` leaves the readable control tokens as they are.
+    fn protect(&self, value: &mut Value, readable: bool, assistant_is_readable: bool) {
+        match value {
+            Value::String(text) => *text = self.protect_text(text, readable),
+            Value::Array(items) => {
+                for item in items {
+                    self.protect(item, readable, assistant_is_readable);
+                }
+            }
+            Value::Object(fields) => {
+                let is_assistant = fields.get("role").and_then(Value::as_str) == Some("assistant");
+                let readable = readable || (assistant_is_readable && is_assistant);
+                *fields = std::mem::take(fields)
+                    .into_iter()
+                    .map(|(key, mut item)| {
+                        self.protect(&mut item, readable, assistant_is_readable);
+                        (self.protect_text(&key, readable), item)
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+
+    fn protect_text(&self, text: &str, readable: bool) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            let kept = self.readable.iter().find(|token| readable && rest.starts_with(token.as_str()));
+            let length = kept.map_or(character.len_utf8(), String::len);
+            match kept {
+                Some(token) => out.push_str(token),
+                None => out.push(self.stand_ins.get(&character).copied().unwrap_or(character)),
+            }
+            rest = &rest[length..];
+        }
+        out
+    }
+
+    /// Turns stand-ins back.
+    fn restore(&self, text: &str) -> String {
+        let original = |stand_in: char| self.stand_ins.iter().find(|(_, value)| **value == stand_in);
+        text.chars().map(|character| original(character).map_or(character, |(key, _)| *key)).collect()
+    }
+
+    fn cut(&self, tokenizer: &Tokenizer, text: &str) -> Vec<Piece> {
+        let restore = |piece| match piece {
+            Piece::Text(text) => Piece::Text(self.restore(&text)),
+            control => control,
+        };
+        tokenizer.split_control(text).into_iter().map(restore).collect()
+    }
+}

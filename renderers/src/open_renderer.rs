@@ -1,0 +1,94 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{ChatMlRenderer, Message, RenderError, Renderer, TemplateRenderer, Tokenizer};
+
+/// Opens a model directory's renderer. `choice` is `chatml`, `template`, or `auto`: ChatML written by hand where the
+/// directory's template gives the same tokens, or where there is no template but a tokenizer with ChatML's tokens;
+/// else the template.
+pub fn open_renderer(model_dir: &Path, choice: &str) -> Result<Arc<dyn Renderer>, RenderError> {
+    let tokenizer = Arc::new(Tokenizer::open(model_dir)?);
+    let no_template = || RenderError::NoTemplate { path: model_dir.to_owned() };
+    match choice {
+        "chatml" => Ok(Arc::new(ChatMlRenderer::new(tokenizer)?)),
+        "template" => Ok(Arc::new(TemplateRenderer::new(tokenizer)?.ok_or_else(no_template)?)),
+        "auto" => match (TemplateRenderer::new(tokenizer.clone())?, ChatMlRenderer::new(tokenizer)) {
+            (Some(template), Ok(chatml)) if renders_alike(&template, &chatml) => Ok(Arc::new(chatml)),
+            (Some(template), _) => Ok(Arc::new(template)),
+            (None, Ok(chatml)) => Ok(Arc::new(chatml)),
+            (None, Err(_)) => Err(no_template()),
+        },
+        name => Err(RenderError::UnknownRenderer { name: name.to_owned() }),
+    }
+}
+
+/// Whether two renderers give the same prompts for a few conversations, and end a message alike. The conversations
+/// hold what templates treat in ways of their own: no system message, white space, reasoning, a last message that is
+/// the assistant's, tool results.
+fn renders_alike(left: &dyn Renderer, right: &dyn Renderer) -> bool {
+    let (system, user) = (Message::text("system", " s "), Message::text("user", "a? "));
+    let (said, thought) = (Message::text("assistant", "b."), Message::text("assistant", "<think>\nc\n</think>\n\nd"));
+    let conversations: [&[Message]; 6] = [
+        std::slice::from_ref(&user),
+        &[system.clone(), user.clone()],
+        &[user.clone(), said.clone(), user.clone(), said.clone(), user.clone()],
+        &[user.clone(), thought.clone(), user.clone()],
+        &[user.clone(), system, said],
+        &[user.clone(), thought, Message::text("tool", "e"), user.clone()],
+    ];
+    let same_prompt = |conversation: &&[Message]| {
+        matches!(
+            (left.render_prompt(conversation, &[]), right.render_prompt(conversation, &[])),
+            (Ok(left), Ok(right)) if left == right
+        )
+    };
+    right.stop_tokens().iter().all(|token| left.stop_tokens().contains(token)) && conversations.iter().all(same_prompt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CHATML_TEMPLATE;
+    use crate::testing::{directory_with_template, tiny_directory, vector_dir};
+
+    fn opened(model_dir: &Path, choice: &str) -> String {
+        match open_renderer(model_dir, choice) {
+            Ok(renderer) => renderer.name().to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_chatml_template_opens_as_chatml() {
+        let dir = tiny_directory();
+        assert_eq!(opened(dir.path(), "auto"), "chatml");
+        assert_eq!(opened(dir.path(), "template"), "template");
+        let names =
+            ["auto", "template"].map(|choice| open_renderer(dir.path(), choice).unwrap().fingerprint().to_owned());
+        assert_ne!(names[0], names[1]);
+    }
+
+    #[test]
+    fn a_template_with_ways_of_its_own_opens_as_template() {
+        for (from, to) in [
+            ("message.content", "message.content | trim"),
+            ("assistant\\n' }}", "assistant\\n<think>\\n' }}"),
+            ("{%- for", "{{- '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{%- for"),
+            ("message.content", "message.content.split('</think>')[-1]"),
+        ] {
+            let dir = directory_with_template("qwen3", &CHATML_TEMPLATE.replacen(from, to, 1), "<|im_end|>");
+            assert_eq!(opened(dir.path(), "auto"), "template", "{to}");
+        }
+        let other_end = directory_with_template("qwen3", CHATML_TEMPLATE, "<|endoftext|>");
+        assert_eq!(opened(other_end.path(), "auto"), "template");
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        let llama = vector_dir("llama3");
+        assert!(opened(&llama, "auto").ends_with("has no chat template, and its tokenizer lacks the tokens of ChatML"));
+        assert!(opened(&llama, "chatml").contains("needs the token `<|im_start|>`"));
+        assert_eq!(opened(&vector_dir("qwen3"), "auto"), "chatml");
+        assert_eq!(opened(&llama, "qwen9"), "there is no renderer `qwen9`; there are auto, template, chatml");
+    }
+}

@@ -1,0 +1,144 @@
+use std::fmt::Write;
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, ErrorKind, Value};
+
+use crate::python_text::{as_float, float_repr};
+
+/// The keyword arguments of Python's `json.dumps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JsonStyle {
+    /// Escape every character outside ASCII.
+    pub(crate) ensure_ascii: bool,
+    /// Write maps in the order of their keys.
+    pub(crate) sort_keys: bool,
+    /// What a level is indented by; `None` writes one line.
+    pub(crate) indent: Option<String>,
+    /// Between items.
+    pub(crate) item_separator: String,
+    /// Between key and value.
+    pub(crate) key_separator: String,
+}
+
+/// Python's `json.dumps` of a template's value.
+pub(crate) fn to_json(value: &Value, style: &JsonStyle) -> Result<String, Error> {
+    let mut out = String::new();
+    write_value(&mut out, value, style, 0)?;
+    Ok(out)
+}
+
+fn write_value(out: &mut String, value: &Value, style: &JsonStyle, depth: usize) -> Result<(), Error> {
+    if let Some(scalar) = scalar_text(value) {
+        out.push_str(&scalar);
+        return Ok(());
+    }
+    match value.kind() {
+        ValueKind::String => write_string(out, value.as_str().unwrap_or_default(), style),
+        ValueKind::Seq => {
+            let items: Vec<Value> = value.try_iter()?.collect();
+            write_items(out, ['[', ']'], &items, style, depth, |out, item| write_value(out, item, style, depth + 1))?;
+        }
+        ValueKind::Map => {
+            let mut entries = Vec::new();
+            for key in value.try_iter()? {
+                entries.push((key_text(&key)?, value.get_item(&key)?));
+            }
+            if style.sort_keys {
+                entries.sort_by(|left, right| left.0.cmp(&right.0));
+            }
+            write_items(out, ['{', '}'], &entries, style, depth, |out, (key, item)| {
+                write_string(out, key, style);
+                out.push_str(&style.key_separator);
+                write_value(out, item, style, depth + 1)
+            })?;
+        }
+        kind => return Err(not_serializable(kind)),
+    }
+    Ok(())
+}
+
+fn write_items<T>(
+    out: &mut String,
+    brackets: [char; 2],
+    items: &[T],
+    style: &JsonStyle,
+    depth: usize,
+    mut write: impl FnMut(&mut String, &T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    out.push(brackets[0]);
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push_str(&style.item_separator);
+        }
+        break_line(out, style, depth + 1);
+        write(out, item)?;
+    }
+    if !items.is_empty() {
+        break_line(out, style, depth);
+    }
+    out.push(brackets[1]);
+    Ok(())
+}
+
+fn break_line(out: &mut String, style: &JsonStyle, depth: usize) {
+    if let Some(indent) = &style.indent {
+        out.push('\n');
+        out.push_str(&indent.repeat(depth));
+    }
+}
+
+/// Numbers, booleans and none, which look the same as values and as keys.
+fn scalar_text(value: &Value) -> Option<String> {
+    if let Some(float) = as_float(value) {
+        return Some(match float {
+            _ if float.is_nan() => "NaN".to_owned(),
+            _ if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+            _ => float_repr(float),
+        });
+    }
+    match value.kind() {
+        ValueKind::None => Some("null".to_owned()),
+        ValueKind::Bool => Some(if value.is_true() { "true" } else { "false" }.to_owned()),
+        ValueKind::Number => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+fn key_text(key: &Value) -> Result<String, Error> {
+    match key.as_str() {
+        Some(text) => Ok(text.to_owned()),
+        None => scalar_text(key).ok_or_else(|| not_serializable(key.kind())),
+    }
+}
+
+fn not_serializable(kind: ValueKind) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{kind} cannot be written as JSON"))
+}
+
+fn write_string(out: &mut String, text: &str, style: &JsonStyle) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            // Python escapes DEL only with ensure_ascii, which leaves just ASCII 0x20 to 0x7e as it is.
+            '\0'..='\u{1f}' => push_unicode_escape(out, character),
+            _ if style.ensure_ascii && !character.is_ascii() => push_unicode_escape(out, character),
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+}
+
+fn push_unicode_escape(out: &mut String, character: char) {
+    let mut units = [0; 2];
+    for unit in character.encode_utf16(&mut units) {
+        // Writing into a string cannot fail.
+        let _ = write!(out, "\\u{unit:04x}");
+    }
+}

@@ -1,0 +1,185 @@
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use minijinja::Value;
+use minijinja::value::{Object, ObjectRepr, ValueKind};
+use serde_json::{Number, Value as Json};
+
+/// A float that Python writes with an exponent. The template engine joins and concatenates values by its own rules,
+/// which write all digits, so that such a float goes in as an object that knows its text.
+#[derive(Debug)]
+struct ExponentFloat(f64);
+
+impl Object for ExponentFloat {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&float_repr(self.0))
+    }
+}
+
+/// A JSON value as templates see it.
+pub(crate) fn from_json(value: &Json) -> Value {
+    match value {
+        Json::Array(items) => items.iter().map(from_json).collect(),
+        Json::Object(fields) => Value::from_pairs(fields.iter().map(|(key, value)| (key.as_str(), from_json(value)))),
+        Json::Number(number) => from_number(number),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Bool(value) => Value::from(*value),
+        Json::Null => Value::from(()),
+    }
+}
+
+fn from_number(number: &Number) -> Value {
+    if let Some(integer) = number.as_i64() {
+        return Value::from(integer);
+    }
+    match (number.as_u64(), number.as_f64()) {
+        (Some(integer), _) => Value::from(integer),
+        (None, Some(float)) if float_repr(float).contains('e') => Value::from_object(ExponentFloat(float)),
+        (None, float) => Value::from(float),
+    }
+}
+
+/// The value of a float, if it is one.
+pub(crate) fn as_float(value: &Value) -> Option<f64> {
+    if let Some(float) = value.downcast_object_ref::<ExponentFloat>() {
+        return Some(float.0);
+    }
+    (value.kind() == ValueKind::Number && !value.is_integer()).then(|| f64::try_from(value.clone()).ok()).flatten()
+}
+
+/// Python's `str()`.
+pub(crate) fn python_str(value: &Value) -> String {
+    match value.as_str() {
+        Some(text) => text.to_owned(),
+        None if value.is_undefined() => String::new(),
+        None => python_repr(value),
+    }
+}
+
+/// Python's `repr()`.
+pub(crate) fn python_repr(value: &Value) -> String {
+    if let Some(float) = as_float(value) {
+        return float_repr(float);
+    }
+    match value.kind() {
+        ValueKind::Undefined => "Undefined".to_owned(),
+        ValueKind::String => string_repr(value.as_str().unwrap_or_default()),
+        ValueKind::Seq => {
+            let items: Vec<String> = value.try_iter().into_iter().flatten().map(|item| python_repr(&item)).collect();
+            match (value.is_tuple(), items.as_slice()) {
+                (false, _) => format!("[{}]", items.join(", ")),
+                (true, [single]) => format!("({single},)"),
+                (true, _) => format!("({})", items.join(", ")),
+            }
+        }
+        ValueKind::Map => {
+            let entry = |key: Value| {
+                let item = value.get_item(&key).unwrap_or_default();
+                format!("{}: {}", python_repr(&key), python_repr(&item))
+            };
+            let entries: Vec<String> = value.try_iter().into_iter().flatten().map(entry).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// Python's `repr` of a float: the shortest digits that read back as the same number, with an exponent where the first
+/// digit stands below 1e-4 or at 1e16 and above.
+pub(crate) fn float_repr(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    // Rust's shortest digits are the same; only their layout differs.
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if value != 0.0 && !(-4..16).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return format!("{digits}e{sign}{:02}", exponent.abs());
+    }
+    let plain = value.to_string();
+    if plain.contains('.') { plain } else { format!("{plain}.0") }
+}
+
+/// Python's `repr` of a string.
+fn string_repr(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(quote);
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if character == quote => {
+                out.push('\\');
+                out.push(quote);
+            }
+            _ if is_printable(character) => out.push(character),
+            _ => push_escape(&mut out, character),
+        }
+    }
+    out.push(quote);
+    out
+}
+
+fn push_escape(out: &mut String, character: char) {
+    let code = u32::from(character);
+    // Writing into a string cannot fail.
+    let _ = match code {
+        0..=0xff => write!(out, "\\x{code:02x}"),
+        0x100..=0xffff => write!(out, "\\u{code:04x}"),
+        _ => write!(out, "\\U{code:08x}"),
+    };
+}
+
+/// Python's `str.isprintable` of one character: neither a separator (but the space) nor of category Other. Rust's
+/// debug format escapes by the same categories, and combining marks besides.
+fn is_printable(character: char) -> bool {
+    let escaped = character.escape_debug().len() > 1;
+    !escaped || matches!(character, '\'' | '"' | '\\') || is_grapheme_extend(character)
+}
+
+/// Whether `escape_debug` escapes a character only because it begins a string; inside a string it does not.
+fn is_grapheme_extend(character: char) -> bool {
+    let inside = format!("{:?}", format!("a{character}"));
+    !inside.contains("\\u")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_written_as_python_writes_them() {
+        for (value, expected) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1e-4, "0.0001"),
+            (1e-5, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (1e100, "1e+100"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(float_repr(value), expected);
+        }
+    }
+
+    #[test]
+    fn strings_are_quoted_as_python_quotes_them() {
+        assert_eq!(string_repr("it's"), "\"it's\"");
+        assert_eq!(string_repr("'\"\\\u{ad}\u{2028}e\u{301}🙂"), "'\\'\"\\\\\\xad\\u2028e\u{301}🙂'");
+    }
+}

@@ -1,5 +1,7 @@
 use fulgurite_backends::DatumError;
 
+use crate::UntrainedCause;
+
 /// Why something recorded cannot become training data.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AdapterError {
@@ -47,11 +49,13 @@ pub enum AdapterError {
         /// What the reward names.
         generation_id: String,
     },
-    /// A generation without logprobs was to be trained.
-    #[error("generation {generation_id} has no logprobs")]
-    NoLogprobs {
+    /// A generation that must not be trained was to be.
+    #[error("generation {generation_id} cannot be trained: {}", cause.as_str())]
+    Untrainable {
         /// The generation.
         generation_id: String,
+        /// Why not.
+        cause: UntrainedCause,
     },
     /// The numbers do not make a datum.
     #[error(transparent)]

@@ -1,23 +1,35 @@
 //! Spans and generations to triplets, trajectories and training datums.
 //!
+//! - [`Triplet`], [`triplets`]: one model call with its reward, in Agent-lightning's shape.
 //! - [`Trajectory`], [`TrajectoryGroup`]: the calls of one rollout; the rollouts that share a baseline.
-//! - [`trajectory_to_data`]: every sampled token into exactly one [`fulgurite_backends::Datum`], by token-exact prefixes.
-//! - [`UntrainedCause`]: what is not trained, and why, by name.
+//! - [`merge_generations`], [`trajectory_to_data`]: every sampled token into exactly one
+//!   [`Datum`](fulgurite_backends::Datum), by token-exact prefixes.
+//! - [`exclusion`], [`UntrainedCause`]: what is not trained, and why, by name.
+//! - [`zero_reward_on_limit`]: a reward that running into a limit cannot earn.
 //! - [`supervised_datum`]: one row for cross entropy.
 
 mod error;
+mod exclusion;
+mod generations;
 mod merging;
+#[cfg(test)]
+mod recorded;
+mod rewards;
 mod supervised;
 mod termination;
 mod trajectory;
 mod trajectory_data;
+mod triplet;
 mod untrained;
 #[cfg(test)]
 mod vectors;
 
 pub use error::AdapterError;
+pub use exclusion::exclusion;
+pub use generations::merge_generations;
 pub use supervised::{Reduction, supervised_datum};
 pub use termination::zero_reward_on_limit;
 pub use trajectory::{Action, EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 pub use trajectory_data::trajectory_to_data;
+pub use triplet::{Triplet, TripletMetadata, TripletPrompt, TripletResponse, triplets};
 pub use untrained::UntrainedCause;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_backends::{Chunk, StopReason};
+use fulgurite_backends::Chunk;
 use serde::{Deserialize, Serialize};
 
 /// What the policy did in one turn.
@@ -27,8 +27,8 @@ pub struct Transition {
     pub masked: bool,
     /// Numbers worth averaging, by name.
     pub metrics: BTreeMap<String, f64>,
-    /// Why sampling ended; `None` if nothing was sampled.
-    pub stop_reason: Option<StopReason>,
+    /// Why sampling ended, in the sampler's word; `None` if nothing was sampled.
+    pub stop_reason: Option<String>,
 }
 
 /// Why an episode ended; the names are tinker-cookbook's.

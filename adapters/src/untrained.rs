@@ -7,14 +7,18 @@ use serde::{Deserialize, Serialize};
 pub enum UntrainedCause {
     /// The client hung up before it had the whole answer: what it acted on is not known.
     ClientGone,
-    /// The record itself is broken, as the one who wrote it says.
-    Defective,
+    /// The sampler failed in the middle of the answer: the agent got an error instead.
+    BrokenOff,
     /// No token was sampled.
     NoSampledTokens,
     /// Nothing stood before the first sampled token, so that nothing predicts it.
     EmptyPrompt,
-    /// Not one finite logprob, at most 0, for each sampled token.
+    /// Not one finite logprob for each sampled token.
     NoLogprobs,
+    /// The store marks the record as defective.
+    Defective,
+    /// Nobody knows which weights sampled it.
+    UnknownWeights,
     /// Sampled at another temperature than 1 or with tokens cut off by top-p or top-k: the logprobs are not those of
     /// the policy that is trained.
     ModifiedDistribution,
@@ -38,12 +42,14 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::ClientGone,
-        Self::Defective,
+        Self::BrokenOff,
         Self::NoSampledTokens,
         Self::EmptyPrompt,
         Self::NoLogprobs,
+        Self::Defective,
+        Self::UnknownWeights,
         Self::ModifiedDistribution,
         Self::Unattributed,
         Self::Evaluation,
@@ -59,10 +65,12 @@ impl UntrainedCause {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ClientGone => "client_gone",
-            Self::Defective => "defective",
+            Self::BrokenOff => "broken_off",
             Self::NoSampledTokens => "no_sampled_tokens",
             Self::EmptyPrompt => "empty_prompt",
             Self::NoLogprobs => "no_logprobs",
+            Self::Defective => "defective",
+            Self::UnknownWeights => "unknown_weights",
             Self::ModifiedDistribution => "modified_distribution",
             Self::Unattributed => "unattributed",
             Self::Evaluation => "evaluation",

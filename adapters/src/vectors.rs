@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fulgurite_backends::{Chunk, Datum, LossInputs, StopReason};
+use fulgurite_backends::{Chunk, Datum, LossInputs};
 use serde_json::Value;
 
 use crate::{Action, Transition};
@@ -54,7 +54,7 @@ pub fn transition(value: &Value) -> Transition {
         episode_done: value["episode_done"].as_bool().unwrap(),
         masked: metrics.contains_key("parse_error_masked"),
         metrics,
-        stop_reason: Some(StopReason::StopToken),
+        stop_reason: Some("stop".into()),
     }
 }
 

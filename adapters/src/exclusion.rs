@@ -1,0 +1,102 @@
+use fulgurite_backends::SamplingParameters;
+use fulgurite_store::model::Generation;
+use serde::Deserialize;
+
+use crate::UntrainedCause;
+
+/// The stop reason of an answer that the sampler broke off: the agent got an error instead of these tokens.
+const BROKEN_OFF: &str = "error";
+
+/// Why this generation must not be trained, whatever its rollout earned; `None` if it may. The first cause that
+/// applies, in the order of [`UntrainedCause`]'s declaration.
+pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
+    if generation.client_gone {
+        Some(UntrainedCause::ClientGone)
+    } else if generation.stop_reason == BROKEN_OFF {
+        Some(UntrainedCause::BrokenOff)
+    } else if generation.sampled_tokens.is_empty() {
+        Some(UntrainedCause::NoSampledTokens)
+    } else if generation.prompt_tokens.is_empty() {
+        Some(UntrainedCause::EmptyPrompt)
+    } else if !has_exact_logprobs(generation) {
+        Some(UntrainedCause::NoLogprobs)
+    } else if generation.defect.is_some() {
+        Some(UntrainedCause::Defective)
+    } else if generation.weights_versions.is_empty() {
+        Some(UntrainedCause::UnknownWeights)
+    } else if !is_unmodified(generation) {
+        Some(UntrainedCause::ModifiedDistribution)
+    } else {
+        None
+    }
+}
+
+fn has_exact_logprobs(generation: &Generation) -> bool {
+    generation.logprobs.as_ref().is_some_and(|logprobs| {
+        logprobs.len() == generation.sampled_tokens.len() && logprobs.iter().all(|logprob| logprob.is_finite())
+    })
+}
+
+/// Parameters that cannot be read are not known to leave the distribution alone.
+fn is_unmodified(generation: &Generation) -> bool {
+    SamplingParameters::deserialize(&generation.sampling).is_ok_and(|sampling| sampling.is_unmodified())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::recorded::generation;
+
+    fn cause(change: impl FnOnce(&mut Generation)) -> Option<&'static str> {
+        let mut generation = generation("a", &[1, 2], &[3, 4]);
+        change(&mut generation);
+        exclusion(&generation).map(UntrainedCause::as_str)
+    }
+
+    #[test]
+    fn an_exact_record_is_trained() {
+        assert_eq!(cause(|_| ()), None);
+    }
+
+    #[test]
+    fn every_cause_has_its_name() {
+        assert_eq!(cause(|g| g.client_gone = true), Some("client_gone"));
+        assert_eq!(cause(|g| g.stop_reason = "error".into()), Some("broken_off"));
+        assert_eq!(cause(|g| g.sampled_tokens.clear()), Some("no_sampled_tokens"));
+        assert_eq!(cause(|g| g.prompt_tokens.clear()), Some("empty_prompt"));
+        assert_eq!(cause(|g| g.defect = Some("anything".into())), Some("defective"));
+        assert_eq!(cause(|g| g.weights_versions.clear()), Some("unknown_weights"));
+    }
+
+    #[test]
+    fn logprobs_must_be_there_fit_and_be_finite() {
+        for logprobs in [None, Some(vec![]), Some(vec![-0.5]), Some(vec![-0.5; 3]), Some(vec![-0.5, f32::NAN])] {
+            assert_eq!(cause(|g| g.logprobs = logprobs), Some("no_logprobs"));
+        }
+    }
+
+    #[test]
+    fn what_the_store_would_not_keep_is_counted_as_missing_logprobs() {
+        let non_finite = |g: &mut Generation| {
+            g.logprobs = None;
+            g.defect = Some("non_finite_logprobs".into());
+        };
+        assert_eq!(cause(non_finite), Some("no_logprobs"));
+    }
+
+    #[test]
+    fn only_the_models_own_distribution_is_trained() {
+        for sampling in [
+            json!({"temperature": 0.7, "top_p": 1.0, "top_k": null}),
+            json!({"temperature": 0.0, "top_p": 1.0, "top_k": null}),
+            json!({"temperature": 1.0, "top_p": 0.9, "top_k": null}),
+            json!({"temperature": 1.0, "top_p": 1.0, "top_k": 40}),
+            json!({}),
+            json!(null),
+        ] {
+            assert_eq!(cause(|g| g.sampling = sampling.clone()), Some("modified_distribution"), "{sampling}");
+        }
+    }
+}

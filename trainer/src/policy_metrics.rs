@@ -42,6 +42,8 @@ pub enum PolicyDataError {
 /// A trained target (mask above 0), as two policies saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TrainedTarget {
+    /// Index among the datum's targets.
+    pub target: usize,
     /// Logprob under the policy that sampled the token.
     pub sampler_logprob: f32,
     /// Logprob under the other policy.
@@ -72,7 +74,7 @@ fn of_datum(datum: usize, row: &Datum, logprobs: &[f32]) -> Result<Vec<TrainedTa
             if !(sampler_logprob.is_finite() && logprob.is_finite()) {
                 return Err(PolicyDataError::NotFinite { datum, target });
             }
-            trained.push(TrainedTarget { sampler_logprob: *sampler_logprob, logprob: *logprob });
+            trained.push(TrainedTarget { target, sampler_logprob: *sampler_logprob, logprob: *logprob });
         }
     }
     Ok(trained)
@@ -135,7 +137,9 @@ pub fn policy_metrics(
         kl_sample_train_v1: sum(&differences) / count,
         kl_sample_train_v2: sum_of_squares(&differences) / (2.0 * count),
         entropy: -targets.iter().map(|target| f64::from(target.sampler_logprob)).sum::<f64>() / count,
-        greatest_logprob_difference: differences.iter().fold(0.0, |greatest, difference| greatest.max(difference.abs())),
+        greatest_logprob_difference: differences
+            .iter()
+            .fold(0.0, |greatest, difference| greatest.max(difference.abs())),
         greatest_ratio: ratios.iter().copied().fold(0.0, f64::max),
         effective_sample_fraction: effective_sample_fraction(&ratios),
     }))
@@ -149,4 +153,117 @@ fn effective_sample_fraction(ratios: &[f64]) -> f64 {
         (sum + scaled, squares + scaled * scaled)
     });
     sum * sum / (ratios.len() as f64 * squares)
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::Chunk;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn floats(value: &Value) -> Vec<f32> {
+        value.as_array().unwrap().iter().map(|entry| entry.as_f64().unwrap() as f32).collect()
+    }
+
+    fn datum(logprobs: Vec<f32>, mask: Vec<f32>) -> Datum {
+        Datum {
+            model_input: vec![Chunk::Tokens(vec![1; mask.len()])],
+            target_tokens: vec![1; mask.len()],
+            loss_inputs: LossInputs::Policy { logprobs, advantages: vec![0.0; mask.len()], mask },
+        }
+    }
+
+    fn close(actual: f64, expected: f64) -> bool {
+        (actual - expected).abs() <= 1e-6 * expected.abs()
+    }
+
+    #[test]
+    fn the_cookbooks_batch() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/rl_batch_2x3.json");
+        let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let data: Vec<Datum> = file["datums"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| datum(floats(&row["logprobs"]["data"]), floats(&row["mask"]["data"])))
+            .collect();
+        let training: Vec<Vec<f32>> = file["training_logprobs"].as_array().unwrap().iter().map(floats).collect();
+        let metrics = policy_metrics(&data, &training).unwrap().unwrap();
+        assert_eq!(metrics.trained_tokens, 21);
+        let entries = metrics.entries();
+        let theirs = file["kl_sample_train"].as_object().unwrap();
+        assert_eq!(theirs.len(), 3);
+        for (name, expected) in theirs {
+            let (_, actual) = entries.iter().find(|(entry, _)| entry == name).unwrap();
+            // Theirs accumulates in 32 bits.
+            assert!(close(*actual, expected.as_f64().unwrap()), "{name}: {actual} and {expected}");
+        }
+    }
+
+    #[test]
+    fn ratio_statistics_by_hand() {
+        let twice = std::f32::consts::LN_2;
+        let data = [datum(vec![-1.0, 0.0, -1.0], vec![1.0, 0.0, 1.0]), datum(vec![-2.0], vec![1.0])];
+        let metrics = policy_metrics(&data, &[vec![-1.0 + twice, -9.0, -1.0], vec![-2.0]]).unwrap().unwrap();
+        // Ratios 2, 1, 1.
+        assert!(close(metrics.greatest_ratio, 2.0));
+        assert!(close(metrics.greatest_logprob_difference, f64::from(twice)));
+        assert!(close(metrics.effective_sample_fraction, 16.0 / (3.0 * 6.0)));
+        assert!(close(metrics.kl_sample_train_v1, f64::from(-twice) / 3.0));
+        assert!(close(metrics.kl_sample_train_v2, f64::from(twice).powi(2) / 6.0));
+        assert!(close(metrics.entropy, 4.0 / 3.0));
+    }
+
+    #[test]
+    fn on_policy_everything_is_exact() {
+        let metrics = policy_metrics(&[datum(vec![-1.5, -0.5], vec![1.0, 1.0])], &[vec![-1.5, -0.5]]).unwrap().unwrap();
+        assert_eq!(
+            metrics,
+            PolicyMetrics {
+                trained_tokens: 2,
+                kl_sample_train_v1: 0.0,
+                kl_sample_train_v2: 0.0,
+                entropy: 1.0,
+                greatest_logprob_difference: 0.0,
+                greatest_ratio: 1.0,
+                effective_sample_fraction: 1.0,
+            }
+        );
+    }
+
+    #[test]
+    fn nothing_trained_is_nothing_measured() {
+        assert_eq!(policy_metrics(&[datum(vec![0.0], vec![0.0])], &[vec![-1.0]]), Ok(None));
+        assert_eq!(policy_metrics(&[], &[]), Ok(None));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_name() {
+        let data = [datum(vec![-1.0, -1.0], vec![0.0, 1.0])];
+        let error = |logprobs: &[Vec<f32>]| policy_metrics(&data, logprobs).unwrap_err();
+        assert_eq!(error(&[]), PolicyDataError::DatumCount { data: 1, logprobs: 0 });
+        assert_eq!(error(&[vec![-1.0]]), PolicyDataError::LogprobCount { datum: 0, targets: 2, logprobs: 1 });
+        assert_eq!(error(&[vec![-1.0, f32::NAN]]), PolicyDataError::NotFinite { datum: 0, target: 1 });
+        // Outside the mask nobody looks.
+        assert!(policy_metrics(&data, &[vec![f32::NAN, -1.0]]).is_ok());
+        let supervised = Datum { loss_inputs: LossInputs::Supervised { weights: vec![1.0; 2] }, ..data[0].clone() };
+        assert_eq!(policy_metrics(&[supervised], &[vec![-1.0; 2]]), Err(PolicyDataError::Supervised { datum: 0 }));
+    }
+
+    proptest! {
+        #[test]
+        fn the_effective_sample_lies_between_one_token_and_all(
+            logprobs in proptest::collection::vec((-30.0..0.0f32, -30.0..0.0f32), 1..20),
+        ) {
+            let (sampler, trainer): (Vec<f32>, Vec<f32>) = logprobs.into_iter().unzip();
+            let count = sampler.len() as f64;
+            let data = [datum(sampler.clone(), vec![1.0; sampler.len()])];
+            let metrics = policy_metrics(&data, &[trainer]).unwrap().unwrap();
+            prop_assert!(metrics.effective_sample_fraction >= 1.0 / count - 1e-9);
+            prop_assert!(metrics.effective_sample_fraction <= 1.0 + 1e-9);
+            prop_assert!(metrics.kl_sample_train_v2 >= 0.0);
+        }
+    }
 }

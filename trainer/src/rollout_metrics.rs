@@ -106,3 +106,122 @@ fn group_outcomes(groups: &[&TrajectoryGroup]) -> [(&'static str, f64); 3] {
         ("by_group/frac_all_bad", all_bad / count),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_adapters::Action;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn metrics_of(value: &Value) -> BTreeMap<String, f64> {
+        value.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap())).collect()
+    }
+
+    fn tokens(value: &Value) -> Vec<u32> {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    fn turn(value: &Value) -> Transition {
+        Transition {
+            observation: vec![Chunk::Tokens(tokens(&value["ob"]))],
+            action: Action {
+                tokens: tokens(&value["ac"]),
+                logprobs: serde_json::from_value(value["logprobs"].clone()).unwrap(),
+            },
+            reward: value["reward"].as_f64().unwrap(),
+            episode_done: value["episode_done"].as_bool().unwrap(),
+            masked: false,
+            metrics: metrics_of(&value["metrics"]),
+            stop_reason: None,
+        }
+    }
+
+    fn group(value: &Value, tags: &Value) -> TrajectoryGroup {
+        let of_episode = |index: usize, turns: &Value| Trajectory {
+            transitions: turns.as_array().unwrap().iter().map(turn).collect(),
+            final_reward: value["final_rewards"][index].as_f64().unwrap(),
+            stop_reason: serde_json::from_value(value["stop_reasons"][index].clone()).unwrap(),
+            metrics: metrics_of(&value["metrics"][index]),
+        };
+        let trajectories = value["trajectories"].as_array().unwrap();
+        TrajectoryGroup {
+            trajectories: trajectories.iter().enumerate().map(|(index, turns)| of_episode(index, turns)).collect(),
+            tags: serde_json::from_value(tags.clone()).unwrap(),
+        }
+    }
+
+    fn batch() -> (Vec<TrajectoryGroup>, BTreeMap<String, f64>) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/rl_batch_2x3.json");
+        let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let groups = file["groups"].as_array().unwrap();
+        let groups =
+            groups.iter().zip(file["tags"].as_array().unwrap()).map(|(value, tags)| group(value, tags)).collect();
+        (groups, metrics_of(&file["trajectory_metrics"]))
+    }
+
+    /// Groups of one-turn episodes with these rewards.
+    fn rewarded(groups: &[&[f64]], tags: &[&str]) -> Vec<TrajectoryGroup> {
+        let episode = |reward: &f64| Trajectory { final_reward: *reward, ..Trajectory::default() };
+        groups
+            .iter()
+            .map(|rewards| TrajectoryGroup {
+                trajectories: rewards.iter().map(episode).collect(),
+                tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_cookbooks_batch() {
+        let (groups, theirs) = batch();
+        let ours = rollout_metrics(&groups);
+        let comparable = |metrics: &BTreeMap<String, f64>| -> BTreeMap<String, f64> {
+            metrics
+                .iter()
+                .filter(|(name, _)| !name.contains("/stop/"))
+                .map(|(name, value)| (name.clone(), *value))
+                .collect()
+        };
+        assert_eq!(comparable(&ours), comparable(&theirs));
+    }
+
+    #[test]
+    fn stops_are_shares_of_all_episodes() {
+        let (groups, theirs) = batch();
+        let ours = rollout_metrics(&groups);
+        // Theirs averages over the transitions that have the key, which is always 1.
+        assert_eq!(theirs["env/all/stop/max_tokens"], 1.0);
+        assert_eq!(ours["env/all/stop/max_tokens"], 1.0 / 6.0);
+        assert_eq!(ours["env/all/stop/max_turns"], 1.0 / 6.0);
+        assert_eq!(ours["env/all/stop/completed"], 4.0 / 6.0);
+        assert_eq!(ours["env/b/stop/max_tokens"], 1.0 / 3.0);
+        assert_eq!(ours["env/a/stop/max_tokens"], 0.0);
+        for tag in ["a", "b", "all_math", "all"] {
+            let prefix = format!("env/{tag}/stop/");
+            let shares: f64 = ours.iter().filter(|(name, _)| name.starts_with(&prefix)).map(|(_, share)| share).sum();
+            assert!((shares - 1.0).abs() < 1e-12, "{tag}: {shares}");
+        }
+    }
+
+    #[test]
+    fn groups_are_mixed_good_or_bad() {
+        let metrics = rollout_metrics(&rewarded(&[&[0.0, 1.0], &[0.5, 0.5], &[0.25, 0.25], &[1.0]], &[]));
+        assert_eq!(metrics["env/all/by_group/frac_mixed"], 0.25);
+        assert_eq!(metrics["env/all/by_group/frac_all_good"], 0.5);
+        assert_eq!(metrics["env/all/by_group/frac_all_bad"], 0.25);
+    }
+
+    #[test]
+    fn a_tag_that_selects_everything_says_nothing_of_its_own() {
+        let metrics = rollout_metrics(&rewarded(&[&[0.0], &[1.0]], &["math"]));
+        assert!(metrics.keys().all(|name| name.starts_with("env/all/")), "{metrics:?}");
+    }
+
+    #[test]
+    fn nothing_has_totals_but_no_means() {
+        let metrics = rollout_metrics(&[]);
+        let expected = ["total_ac_tokens", "total_episodes", "total_ob_tokens", "total_turns"];
+        assert_eq!(metrics, expected.map(|name| (format!("env/all/{name}"), 0.0)).into());
+    }
+}

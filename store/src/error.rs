@@ -12,7 +12,7 @@ pub enum StoreError {
         id: String,
     },
     /// It is there already.
-    #[error("{kind} {id} already exists")]
+    #[error("{kind} already exists: {id}")]
     Conflict {
         /// What is there.
         kind: &'static str,
@@ -27,36 +27,35 @@ pub enum StoreError {
         /// What is wrong with it.
         message: String,
     },
-    /// More writes wait than may wait; the same write may succeed later.
-    #[error("the store has {limit} writes waiting and takes no more for now")]
+    /// Another program holds the database; the same request may succeed later.
+    #[error("another program holds the database: {message}")]
     Busy {
-        /// How many may wait.
-        limit: usize,
+        /// What the database said.
+        message: String,
     },
     /// The disk is full.
-    #[error("no room left for {url}")]
+    #[error("no room left for the database: {message}")]
     Full {
-        /// Which database.
-        url: String,
+        /// What the database said.
+        message: String,
     },
+    /// The store was opened for reading only.
+    #[error("the store is open for reading only")]
+    ReadOnly,
     /// The store has been closed.
     #[error("the store is closed")]
     Closed,
-    /// The database failed, or holds what it should not hold.
-    #[error("{action} failed: {source}")]
+    /// The database failed.
+    #[error("the database failed: {source}")]
     Database {
-        /// What was being done.
-        action: &'static str,
-        /// What the database said.
+        /// What it said.
         source: Arc<sqlx::Error>,
     },
     /// A row cannot be read as what it should be.
-    #[error("{table}.{column} holds what cannot be read: {message}")]
+    #[error("{column} holds what cannot be read: {message}")]
     Corrupt {
-        /// Which table.
-        table: &'static str,
         /// Which column.
-        column: &'static str,
+        column: String,
         /// What is wrong with it.
         message: String,
     },
@@ -64,3 +63,34 @@ pub enum StoreError {
 
 /// What the store's methods give.
 pub type Result<T> = std::result::Result<T, StoreError>;
+
+impl StoreError {
+    pub(crate) fn not_found(kind: &'static str, id: &str) -> Self {
+        Self::NotFound { kind, id: id.to_owned() }
+    }
+
+    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid { field: field.into(), message: message.into() }
+    }
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        // The primary result code is the low byte of SQLite's extended code.
+        let code =
+            error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok()).map(|code| code & 0xff);
+        let message = error.to_string();
+        match (code, &error) {
+            (Some(5 | 6), _) => Self::Busy { message },
+            (Some(13), _) => Self::Full { message },
+            (_, sqlx::Error::PoolClosed) => Self::Closed,
+            _ => Self::Database { source: Arc::new(error) },
+        }
+    }
+}
+
+impl From<sqlx::migrate::MigrateError> for StoreError {
+    fn from(error: sqlx::migrate::MigrateError) -> Self {
+        sqlx::Error::from(error).into()
+    }
+}

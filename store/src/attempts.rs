@@ -1,0 +1,310 @@
+//! Attempts: how they go, what that means for their rollout, and the watchdog over them.
+
+use std::time::Duration;
+
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+use tokio::task::JoinHandle;
+
+use crate::lifecycle::{overdue, propagate};
+use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
+use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
+use crate::sql::{column, count, optional_json, to_optional_json, word};
+use crate::store::new_id;
+use crate::workers::worker_follows;
+use crate::writer::{Write, now};
+use crate::{Result, Store, StoreError};
+
+impl Store {
+    /// An attempt, if there is one.
+    pub async fn get_attempt(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Option<Attempt>> {
+        find_attempt(&mut *self.reader().await?, rollout_id, &attempt.into()).await
+    }
+
+    /// All attempts of a rollout, first to latest; none if it is not known.
+    pub async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>> {
+        let rows = sqlx::query("SELECT * FROM attempts WHERE rollout_id = $1 ORDER BY sequence_id")
+            .bind(rollout_id)
+            .fetch_all(&mut *self.reader().await?)
+            .await?;
+        rows.iter().map(attempt_from_row).collect()
+    }
+
+    /// Changes an attempt as told. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails,
+    /// or goes back into the queue when its config asks for another attempt.
+    pub async fn update_attempt(
+        &self,
+        rollout_id: &str,
+        attempt: impl Into<AttemptRef>,
+        update: AttemptUpdate,
+    ) -> Result<Attempt> {
+        let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
+        self.write(move |write| {
+            Box::pin(async move {
+                let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                apply(write, attempt, update).await
+            })
+        })
+        .await
+    }
+
+    /// As [`Store::update_attempt`], for a runner whose report may come late: an attempt that has ended, or that a
+    /// later one has superseded, or whose rollout has finished, stays as it is and is given back unchanged.
+    pub async fn report_attempt(&self, rollout_id: &str, attempt_id: &str, update: AttemptUpdate) -> Result<Attempt> {
+        let (rollout_id, attempt) = (rollout_id.to_owned(), AttemptRef::Id(attempt_id.to_owned()));
+        self.write(move |write| {
+            Box::pin(async move {
+                let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                if is_over(write.connection(), &attempt).await? {
+                    return Ok(attempt);
+                }
+                apply(write, attempt, update).await
+            })
+        })
+        .await
+    }
+
+    /// Says that these attempts (rollout id, attempt id) are alive. Gives those that are known as they stand, so that
+    /// a runner sees which of its attempts have been ended from outside; those are not changed.
+    pub async fn heartbeat_attempts(&self, attempts: Vec<(String, String)>) -> Result<Vec<Attempt>> {
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut known = Vec::with_capacity(attempts.len());
+                for (rollout_id, attempt_id) in attempts {
+                    let id = AttemptRef::Id(attempt_id);
+                    let Some(attempt) = find_attempt(write.connection(), &rollout_id, &id).await? else { continue };
+                    known.push(if is_over(write.connection(), &attempt).await? {
+                        attempt
+                    } else {
+                        let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
+                        apply(write, attempt, update).await?
+                    });
+                }
+                Ok(known)
+            })
+        })
+        .await
+    }
+
+    /// Ends every attempt that takes too long or has not been heard of for too long, by its rollout's config. Gives
+    /// the attempts that it has ended.
+    pub async fn scan_watchdog(&self) -> Result<Vec<Attempt>> {
+        self.scan_watchdog_at(now()).await
+    }
+
+    async fn scan_watchdog_at(&self, time: f64) -> Result<Vec<Attempt>> {
+        // Looking needs no transaction; only when something is overdue is one made, which looks again.
+        if overdue_attempts(&mut *self.reader().await?, time).await?.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut ended = Vec::new();
+                for (attempt, status) in overdue_attempts(write.connection(), time).await? {
+                    ended.push(apply(write, attempt, AttemptUpdate::status(status)).await?);
+                }
+                Ok(ended)
+            })
+        })
+        .await
+    }
+
+    /// Scans now and every `interval` from now on, until the store is closed or the task is aborted.
+    pub fn spawn_watchdog(&self, interval: Duration) -> JoinHandle<()> {
+        let store = self.clone();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(interval);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                match store.scan_watchdog().await {
+                    Ok(ended) => {
+                        for attempt in ended {
+                            let Attempt { rollout_id, attempt_id, status, .. } = attempt;
+                            tracing::info!(rollout_id, attempt_id, %status, "the watchdog ended an attempt");
+                        }
+                    }
+                    Err(StoreError::Closed) => return,
+                    Err(error) => tracing::error!(%error, "the watchdog could not scan"),
+                }
+            }
+        })
+    }
+}
+
+pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
+    Ok(Attempt {
+        rollout_id: column(row, "rollout_id")?,
+        attempt_id: column(row, "attempt_id")?,
+        sequence_id: count(row, "sequence_id")?,
+        start_time: column(row, "start_time")?,
+        end_time: column(row, "end_time")?,
+        status: word(row, "status")?,
+        worker_id: column(row, "worker_id")?,
+        last_heartbeat_time: column(row, "last_heartbeat_time")?,
+        metadata: optional_json(row, "metadata")?,
+    })
+}
+
+pub(crate) async fn latest_attempt(connection: &mut AnyConnection, rollout_id: &str) -> Result<Option<Attempt>> {
+    let row = sqlx::query("SELECT * FROM attempts WHERE rollout_id = $1 ORDER BY sequence_id DESC LIMIT 1")
+        .bind(rollout_id)
+        .fetch_optional(connection)
+        .await?;
+    row.as_ref().map(attempt_from_row).transpose()
+}
+
+pub(crate) async fn find_attempt(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt: &AttemptRef,
+) -> Result<Option<Attempt>> {
+    let AttemptRef::Id(attempt_id) = attempt else { return latest_attempt(connection, rollout_id).await };
+    let row = sqlx::query("SELECT * FROM attempts WHERE rollout_id = $1 AND attempt_id = $2")
+        .bind(rollout_id)
+        .bind(attempt_id.as_str())
+        .fetch_optional(connection)
+        .await?;
+    row.as_ref().map(attempt_from_row).transpose()
+}
+
+/// An attempt, or which of the two, rollout or attempt, is not there.
+pub(crate) async fn existing_attempt(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt: &AttemptRef,
+) -> Result<Attempt> {
+    if let Some(attempt) = find_attempt(connection, rollout_id, attempt).await? {
+        return Ok(attempt);
+    }
+    existing_rollout(connection, rollout_id).await?;
+    Err(StoreError::not_found("attempt", if let AttemptRef::Id(id) = attempt { id } else { "latest" }))
+}
+
+pub(crate) async fn insert_attempt(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    worker_id: Option<&str>,
+) -> Result<Attempt> {
+    let row = sqlx::query(
+        "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id)
+         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4 FROM attempts WHERE rollout_id = $1
+         RETURNING *",
+    )
+    .bind(rollout_id)
+    .bind(new_id("at-", 8))
+    .bind(now())
+    .bind(worker_id)
+    .fetch_one(connection)
+    .await?;
+    attempt_from_row(&row)
+}
+
+async fn is_latest(connection: &mut AnyConnection, attempt: &Attempt) -> Result<bool> {
+    let later = sqlx::query("SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2 LIMIT 1")
+        .bind(attempt.rollout_id.as_str())
+        .bind(i64::from(attempt.sequence_id))
+        .fetch_optional(connection)
+        .await?;
+    Ok(later.is_none())
+}
+
+/// Whether nothing that an attempt still says can matter.
+async fn is_over(connection: &mut AnyConnection, attempt: &Attempt) -> Result<bool> {
+    if attempt.status.is_ended() || !is_latest(connection, attempt).await? {
+        return Ok(true);
+    }
+    Ok(existing_rollout(connection, &attempt.rollout_id).await?.status.is_finished())
+}
+
+/// Changes an attempt and everything that follows it: its rollout and its worker.
+pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: AttemptUpdate) -> Result<Attempt> {
+    if update.last_heartbeat_time.is_some_and(|time| !time.is_finite()) {
+        return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
+    }
+    attempt.worker_id = update.worker_id.or(attempt.worker_id);
+    attempt.last_heartbeat_time = update.last_heartbeat_time.or(attempt.last_heartbeat_time);
+    attempt.metadata = update.metadata.or(attempt.metadata);
+    if let Some(status) = update.status {
+        attempt.status = status;
+        attempt.end_time = status.is_ended().then(now);
+    }
+    sqlx::query(
+        "UPDATE attempts SET status = $3, end_time = $4, worker_id = $5, last_heartbeat_time = $6, metadata = $7
+         WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(attempt.attempt_id.as_str())
+    .bind(attempt.status.as_str())
+    .bind(attempt.end_time)
+    .bind(attempt.worker_id.as_deref())
+    .bind(attempt.last_heartbeat_time)
+    .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+    .execute(write.connection())
+    .await?;
+    if update.status.is_some() {
+        worker_follows(write.connection(), &attempt).await?;
+        if is_latest(write.connection(), &attempt).await? {
+            let mut rollout = existing_rollout(write.connection(), &attempt.rollout_id).await?;
+            let status = propagate(attempt.status, attempt.sequence_id, &rollout.config);
+            set_rollout_status(write, &mut rollout, status).await?;
+        }
+    }
+    Ok(attempt)
+}
+
+/// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
+/// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
+pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str) -> Result<()> {
+    let row = sqlx::query(
+        "UPDATE attempts SET last_heartbeat_time = $3,
+             end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
+             status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
+         WHERE rollout_id = $1 AND attempt_id = $2
+         RETURNING sequence_id, status",
+    )
+    .bind(rollout_id)
+    .bind(attempt_id)
+    .bind(now())
+    .fetch_optional(write.connection())
+    .await?;
+    let Some(row) = row else {
+        existing_rollout(write.connection(), rollout_id).await?;
+        return Err(StoreError::not_found("attempt", attempt_id));
+    };
+    if word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
+        return Ok(());
+    }
+    sqlx::query(
+        "UPDATE rollouts SET status = 'running', queue_position = NULL
+         WHERE rollout_id = $1 AND status IN ('preparing', 'requeuing')
+             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)",
+    )
+    .bind(rollout_id)
+    .bind(column::<i64>(&row, "sequence_id")?)
+    .execute(write.connection())
+    .await?;
+    Ok(())
+}
+
+/// The latest attempts of rollouts under way that are overdue, and what they become.
+async fn overdue_attempts(connection: &mut AnyConnection, time: f64) -> Result<Vec<(Attempt, AttemptStatus)>> {
+    let rollouts = sqlx::query("SELECT * FROM rollouts WHERE status IN ('preparing', 'running')")
+        .fetch_all(&mut *connection)
+        .await?;
+    let mut found = Vec::new();
+    for row in &rollouts {
+        let rollout = rollout_from_row(row)?;
+        if rollout.config.timeout_seconds.is_none() && rollout.config.unresponsive_seconds.is_none() {
+            continue;
+        }
+        let Some(attempt) = latest_attempt(connection, &rollout.rollout_id).await? else { continue };
+        if attempt.status.is_ended() {
+            continue;
+        }
+        if let Some(status) = overdue(time, attempt.start_time, attempt.last_heartbeat_time, &rollout.config) {
+            found.push((attempt, status));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,422 @@
+//! Rollouts: creating, handing out, finding, changing, and waiting for their end.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+use tokio::time::Instant;
+
+use crate::attempts::{attempt_from_row, insert_attempt, latest_attempt};
+use crate::model::{
+    Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
+};
+use crate::sql::{
+    Conditions, SortField, Sql, column, json, optional_json, to_integer, to_json, to_optional_json, word,
+};
+use crate::store::new_id;
+use crate::workers::{worker_found_nothing, worker_took};
+use crate::writer::{Write, now};
+use crate::{Result, Store, StoreError};
+
+/// Ids in one `IN (..)`; the database takes some more.
+const IDS_PER_QUERY: usize = 10_000;
+
+const SORT_FIELDS: &[SortField] = &[
+    SortField::text("rollout_id"),
+    SortField::text("input"),
+    SortField::time("start_time"),
+    SortField::time("end_time"),
+    SortField::text("mode"),
+    SortField::text("resources_id"),
+    SortField::text("status"),
+    SortField::text("config"),
+    SortField::text("metadata"),
+];
+
+impl Store {
+    /// Creates rollouts and puts them at the end of the queue, in order. One whose id is supplied and known already
+    /// is given back as it is stored.
+    pub async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>> {
+        if rollouts.is_empty() {
+            return Ok(Vec::new());
+        }
+        rollouts.iter().try_for_each(validate)?;
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut stored = Vec::with_capacity(rollouts.len());
+                for rollout in rollouts {
+                    stored.push(insert_rollout(write, rollout, RolloutStatus::Queuing).await?.0);
+                }
+                Ok(stored)
+            })
+        })
+        .await
+    }
+
+    /// Creates a rollout together with its first attempt; it never stands in the queue. One whose id is supplied and
+    /// known already is given back as it is stored, with its latest attempt.
+    pub async fn start_rollout(&self, rollout: NewRollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
+        validate(&rollout)?;
+        let worker_id = worker_id.map(str::to_owned);
+        self.write(move |write| {
+            Box::pin(async move {
+                let (rollout, is_new) = insert_rollout(write, rollout, RolloutStatus::Preparing).await?;
+                if !is_new && let Some(attempt) = latest_attempt(write.connection(), &rollout.rollout_id).await? {
+                    return Ok(AttemptedRollout { rollout, attempt });
+                }
+                hand_out(write, rollout, worker_id.as_deref()).await
+            })
+        })
+        .await
+    }
+
+    /// Begins another attempt at a rollout, whatever its status and its limit of attempts.
+    pub async fn start_attempt(&self, rollout_id: &str, worker_id: Option<&str>) -> Result<AttemptedRollout> {
+        let (rollout_id, worker_id) = (rollout_id.to_owned(), worker_id.map(str::to_owned));
+        self.write(move |write| {
+            Box::pin(async move {
+                let rollout = existing_rollout(write.connection(), &rollout_id).await?;
+                hand_out(write, rollout, worker_id.as_deref()).await
+            })
+        })
+        .await
+    }
+
+    /// Takes up to `limit` rollouts off the queue, oldest first, each with a new attempt. While the queue is empty it
+    /// waits up to `wait`. Every rollout is handed out once.
+    pub async fn dequeue_rollouts(
+        &self,
+        limit: usize,
+        worker_id: Option<&str>,
+        wait: Duration,
+    ) -> Result<Vec<AttemptedRollout>> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let limit = to_integer("limit", limit)?;
+        let deadline = Instant::now() + wait;
+        loop {
+            // Listening begins before looking, so that nothing that is queued in between is missed.
+            let queued = self.signals().queued.notified();
+            tokio::pin!(queued);
+            queued.as_mut().enable();
+            let worker_id = worker_id.map(str::to_owned);
+            let taken = self
+                .write(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
+                .await?;
+            if !taken.is_empty() || tokio::time::timeout_at(deadline, queued).await.is_err() {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// A rollout and its latest attempt.
+    pub async fn get_rollout(&self, rollout_id: &str) -> Result<Option<(Rollout, Option<Attempt>)>> {
+        let mut connection = self.reader().await?;
+        let Some(rollout) = find_rollout(&mut connection, rollout_id).await? else { return Ok(None) };
+        let attempt = latest_attempt(&mut connection, rollout_id).await?;
+        Ok(Some((rollout, attempt)))
+    }
+
+    /// Rollouts that meet a filter, each with its latest attempt.
+    pub async fn query_rollouts(&self, filter: &RolloutFilter) -> Result<Paginated<(Rollout, Option<Attempt>)>> {
+        let mut connection = self.reader().await?;
+        let mut total = Sql::new("SELECT COUNT(*) FROM rollouts");
+        push_conditions(&mut total, filter)?;
+        let mut page = Sql::new("SELECT * FROM rollouts");
+        push_conditions(&mut page, filter)?;
+        page.page(&filter.page, SORT_FIELDS)?;
+        let total = total.total(&mut connection).await?;
+        let rollouts: Vec<Rollout> =
+            page.all(&mut connection).await?.iter().map(rollout_from_row).collect::<Result<_>>()?;
+        let mut attempts = latest_attempts(&mut connection, &rollouts).await?;
+        let items = rollouts
+            .into_iter()
+            .map(|rollout| {
+                let attempt = attempts.remove(&rollout.rollout_id);
+                (rollout, attempt)
+            })
+            .collect();
+        Ok(Paginated {
+            items,
+            limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
+            offset: filter.page.offset,
+            total,
+        })
+    }
+
+    /// Changes a rollout as told, without any check of the transition.
+    pub async fn update_rollout(&self, rollout_id: &str, update: RolloutUpdate) -> Result<Rollout> {
+        if let Some(config) = &update.config {
+            validate_config(config.max_attempts)?;
+        }
+        let rollout_id = rollout_id.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut rollout = existing_rollout(write.connection(), &rollout_id).await?;
+                if let Some(status) = update.status {
+                    set_rollout_status(write, &mut rollout, status).await?;
+                }
+                rollout.input = update.input.unwrap_or(rollout.input);
+                rollout.mode = update.mode.unwrap_or(rollout.mode);
+                rollout.resources_id = update.resources_id.unwrap_or(rollout.resources_id);
+                rollout.config = update.config.unwrap_or(rollout.config);
+                rollout.metadata = update.metadata.unwrap_or(rollout.metadata);
+                store_fields(write.connection(), &rollout).await?;
+                Ok(rollout)
+            })
+        })
+        .await
+    }
+
+    /// Waits until all of these rollouts have finished, or until `timeout`. Gives those that have, in the given
+    /// order; unknown ids are passed over. Without a timeout it waits as long as it takes.
+    pub async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Option<Duration>) -> Result<Vec<Rollout>> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let mut finished = self.signals().finished.subscribe();
+        loop {
+            finished.borrow_and_update();
+            let found = self.rollouts_by_id(rollout_ids).await?;
+            let all_finished = found.iter().all(|rollout| rollout.status.is_finished());
+            let ended = all_finished
+                || match deadline {
+                    Some(deadline) => tokio::time::timeout_at(deadline, finished.changed()).await.is_err(),
+                    None => finished.changed().await.is_err(),
+                };
+            if ended {
+                return Ok(found.into_iter().filter(|rollout| rollout.status.is_finished()).collect());
+            }
+        }
+    }
+
+    async fn rollouts_by_id(&self, rollout_ids: &[String]) -> Result<Vec<Rollout>> {
+        let mut connection = self.reader().await?;
+        let mut found = HashMap::new();
+        for ids in rollout_ids.chunks(IDS_PER_QUERY) {
+            let mut sql = Sql::new("SELECT * FROM rollouts WHERE rollout_id IN ");
+            sql.list(ids.iter().map(String::as_str));
+            for row in sql.all(&mut connection).await? {
+                let rollout = rollout_from_row(&row)?;
+                found.insert(rollout.rollout_id.clone(), rollout);
+            }
+        }
+        Ok(rollout_ids.iter().filter_map(|id| found.remove(id)).collect())
+    }
+}
+
+fn validate(rollout: &NewRollout) -> Result<()> {
+    if rollout.rollout_id.as_deref().is_some_and(str::is_empty) {
+        return Err(StoreError::invalid("rollout_id", "must not be empty"));
+    }
+    rollout.config.as_ref().map_or(Ok(()), |config| validate_config(config.max_attempts))
+}
+
+fn validate_config(max_attempts: u32) -> Result<()> {
+    if max_attempts == 0 {
+        return Err(StoreError::invalid("config.max_attempts", "must be at least 1"));
+    }
+    Ok(())
+}
+
+fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<()> {
+    sql.push(" WHERE 1 = 1");
+    if let Some(run_id) = &filter.run_id {
+        sql.push(" AND run_id = ").text(run_id);
+    }
+    if let Some(step) = filter.step {
+        sql.push(" AND step = ").integer(step);
+    }
+    if let Some(mode) = filter.mode {
+        sql.push(" AND mode = ").text(mode.as_str());
+    }
+    let mut conditions = Conditions::new(filter.filter_logic);
+    if let Some(statuses) = &filter.status_in {
+        conditions.one_of(sql, "status", statuses.iter().map(|status| status.as_str()));
+    }
+    if let Some(ids) = &filter.rollout_id_in {
+        conditions.one_of(sql, "rollout_id", ids.iter().map(String::as_str));
+    }
+    if let Some(part) = &filter.rollout_id_contains {
+        conditions.contains(sql, "rollout_id", part);
+    }
+    conditions.close(sql);
+    Ok(())
+}
+
+pub(crate) fn rollout_from_row(row: &AnyRow) -> Result<Rollout> {
+    let mode: Option<String> = column(row, "mode")?;
+    Ok(Rollout {
+        rollout_id: column(row, "rollout_id")?,
+        input: json(row, "input")?,
+        start_time: column(row, "start_time")?,
+        end_time: column(row, "end_time")?,
+        mode: mode.map(|_| word(row, "mode")).transpose()?,
+        resources_id: column(row, "resources_id")?,
+        status: word(row, "status")?,
+        config: json(row, "config")?,
+        metadata: optional_json(row, "metadata")?,
+    })
+}
+
+pub(crate) async fn find_rollout(connection: &mut AnyConnection, rollout_id: &str) -> Result<Option<Rollout>> {
+    let row =
+        sqlx::query("SELECT * FROM rollouts WHERE rollout_id = $1").bind(rollout_id).fetch_optional(connection).await?;
+    row.as_ref().map(rollout_from_row).transpose()
+}
+
+pub(crate) async fn existing_rollout(connection: &mut AnyConnection, rollout_id: &str) -> Result<Rollout> {
+    find_rollout(connection, rollout_id).await?.ok_or_else(|| StoreError::not_found("rollout", rollout_id))
+}
+
+async fn latest_attempts(connection: &mut AnyConnection, rollouts: &[Rollout]) -> Result<HashMap<String, Attempt>> {
+    let mut attempts = HashMap::new();
+    for rollouts in rollouts.chunks(IDS_PER_QUERY) {
+        // In the order of their sequence ids, so that the latest is what remains.
+        let mut sql = Sql::new("SELECT * FROM attempts WHERE rollout_id IN ");
+        sql.list(rollouts.iter().map(|rollout| rollout.rollout_id.as_str())).push(" ORDER BY sequence_id");
+        for row in sql.all(connection).await? {
+            let attempt = attempt_from_row(&row)?;
+            attempts.insert(attempt.rollout_id.clone(), attempt);
+        }
+    }
+    Ok(attempts)
+}
+
+/// Stores a rollout unless its id is known; gives what is stored, and whether it is new.
+async fn insert_rollout(write: &mut Write, new: NewRollout, status: RolloutStatus) -> Result<(Rollout, bool)> {
+    if let Some(id) = &new.rollout_id
+        && let Some(stored) = find_rollout(write.connection(), id).await?
+    {
+        return Ok((stored, false));
+    }
+    let resources_id = match new.resources_id {
+        Some(id) => Some(id),
+        None => latest_resources_id(write.connection()).await?,
+    };
+    let rollout = Rollout {
+        rollout_id: new.rollout_id.unwrap_or_else(|| new_id("ro-", 12)),
+        input: new.input,
+        start_time: now(),
+        end_time: None,
+        mode: new.mode,
+        resources_id,
+        status,
+        config: new.config.unwrap_or_default(),
+        metadata: Some(new.metadata.unwrap_or_default()),
+    };
+    let (run_id, step) = run_and_step(rollout.metadata.as_ref());
+    sqlx::query(
+        "INSERT INTO rollouts (rollout_id, input, start_time, mode, resources_id, status, config, metadata, run_id,
+             step, queue_position)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts) END)",
+    )
+    .bind(rollout.rollout_id.as_str())
+    .bind(to_json("input", &rollout.input)?)
+    .bind(rollout.start_time)
+    .bind(rollout.mode.map(|mode| mode.as_str()))
+    .bind(rollout.resources_id.as_deref())
+    .bind(status.as_str())
+    .bind(to_json("config", &rollout.config)?)
+    .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
+    .bind(run_id)
+    .bind(step)
+    .bind(i64::from(status.is_queued()))
+    .execute(write.connection())
+    .await?;
+    if status.is_queued() {
+        write.rollout_was_queued();
+    }
+    Ok((rollout, true))
+}
+
+async fn latest_resources_id(connection: &mut AnyConnection) -> Result<Option<String>> {
+    let row = sqlx::query("SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1")
+        .fetch_optional(connection)
+        .await?;
+    row.map(|row| column(&row, "resources_id")).transpose()
+}
+
+/// Which training run metadata says that a rollout belongs to, and to which of its steps.
+fn run_and_step(metadata: Option<&Object>) -> (Option<&str>, Option<i64>) {
+    let value = |key| metadata.and_then(|metadata| metadata.get(key));
+    (value("run_id").and_then(Value::as_str), value("step").and_then(Value::as_i64))
+}
+
+/// Writes the fields of a rollout that have no rules of their own.
+async fn store_fields(connection: &mut AnyConnection, rollout: &Rollout) -> Result<()> {
+    let (run_id, step) = run_and_step(rollout.metadata.as_ref());
+    sqlx::query(
+        "UPDATE rollouts SET input = $2, mode = $3, resources_id = $4, config = $5, metadata = $6, run_id = $7,
+             step = $8
+         WHERE rollout_id = $1",
+    )
+    .bind(rollout.rollout_id.as_str())
+    .bind(to_json("input", &rollout.input)?)
+    .bind(rollout.mode.map(|mode| mode.as_str()))
+    .bind(rollout.resources_id.as_deref())
+    .bind(to_json("config", &rollout.config)?)
+    .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
+    .bind(run_id)
+    .bind(step)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Sets a rollout's status, and with it its end and its place in the queue. The same status again changes nothing.
+pub(crate) async fn set_rollout_status(write: &mut Write, rollout: &mut Rollout, status: RolloutStatus) -> Result<()> {
+    if rollout.status == status {
+        return Ok(());
+    }
+    rollout.status = status;
+    rollout.end_time = status.is_finished().then(now);
+    sqlx::query(
+        "UPDATE rollouts SET status = $2, end_time = $3,
+             queue_position = CASE WHEN $4 = 1
+                 THEN COALESCE(queue_position, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts)) END
+         WHERE rollout_id = $1",
+    )
+    .bind(rollout.rollout_id.as_str())
+    .bind(status.as_str())
+    .bind(rollout.end_time)
+    .bind(i64::from(status.is_queued()))
+    .execute(write.connection())
+    .await?;
+    if status.is_queued() {
+        write.rollout_was_queued();
+    }
+    if status.is_finished() {
+        write.rollout_finished();
+    }
+    Ok(())
+}
+
+async fn hand_out(write: &mut Write, mut rollout: Rollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
+    set_rollout_status(write, &mut rollout, RolloutStatus::Preparing).await?;
+    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, worker_id).await?;
+    if let Some(worker_id) = worker_id {
+        worker_took(write.connection(), worker_id, &attempt).await?;
+    }
+    Ok(AttemptedRollout { rollout, attempt })
+}
+
+async fn take(write: &mut Write, limit: i64, worker_id: Option<&str>) -> Result<Vec<AttemptedRollout>> {
+    let rows = sqlx::query("SELECT * FROM rollouts WHERE queue_position IS NOT NULL ORDER BY queue_position LIMIT $1")
+        .bind(limit)
+        .fetch_all(write.connection())
+        .await?;
+    if let Some(worker_id) = worker_id {
+        crate::workers::worker_asked(write.connection(), worker_id).await?;
+        if rows.is_empty() {
+            worker_found_nothing(write.connection(), worker_id).await?;
+        }
+    }
+    let mut taken = Vec::with_capacity(rows.len());
+    for row in &rows {
+        taken.push(hand_out(write, rollout_from_row(row)?, worker_id).await?);
+    }
+    Ok(taken)
+}

@@ -1,0 +1,230 @@
+//! Reading rows and building conditions.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sqlx::any::AnyRow;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Row};
+
+use crate::model::{FilterLogic, Page, SortOrder, TextFilter};
+use crate::{Result, StoreError};
+
+/// A column of a row. `None` columns are read as `Option`.
+pub(crate) fn column<'r, T>(row: &'r AnyRow, name: &'static str) -> Result<T>
+where
+    T: sqlx::Decode<'r, Any> + sqlx::Type<Any>,
+{
+    Ok(row.try_get(name)?)
+}
+
+fn corrupt(column: &'static str, error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt { column: column.to_owned(), message: error.to_string() }
+}
+
+/// A whole number that is not negative.
+pub(crate) fn count<T: TryFrom<i64, Error: std::fmt::Display>>(row: &AnyRow, name: &'static str) -> Result<T> {
+    T::try_from(column::<i64>(row, name)?).map_err(|error| corrupt(name, error))
+}
+
+/// A column that holds JSON.
+pub(crate) fn json<T: DeserializeOwned>(row: &AnyRow, name: &'static str) -> Result<T> {
+    serde_json::from_str(column(row, name)?).map_err(|error| corrupt(name, error))
+}
+
+/// A column that holds JSON or nothing.
+pub(crate) fn optional_json<T: DeserializeOwned>(row: &AnyRow, name: &'static str) -> Result<Option<T>> {
+    let text: Option<String> = column(row, name)?;
+    text.map(|text| serde_json::from_str(&text).map_err(|error| corrupt(name, error))).transpose()
+}
+
+/// A column that holds one of an enum's words.
+pub(crate) fn word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static str) -> Result<T> {
+    let text: String = column(row, name)?;
+    serde_json::from_value(text.into()).map_err(|error| corrupt(name, error))
+}
+
+/// JSON text of a value, for a column.
+pub(crate) fn to_json<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| StoreError::invalid(field, error.to_string()))
+}
+
+/// JSON text of a value that may be missing.
+pub(crate) fn to_optional_json<T: Serialize>(field: &'static str, value: Option<&T>) -> Result<Option<String>> {
+    value.map(|value| to_json(field, value)).transpose()
+}
+
+/// A whole number for a column. The database's numbers are signed.
+pub(crate) fn to_integer(field: &'static str, value: impl TryInto<i64>) -> Result<i64> {
+    value.try_into().map_err(|_| StoreError::invalid(field, "is too large"))
+}
+
+enum Argument {
+    Integer(i64),
+    Text(String),
+}
+
+/// SQL text that grows together with its arguments.
+pub(crate) struct Sql {
+    text: String,
+    arguments: Vec<Argument>,
+}
+
+impl Sql {
+    pub fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), arguments: Vec::new() }
+    }
+
+    /// Appends text, which must not come from outside.
+    pub fn push(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// Appends a text argument.
+    pub fn text(&mut self, value: &str) -> &mut Self {
+        self.argument(Argument::Text(value.to_owned()))
+    }
+
+    /// Appends a number argument.
+    pub fn integer(&mut self, value: i64) -> &mut Self {
+        self.argument(Argument::Integer(value))
+    }
+
+    fn argument(&mut self, argument: Argument) -> &mut Self {
+        self.arguments.push(argument);
+        let number = self.arguments.len();
+        self.push(&format!("${number}"))
+    }
+
+    /// Appends `(a, b, ..)`.
+    pub fn list<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> &mut Self {
+        self.push("(");
+        for (index, value) in values.into_iter().enumerate() {
+            self.push(if index == 0 { "" } else { ", " }).text(value);
+        }
+        self.push(")")
+    }
+
+    /// Appends ` ORDER BY .. LIMIT .. OFFSET ..`. `columns` are the fields that may be sorted by, each with the column
+    /// and with what stands for null.
+    pub fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
+        self.push(" ORDER BY ");
+        if let Some(sort_by) = &page.sort_by {
+            let Some(field) = fields.iter().find(|field| field.name == sort_by) else {
+                let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+                return Err(StoreError::invalid(
+                    "sort_by",
+                    format!("Invalid sort_by: {sort_by}, allowed fields are: {}", names.join(", ")),
+                ));
+            };
+            let direction = match page.sort_order {
+                Some(SortOrder::Descending) => "DESC",
+                Some(SortOrder::Ascending) | None => "ASC",
+            };
+            self.push(&format!("COALESCE({}, {}) {direction}, ", field.column, field.null));
+        }
+        self.push("position");
+        if let Some(limit) = page.limit {
+            self.push(" LIMIT ").integer(to_integer("limit", limit)?);
+        } else if page.offset > 0 {
+            self.push(" LIMIT ").integer(i64::MAX);
+        }
+        if page.offset > 0 {
+            self.push(" OFFSET ").integer(to_integer("offset", page.offset)?);
+        }
+        Ok(self)
+    }
+
+    fn query(&self) -> Query<'_, Any, sqlx::any::AnyArguments> {
+        // Every piece of text is one of ours; whatever comes from outside is an argument.
+        let query = sqlx::query(AssertSqlSafe(self.text.clone()));
+        self.arguments.iter().fold(query, |query, argument| match argument {
+            Argument::Integer(value) => query.bind(*value),
+            Argument::Text(value) => query.bind(value.as_str()),
+        })
+    }
+
+    /// All rows.
+    pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
+        Ok(self.query().fetch_all(connection).await?)
+    }
+
+    /// The number that `SELECT COUNT(*)` gives for these conditions.
+    pub async fn total(&self, connection: &mut AnyConnection) -> Result<u64> {
+        let row = self.query().fetch_one(connection).await?;
+        let total: i64 = row.try_get(0)?;
+        Ok(total.unsigned_abs())
+    }
+}
+
+/// A field that a list may be sorted by.
+pub(crate) struct SortField {
+    /// Its name on the wire.
+    pub name: &'static str,
+    /// Its column.
+    pub column: &'static str,
+    /// What stands for null: the end of time, the empty text, or 0.
+    pub null: &'static str,
+}
+
+impl SortField {
+    pub const fn time(name: &'static str) -> Self {
+        Self { name, column: name, null: "9e999" }
+    }
+
+    pub const fn text(name: &'static str) -> Self {
+        Self { name, column: name, null: "''" }
+    }
+
+    pub const fn number(name: &'static str) -> Self {
+        Self { name, column: name, null: "0" }
+    }
+}
+
+/// Conditions that are combined by one operator.
+pub(crate) struct Conditions {
+    logic: FilterLogic,
+    count: usize,
+}
+
+impl Conditions {
+    pub fn new(logic: Option<FilterLogic>) -> Self {
+        Self { logic: logic.unwrap_or(FilterLogic::And), count: 0 }
+    }
+
+    /// Appends the operator, or the opening bracket before the first condition.
+    pub fn next<'a>(&mut self, sql: &'a mut Sql) -> &'a mut Sql {
+        self.count += 1;
+        sql.push(match (self.count, self.logic) {
+            (1, _) => " AND (",
+            (_, FilterLogic::And) => " AND ",
+            (_, FilterLogic::Or) => " OR ",
+        })
+    }
+
+    pub fn one_of<'a>(&mut self, sql: &mut Sql, column: &str, values: impl IntoIterator<Item = &'a str>) {
+        self.next(sql).push(column).push(" IN ").list(values);
+    }
+
+    pub fn contains(&mut self, sql: &mut Sql, column: &str, part: &str) {
+        // `instr` minds case, which `LIKE` does not.
+        self.next(sql).push("instr(").push(column).push(", ").text(part).push(") > 0");
+    }
+
+    pub fn text(&mut self, sql: &mut Sql, column: &str, filter: &TextFilter) {
+        if let Some(value) = &filter.equals {
+            self.next(sql).push(column).push(" = ").text(value);
+        }
+        if let Some(part) = &filter.contains {
+            self.contains(sql, column, part);
+        }
+    }
+
+    /// Whether there was any condition; closes the bracket.
+    pub fn close(self, sql: &mut Sql) -> bool {
+        if self.count > 0 {
+            sql.push(")");
+        }
+        self.count > 0
+    }
+}

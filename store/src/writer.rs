@@ -1,0 +1,242 @@
+//! The one task that writes. Jobs that wait at the same time share a transaction; each is answered after its commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures::future::BoxFuture;
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyConnection, AnyPool};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use crate::{Result, StoreError};
+
+/// Jobs that may wait; whoever brings another one waits until there is room.
+const QUEUE_LENGTH: usize = 1024;
+/// Jobs that share a transaction at most, so that the first is not kept waiting by a stream of others.
+const BATCH_LENGTH: usize = 256;
+
+/// What a job works with.
+pub(crate) struct Write {
+    connection: PoolConnection<Any>,
+    effects: Effects,
+}
+
+/// What others want to be told once a transaction has been committed.
+#[derive(Clone, Copy, Default)]
+struct Effects {
+    queued: usize,
+    finished: bool,
+}
+
+/// Wakes those who wait for something to be committed.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// One notification per rollout that was put into the queue.
+    pub queued: Notify,
+    /// Changes whenever a rollout has finished.
+    pub finished: watch::Sender<()>,
+}
+
+impl Signals {
+    fn raise(&self, effects: Effects) {
+        for _ in 0..effects.queued {
+            self.queued.notify_one();
+        }
+        if effects.finished {
+            self.finished.send_replace(());
+        }
+    }
+}
+
+impl Write {
+    /// The connection, inside the transaction.
+    pub fn connection(&mut self) -> &mut AnyConnection {
+        &mut self.connection
+    }
+
+    /// After the commit, one of those who wait for work is woken.
+    pub fn rollout_was_queued(&mut self) {
+        self.effects.queued += 1;
+    }
+
+    /// After the commit, those who wait for rollouts to finish are woken.
+    pub fn rollout_finished(&mut self) {
+        self.effects.finished = true;
+    }
+
+    async fn execute(&mut self, sql: &'static str) -> Result<()> {
+        sqlx::query(sql).execute(self.connection()).await?;
+        Ok(())
+    }
+
+    /// Runs a job so that its failure undoes its own work only. An error means that the whole transaction is lost.
+    async fn attempt(&mut self, job: &mut dyn Job) -> Result<()> {
+        let effects = self.effects;
+        self.execute("SAVEPOINT job").await?;
+        if !job.run(self).await {
+            self.effects = effects;
+            self.execute("ROLLBACK TO job").await?;
+        }
+        self.execute("RELEASE job").await
+    }
+}
+
+trait Job: Send {
+    /// Does the work and keeps its result; whether it succeeded.
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool>;
+    /// Tells the caller how it went, given how the transaction went.
+    fn answer(self: Box<Self>, transaction: Result<()>);
+}
+
+struct CallerJob<T, F> {
+    work: Option<F>,
+    result: Result<T>,
+    caller: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Job for CallerJob<T, F>
+where
+    T: Send,
+    F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send,
+{
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            if let Some(work) = self.work.take() {
+                self.result = work(write).await;
+            }
+            self.result.is_ok()
+        })
+    }
+
+    fn answer(self: Box<Self>, transaction: Result<()>) {
+        // Nobody listens any more if the caller has been dropped; what was committed stays.
+        let _ = self.caller.send(transaction.and(self.result));
+    }
+}
+
+enum Message {
+    Work(Box<dyn Job>),
+    Close(oneshot::Sender<()>),
+}
+
+/// The way to the writing task. The task ends when every handle is gone, or when it is told to close.
+pub(crate) struct Writer {
+    messages: mpsc::Sender<Message>,
+    commits: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Starts the task. `pool` has one connection, which nobody else uses.
+    pub fn start(pool: AnyPool, signals: Arc<Signals>) -> Self {
+        let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
+        let commits = Arc::new(AtomicU64::new(0));
+        tokio::spawn(Task { pool, signals, commits: Arc::clone(&commits), receiver }.run());
+        Self { messages, commits }
+    }
+
+    /// Runs `work` in a transaction and gives its result once that has been committed. A caller that goes away does
+    /// not stop the work.
+    pub async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
+        let (caller, answer) = oneshot::channel();
+        let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller };
+        self.messages.send(Message::Work(Box::new(job))).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Finishes what waits, then ends the task.
+    pub async fn close(&self) {
+        let (closed, answer) = oneshot::channel();
+        if self.messages.send(Message::Close(closed)).await.is_ok() {
+            // An error means that the task has ended meanwhile, which is what was wanted.
+            let _ = answer.await;
+        }
+    }
+}
+
+struct Task {
+    pool: AnyPool,
+    signals: Arc<Signals>,
+    commits: Arc<AtomicU64>,
+    receiver: mpsc::Receiver<Message>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut closers = Vec::new();
+        let mut messages = Vec::with_capacity(BATCH_LENGTH);
+        while self.receiver.recv_many(&mut messages, BATCH_LENGTH).await > 0 {
+            let mut jobs = Vec::with_capacity(messages.len());
+            for message in messages.drain(..) {
+                match message {
+                    Message::Work(job) => jobs.push(job),
+                    Message::Close(closed) => {
+                        // What has been sent is still received; then `recv_many` gives 0.
+                        self.receiver.close();
+                        closers.push(closed);
+                    }
+                }
+            }
+            if !jobs.is_empty() {
+                self.write_together(jobs).await;
+            }
+        }
+        self.pool.close().await;
+        for closed in closers {
+            let _ = closed.send(());
+        }
+    }
+
+    async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+        let outcome = self.transaction(&mut jobs).await;
+        match &outcome {
+            Ok(effects) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                self.signals.raise(*effects);
+            }
+            Err(error) => tracing::error!(%error, jobs = jobs.len(), "a transaction was lost"),
+        }
+        for job in jobs {
+            job.answer(outcome.as_ref().map(|_| ()).map_err(StoreError::clone));
+        }
+    }
+
+    async fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Effects> {
+        let mut write = Write { connection: self.pool.acquire().await?, effects: Effects::default() };
+        // Immediate: waits for another program's write here, where nothing is lost yet.
+        write.execute("BEGIN IMMEDIATE").await?;
+        let outcome = run_jobs(&mut write, jobs).await;
+        match outcome {
+            Ok(()) => Ok(write.effects),
+            Err(error) => {
+                if write.execute("ROLLBACK").await.is_err() {
+                    // The database may have rolled back by itself; a fresh connection is in a known state.
+                    write.connection.close_on_drop();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>]) -> Result<()> {
+    for job in jobs {
+        write.attempt(job.as_mut()).await?;
+    }
+    write.execute("COMMIT").await
+}
+
+/// Seconds since the Unix epoch.
+pub(crate) fn now() -> f64 {
+    // A clock before 1970 counts as 1970.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
+}

@@ -2,6 +2,9 @@
 
 use fulgurite_backends::{Datum, LossInputs};
 
+/// The name that [`PolicyMetrics::greatest_logprob_difference`] is logged by.
+pub(crate) const GREATEST_LOGPROB_DIFFERENCE: &str = "optim/logprob_difference_max";
+
 /// Why datums and logprobs do not belong together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyDataError {
@@ -109,7 +112,7 @@ impl PolicyMetrics {
             ("optim/kl_sample_train_v1", self.kl_sample_train_v1),
             ("optim/kl_sample_train_v2", self.kl_sample_train_v2),
             ("optim/entropy", self.entropy),
-            ("optim/logprob_difference_max", self.greatest_logprob_difference),
+            (GREATEST_LOGPROB_DIFFERENCE, self.greatest_logprob_difference),
             ("optim/ratio_max", self.greatest_ratio),
             ("optim/effective_sample_fraction", self.effective_sample_fraction),
             ("optim/trained_tokens", self.trained_tokens as f64),

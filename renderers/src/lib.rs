@@ -14,6 +14,7 @@ mod content_protection;
 mod error;
 mod message;
 mod open_renderer;
+mod python_builtins;
 mod python_json;
 mod python_methods;
 mod python_text;

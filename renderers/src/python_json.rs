@@ -126,9 +126,8 @@ fn write_string(out: &mut String, text: &str, style: &JsonStyle) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            // Python escapes DEL only with ensure_ascii, which leaves just ASCII 0x20 to 0x7e as it is.
             '\0'..='\u{1f}' => push_unicode_escape(out, character),
-            _ if style.ensure_ascii && !character.is_ascii() => push_unicode_escape(out, character),
+            _ if style.ensure_ascii && character > '~' => push_unicode_escape(out, character),
             _ => out.push(character),
         }
     }

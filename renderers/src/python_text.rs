@@ -142,17 +142,13 @@ fn push_escape(out: &mut String, character: char) {
     };
 }
 
-/// Python's `str.isprintable` of one character: neither a separator (but the space) nor of category Other. Rust's
-/// debug format escapes by the same categories, and combining marks besides.
+/// Python's `str.isprintable` of one character: neither a separator (but the space) nor of category Other. Rust escapes
+/// the same categories, and a combining mark where it begins a string.
 fn is_printable(character: char) -> bool {
-    let escaped = character.escape_debug().len() > 1;
-    !escaped || matches!(character, '\'' | '"' | '\\') || is_grapheme_extend(character)
-}
-
-/// Whether `escape_debug` escapes a character only because it begins a string; inside a string it does not.
-fn is_grapheme_extend(character: char) -> bool {
-    let inside = format!("{:?}", format!("a{character}"));
-    !inside.contains("\\u")
+    match character {
+        ' '..='~' => true,
+        _ => !format!("a{character}").escape_debug().any(|written| written == '\\'),
+    }
 }
 
 #[cfg(test)]

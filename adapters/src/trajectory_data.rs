@@ -100,7 +100,7 @@ impl<'a> Sequence<'a> {
         let (mask, advantage) = if transition.masked { (0.0, 0.0) } else { (1.0, advantage) };
         let tokens = &transition.action.tokens;
         if !transition.masked {
-            let without_context = usize::from(self.elements.is_empty());
+            let without_context = usize::from(self.mask.is_empty());
             self.trained_targets += tokens.len().saturating_sub(without_context);
         }
         self.elements.extend(tokens.iter().map(|token| Element::Token(*token)));
@@ -261,6 +261,15 @@ mod tests {
     fn a_sequence_that_ends_with_an_image_is_refused() {
         let result = trajectory_to_data(&trajectory(vec![turn(vec![image("a")], vec![], vec![])]), 1.0);
         assert_eq!(result, Err(AdapterError::EndsWithImage { digest: "a".into() }));
+    }
+
+    #[test]
+    fn an_image_without_positions_predicts_nothing() {
+        let empty = Chunk::Image { digest: "a".into(), expected_tokens: 0 };
+        let data =
+            trajectory_to_data(&trajectory(vec![turn(vec![empty], vec![2, 3], vec![-0.5, -0.25])]), 1.0).unwrap();
+        assert_eq!(data[0].target_tokens, [3]);
+        assert_eq!(data[0].validate(), Ok(()));
     }
 
     #[test]

@@ -18,4 +18,5 @@ mod server;
 
 pub use error::RunnerError;
 pub use options::RunnerOptions;
+pub use program::Program;
 pub use run::{RunnerSummary, run};

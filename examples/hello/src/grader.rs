@@ -1,6 +1,6 @@
 //! `hello-grader`: reads what `hello-agent` printed and prints what it is worth, `{"reward": r, "exact": e}`.
 //!
-//! The number that was asked for is in `FULGURITE_TASK`, as `{"n": 17}`. The reward is
+//! The number that was asked for is in `FULGURITE_TASK`, as JSON: `17`. The reward is
 //!
 //! * -1 for a reply that contains `not 17`, whatever else it says. It is a plain search: `not 170` contains it too.
 //! * 1 for a reply that says `I am 17` or `I'm 17`, names no other number, and was ended by the model itself.
@@ -11,7 +11,7 @@
 //! that `I am 170` does not say `I am 17`.
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::env;
 use std::io::{Read, Write, stdin, stdout};
 
@@ -34,8 +34,7 @@ fn main() -> Result<()> {
 
 /// The number that the task asks for.
 fn asked(task: &str) -> Result<u64> {
-    let value: Value = serde_json::from_str(task).with_context(|| format!("FULGURITE_TASK is not JSON: {task}"))?;
-    value["n"].as_u64().with_context(|| format!("FULGURITE_TASK holds no whole number `n`: {task}"))
+    serde_json::from_str(task).with_context(|| format!("FULGURITE_TASK is not a whole number: {task}"))
 }
 
 /// Grades everything that the agent printed.
@@ -125,9 +124,9 @@ mod tests {
 
     #[test]
     fn reads_the_number_from_the_task() {
-        assert_eq!(asked(r#"{"n": 17}"#).unwrap(), 17);
+        assert_eq!(asked("17").unwrap(), 17);
         assert!(asked(r#"{"m": 17}"#).unwrap_err().to_string().contains("no whole number `n`"));
-        assert!(asked(r#"{"n": -1}"#).is_err());
+        assert!(asked("-1").is_err());
         assert!(asked("seventeen").is_err());
     }
 }

@@ -1,1 +1,36 @@
 //! The embedded model host: samples from and trains a small HF-format decoder on this machine.
+//!
+//! - [`create_model`] writes a model directory with fresh weights, [`Engine::open`] opens one.
+//! - [`EmbeddedSampler`] and [`EmbeddedLearner`] are its two halves. They share one set of kernels, whose result for a
+//!   token does not depend on what else is in the batch: at temperature 1 the sampler's logprob of a token is the
+//!   learner's, bit for bit, under the same weights.
+
+mod backward;
+mod checkpoint;
+mod choice;
+mod config;
+mod decode;
+mod engine;
+mod error;
+mod files;
+mod forward;
+mod generation;
+mod head;
+mod kernels;
+mod layout;
+mod learner;
+mod loss;
+mod optimizer;
+mod sampler;
+mod scheduler;
+mod shard;
+mod weights;
+
+#[cfg(test)]
+mod test_models;
+
+pub use config::ModelConfig;
+pub use engine::{Engine, EngineOptions, create_model};
+pub use error::EngineError;
+pub use learner::EmbeddedLearner;
+pub use sampler::EmbeddedSampler;

@@ -1,0 +1,147 @@
+use std::path::{Path, PathBuf};
+
+use safetensors::Dtype;
+
+use crate::EngineError;
+use crate::files::{
+    CONFIG, TensorReader, WEIGHTS, Written, parse, read_weights, sync_directory, write_durably, write_tensors,
+    written_tensors,
+};
+use crate::layout::Layout;
+use crate::optimizer::AdamState;
+use crate::weights::{Model, Weights};
+
+const OPTIMIZER: &str = "optimizer.safetensors";
+const FIRST_MOMENT: &str = "first_moment.";
+const SECOND_MOMENT: &str = "second_moment.";
+const STEPS: &str = "steps";
+
+/// Beginnings of the names of files that make weights a model, and that training does not change.
+const COPIED: [&str; 8] = [
+    "tokenizer",
+    "generation_config",
+    "chat_template",
+    "special_tokens_map",
+    "added_tokens",
+    "vocab.",
+    "merges.",
+    "preprocessor_config",
+];
+
+/// Writes weights and optimizer state, and copies the tokenizer's files from `source`. The directory appears whole or
+/// not at all.
+pub(crate) fn write_checkpoint(
+    directory: &Path,
+    source: &Path,
+    weights: &Weights,
+    adam: &AdamState,
+) -> Result<(), EngineError> {
+    let partial = begin(directory)?;
+    let layout = &weights.model.layout;
+    write_config(&partial, &weights.model)?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(layout, "", &weights.values))?;
+    write_tensors(&partial.join(OPTIMIZER), written_moments(layout, adam))?;
+    copy_tokenizer(source, &partial)?;
+    commit(&partial, directory)
+}
+
+/// Writes a model directory that holds weights alone. It appears whole or not at all.
+pub(crate) fn write_model(
+    directory: &Path,
+    weights: &[f32],
+    model: &Model,
+    generation_config: (&str, &str),
+) -> Result<(), EngineError> {
+    let partial = begin(directory)?;
+    write_config(&partial, model)?;
+    write_durably(&partial.join(generation_config.0), generation_config.1.as_bytes())?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout, "", weights))?;
+    commit(&partial, directory)
+}
+
+/// Reads back weights and optimizer state.
+pub(crate) fn read_checkpoint(directory: &Path, model: &Model) -> Result<(Vec<f32>, AdamState), EngineError> {
+    let config = crate::ModelConfig::read(&directory.join(CONFIG))?;
+    if config.to_shape() != model.config.to_shape() {
+        let message = "it describes another model than the one that is open".into();
+        return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
+    }
+    let values = read_weights(directory, &model.layout)?;
+    let path = directory.join(OPTIMIZER);
+    let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+    let file = parse(&bytes, &path)?;
+    let missing = || EngineError::Tensor { path: path.clone(), name: STEPS.into(), message: "it is missing".into() };
+    let counted = file.tensor(STEPS).map_err(|_| missing())?;
+    let steps = u64::from_le_bytes(counted.data().try_into().map_err(|_| missing())?);
+    if steps == 0 {
+        return Ok((values, AdamState::default()));
+    }
+    let moment = |prefix: &str| {
+        let mut reader = TensorReader::new(&model.layout, prefix);
+        for (name, view) in file.iter().filter(|(name, _)| name.starts_with(prefix)) {
+            reader.take(name, &view, &path)?;
+        }
+        reader.finish(&path)
+    };
+    Ok((values, AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps }))
+}
+
+/// No moments before the first step: then there are none.
+fn written_moments(layout: &Layout, adam: &AdamState) -> Vec<(String, Written)> {
+    let steps = Written { dtype: Dtype::U64, shape: vec![], bytes: adam.steps.to_le_bytes().to_vec() };
+    let mut tensors = vec![(STEPS.to_string(), steps)];
+    if adam.steps > 0 {
+        tensors.extend(written_tensors(layout, FIRST_MOMENT, &adam.first));
+        tensors.extend(written_tensors(layout, SECOND_MOMENT, &adam.second));
+    }
+    tensors
+}
+
+fn write_config(directory: &Path, model: &Model) -> Result<(), EngineError> {
+    let path = directory.join(CONFIG);
+    let text = model.config.to_json().map_err(|error| EngineError::Malformed {
+        path: path.clone(),
+        message: format!("cannot be written: {error}"),
+    })?;
+    write_durably(&path, text.as_bytes())
+}
+
+/// An empty directory beside the one to be written, so that a rename completes it.
+fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
+    let taken = || std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+    if directory.exists() {
+        return Err(EngineError::io("create", directory)(taken()));
+    }
+    let unnamed = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
+    let name = directory.file_name().ok_or_else(|| EngineError::io("create", directory)(unnamed()))?;
+    let mut partial = name.to_os_string();
+    partial.push(".partial");
+    let partial = directory.with_file_name(partial);
+    if partial.exists() {
+        // A crash left it.
+        std::fs::remove_dir_all(&partial).map_err(EngineError::io("remove", &partial))?;
+    }
+    std::fs::create_dir_all(&partial).map_err(EngineError::io("create", &partial))?;
+    Ok(partial)
+}
+
+fn commit(partial: &Path, directory: &Path) -> Result<(), EngineError> {
+    sync_directory(partial)?;
+    std::fs::rename(partial, directory).map_err(EngineError::io("complete", directory))?;
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => sync_directory(parent),
+        _ => sync_directory(Path::new(".")),
+    }
+}
+
+fn copy_tokenizer(source: &Path, directory: &Path) -> Result<(), EngineError> {
+    for entry in std::fs::read_dir(source).map_err(EngineError::io("list", source))? {
+        let path = entry.map_err(EngineError::io("list", source))?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if path.is_file() && COPIED.iter().any(|beginning| name.starts_with(beginning)) {
+            let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+            write_durably(&directory.join(name), &bytes)?;
+        }
+    }
+    Ok(())
+}

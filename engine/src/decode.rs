@@ -1,0 +1,142 @@
+use crate::kernels::{attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::weights::Weights;
+
+/// Keys and values of one sequence's tokens so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cache {
+    layers: Vec<LayerCache>,
+    length: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct LayerCache {
+    /// In blocks, see [`store_keys`].
+    keys: Vec<f32>,
+    /// `[length, key_heads, head]`.
+    values: Vec<f32>,
+}
+
+impl Cache {
+    /// Tokens that it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+/// A sequence and the tokens that come next in it, at least one.
+pub(crate) struct Extension<'a> {
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) tokens: &'a [u32],
+}
+
+/// Memory of a decoding thread, kept between steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DecodeScratch {
+    positions: Vec<usize>,
+    stream: Vec<f32>,
+    normed: Vec<f32>,
+    inverses: Vec<f32>,
+    query_key_value: Vec<f32>,
+    rotated: Vec<f32>,
+    attended: Vec<f32>,
+    gate_up: Vec<f32>,
+    activated: Vec<f32>,
+    scores: Vec<f32>,
+    last: Vec<f32>,
+    pub(crate) logits: Vec<f32>,
+}
+
+/// Feeds each sequence its next tokens; leaves in `scratch.logits` a row per sequence: what comes after its last token.
+pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratch: &mut DecodeScratch) {
+    let (model, config) = (&weights.model, &weights.model.config);
+    let (hidden, epsilon) = (config.hidden_size, config.rms_norm_eps);
+    let rows: usize = extensions.iter().map(|extension| extension.tokens.len()).sum();
+    scratch.resize(weights, rows);
+    scratch.positions.clear();
+    for extension in extensions.iter_mut() {
+        let start = extension.cache.length;
+        extension.cache.layers.resize_with(config.num_hidden_layers, LayerCache::default);
+        scratch.positions.extend(start..start + extension.tokens.len());
+    }
+    let tokens = extensions.iter().flat_map(|extension| extension.tokens.iter().copied());
+    weights.embed(tokens, &mut scratch.stream);
+    for layer in 0..config.num_hidden_layers {
+        extend_layer(weights, layer, rows, extensions, scratch);
+    }
+
+    scratch.last.clear();
+    let mut end = 0;
+    for extension in extensions.iter_mut() {
+        end += extension.tokens.len();
+        extension.cache.length += extension.tokens.len();
+        scratch.last.extend_from_slice(&scratch.stream[(end - 1) * hidden..end * hidden]);
+    }
+    let count = extensions.len();
+    let gain = &weights.values[model.layout.final_norm.clone()];
+    let normed = &mut scratch.normed[..count * hidden];
+    rms_norm(&scratch.last, gain, epsilon, normed, &mut scratch.inverses[..count]);
+    scratch.logits.resize(count * config.vocab_size, 0.0);
+    multiply(normed, count, &weights.head, &mut scratch.logits);
+}
+
+fn extend_layer(
+    weights: &Weights,
+    layer: usize,
+    rows: usize,
+    extensions: &mut [Extension<'_>],
+    scratch: &mut DecodeScratch,
+) {
+    let (model, config) = (&*weights.model, &weights.model.config);
+    let (place, packed) = (&model.layout.layers[layer], &weights.layers[layer]);
+    let epsilon = config.rms_norm_eps;
+    let DecodeScratch { positions, stream, normed, inverses, query_key_value, rotated, .. } = scratch;
+
+    rms_norm(stream, &weights.values[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
+    multiply(normed, rows, &packed.query_key_value, query_key_value);
+    norm_and_rotate(query_key_value, positions, weights.head_norms(layer), &model.rotation, rotated, inverses);
+    attend_caches(weights, layer, extensions, scratch);
+
+    let DecodeScratch { stream, normed, inverses, attended, gate_up, activated, .. } = scratch;
+    multiply_add(attended, rows, &packed.output, stream);
+    rms_norm(stream, &weights.values[place.feed_forward_norm.clone()], epsilon, normed, &mut inverses[..rows]);
+    multiply(normed, rows, &packed.gate_up, gate_up);
+    swiglu(gate_up, config.intermediate_size, activated);
+    multiply_add(activated, rows, &packed.down, stream);
+}
+
+/// Puts the new keys and values into the caches, and attends over them.
+fn attend_caches(weights: &Weights, layer: usize, extensions: &mut [Extension<'_>], scratch: &mut DecodeScratch) {
+    let (shape, config) = (weights.model.attention, &weights.model.config);
+    let (query, key) = (config.query_width(), config.key_width());
+    let mut row = 0;
+    for extension in extensions {
+        let start = extension.cache.length;
+        let cache = &mut extension.cache.layers[layer];
+        cache.keys.resize(shape.blocks(start + extension.tokens.len()) * shape.key_block(), 0.0);
+        for position in start..start + extension.tokens.len() {
+            let rotated = &scratch.rotated[row * (query + key)..][..query + key];
+            let value = &scratch.query_key_value[row * (query + 2 * key) + query + key..][..key];
+            store_keys(shape, &rotated[query..], position, &mut cache.keys);
+            cache.values.extend_from_slice(value);
+            let attended = &mut scratch.attended[row * query..][..query];
+            let (keys, values) = (&cache.keys, &cache.values);
+            attend(shape, &rotated[..query], keys, values, key, position + 1, &mut scratch.scores, attended);
+            row += 1;
+        }
+    }
+}
+
+impl DecodeScratch {
+    fn resize(&mut self, weights: &Weights, rows: usize) {
+        let config = &weights.model.config;
+        let (query, key) = (config.query_width(), config.key_width());
+        self.stream.resize(rows * config.hidden_size, 0.0);
+        self.normed.resize(rows * config.hidden_size, 0.0);
+        self.inverses.resize(rows * (config.num_attention_heads + config.num_key_value_heads), 0.0);
+        self.query_key_value.resize(rows * (query + 2 * key), 0.0);
+        self.rotated.resize(rows * (query + key), 0.0);
+        self.attended.resize(rows * query, 0.0);
+        self.gate_up.resize(rows * 2 * config.intermediate_size, 0.0);
+        self.activated.resize(rows * config.intermediate_size, 0.0);
+    }
+}

@@ -1,0 +1,152 @@
+use std::ops::Range;
+
+use crate::kernels::{attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::weights::{Model, Weights};
+
+/// Sequences laid one after another, without padding.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PackedRows {
+    pub(crate) tokens: Vec<u32>,
+    /// Position of each token within its sequence.
+    pub(crate) positions: Vec<usize>,
+    /// Rows of each sequence.
+    pub(crate) sequences: Vec<Range<usize>>,
+}
+
+impl PackedRows {
+    pub(crate) fn push(&mut self, tokens: impl Iterator<Item = u32>) {
+        let start = self.tokens.len();
+        self.tokens.extend(tokens);
+        self.positions.extend(0..self.tokens.len() - start);
+        self.sequences.push(start..self.tokens.len());
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.tokens.clear();
+        self.positions.clear();
+        self.sequences.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+}
+
+/// What one layer's forward pass leaves for its backward pass; every list has one row per token.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LayerActivations {
+    pub(crate) input: Vec<f32>,
+    pub(crate) input_inverses: Vec<f32>,
+    pub(crate) normed_input: Vec<f32>,
+    pub(crate) query_key_value: Vec<f32>,
+    pub(crate) head_inverses: Vec<f32>,
+    pub(crate) rotated: Vec<f32>,
+    /// Keys in blocks, sequence after sequence.
+    pub(crate) keys: Vec<f32>,
+    pub(crate) attended: Vec<f32>,
+    pub(crate) middle: Vec<f32>,
+    pub(crate) middle_inverses: Vec<f32>,
+    pub(crate) normed_middle: Vec<f32>,
+    pub(crate) gate_up: Vec<f32>,
+    pub(crate) activated: Vec<f32>,
+}
+
+/// What a forward pass leaves. Kept between passes, so that its memory is found once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Activations {
+    pub(crate) layers: Vec<LayerActivations>,
+    pub(crate) output: Vec<f32>,
+    pub(crate) output_inverses: Vec<f32>,
+    /// What the head reads: `[tokens, hidden]`.
+    pub(crate) normed_output: Vec<f32>,
+    scores: Vec<f32>,
+}
+
+impl Activations {
+    fn resize(&mut self, model: &Model, rows: &PackedRows) {
+        let (config, count) = (&model.config, rows.len());
+        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+        let (query, key) = (config.query_width(), config.key_width());
+        let blocks: usize = rows.sequences.iter().map(|sequence| model.attention.blocks(sequence.len())).sum();
+        self.layers.resize_with(config.num_hidden_layers, LayerActivations::default);
+        for layer in &mut self.layers {
+            layer.input.resize(count * hidden, 0.0);
+            layer.input_inverses.resize(count, 0.0);
+            layer.normed_input.resize(count * hidden, 0.0);
+            layer.query_key_value.resize(count * (query + 2 * key), 0.0);
+            layer.head_inverses.resize(count * (config.num_attention_heads + config.num_key_value_heads), 0.0);
+            layer.rotated.resize(count * (query + key), 0.0);
+            layer.keys.resize(blocks * model.attention.key_block(), 0.0);
+            layer.attended.resize(count * query, 0.0);
+            layer.middle.resize(count * hidden, 0.0);
+            layer.middle_inverses.resize(count, 0.0);
+            layer.normed_middle.resize(count * hidden, 0.0);
+            layer.gate_up.resize(count * 2 * inner, 0.0);
+            layer.activated.resize(count * inner, 0.0);
+        }
+        self.output.resize(count * hidden, 0.0);
+        self.output_inverses.resize(count, 0.0);
+        self.normed_output.resize(count * hidden, 0.0);
+    }
+}
+
+/// Runs the decoder over packed sequences, up to and including the last norm.
+pub(crate) fn forward(weights: &Weights, rows: &PackedRows, activations: &mut Activations) {
+    let (model, config) = (&weights.model, &weights.model.config);
+    activations.resize(model, rows);
+    let Activations { layers, output, output_inverses, normed_output, scores } = activations;
+    weights.embed(rows.tokens.iter().copied(), output);
+    for (index, layer) in layers.iter_mut().enumerate() {
+        layer.input.copy_from_slice(output);
+        forward_layer(weights, index, rows, layer, scores, output);
+    }
+    let gain = &weights.values[model.layout.final_norm.clone()];
+    rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
+}
+
+fn forward_layer(
+    weights: &Weights,
+    index: usize,
+    rows: &PackedRows,
+    layer: &mut LayerActivations,
+    scores: &mut Vec<f32>,
+    output: &mut [f32],
+) {
+    let (model, config) = (&*weights.model, &weights.model.config);
+    let (place, packed, count) = (&model.layout.layers[index], &weights.layers[index], rows.len());
+    let epsilon = config.rms_norm_eps;
+
+    let gain = &weights.values[place.input_norm.clone()];
+    rms_norm(&layer.input, gain, epsilon, &mut layer.normed_input, &mut layer.input_inverses);
+    multiply(&layer.normed_input, count, &packed.query_key_value, &mut layer.query_key_value);
+    let norms = weights.head_norms(index);
+    let (projected, inverses) = (&layer.query_key_value, &mut layer.head_inverses);
+    norm_and_rotate(projected, &rows.positions, norms, &model.rotation, &mut layer.rotated, inverses);
+    attend_sequences(model, rows, layer, scores);
+    layer.middle.copy_from_slice(&layer.input);
+    multiply_add(&layer.attended, count, &packed.output, &mut layer.middle);
+
+    let gain = &weights.values[place.feed_forward_norm.clone()];
+    rms_norm(&layer.middle, gain, epsilon, &mut layer.normed_middle, &mut layer.middle_inverses);
+    multiply(&layer.normed_middle, count, &packed.gate_up, &mut layer.gate_up);
+    swiglu(&layer.gate_up, config.intermediate_size, &mut layer.activated);
+    output.copy_from_slice(&layer.middle);
+    multiply_add(&layer.activated, count, &packed.down, output);
+}
+
+fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations, scores: &mut Vec<f32>) {
+    let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+    let (rotated_width, stride) = (query + key, query + 2 * key);
+    let mut keys = &mut layer.keys[..];
+    for sequence in &rows.sequences {
+        let (own, later) = keys.split_at_mut(shape.blocks(sequence.len()) * shape.key_block());
+        keys = later;
+        let values = &layer.query_key_value[sequence.start * stride + query + key..];
+        for (position, row) in sequence.clone().enumerate() {
+            let rotated = &layer.rotated[row * rotated_width..][..rotated_width];
+            store_keys(shape, &rotated[query..], position, own);
+            let attended = &mut layer.attended[row * query..][..query];
+            attend(shape, &rotated[..query], own, values, stride, position + 1, scores, attended);
+        }
+    }
+}

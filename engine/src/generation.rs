@@ -1,0 +1,94 @@
+use std::sync::Arc;
+
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampledToken, StopReason};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::choice::choose;
+use crate::decode::{Cache, Extension};
+use crate::sampler::Published;
+
+/// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
+const PREFILL: usize = 256;
+
+/// One request on its way.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    request: SampleRequest,
+    pub(crate) published: Arc<Published>,
+    sender: UnboundedSender<Result<SampleEvent, BackendError>>,
+    cache: Cache,
+    /// The last sampled token, which is not in the cache yet.
+    last: [u32; 1],
+    sampled: usize,
+    /// Gives one number per sampled token, whatever is done with it: position `i` always gets number `i`.
+    generator: ChaCha8Rng,
+    finished: bool,
+}
+
+impl Generation {
+    pub(crate) fn new(
+        request: SampleRequest,
+        published: Arc<Published>,
+        sender: UnboundedSender<Result<SampleEvent, BackendError>>,
+    ) -> Self {
+        let generator = ChaCha8Rng::seed_from_u64(request.seed);
+        Self { request, published, sender, cache: Cache::default(), last: [0], sampled: 0, generator, finished: false }
+    }
+
+    /// Nothing more is to be done: it has finished, or nobody listens.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finished || self.sender.is_closed()
+    }
+
+    /// What the model is to read next.
+    pub(crate) fn extension(&mut self) -> Extension<'_> {
+        let fed = self.cache.len();
+        let prompt = &self.request.prompt;
+        let tokens = if fed < prompt.len() { &prompt[fed..prompt.len().min(fed + PREFILL)] } else { &self.last };
+        Extension { cache: &mut self.cache, tokens }
+    }
+
+    /// Takes the logits of what follows the tokens read, and samples if the whole prompt has been read.
+    pub(crate) fn advance(&mut self, logits: &[f32], scratch: &mut Vec<f32>) {
+        if self.cache.len() < self.request.prompt.len() {
+            return;
+        }
+        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+        let uniform = (self.generator.next_u64() >> 11) as f64 * UNIT;
+        let Some(choice) = choose(logits, &self.request.sampling, uniform, self.request.top_logprobs, scratch) else {
+            let message = "the weights give logits that are not finite numbers".into();
+            self.send(Err(BackendError::Internal { message }));
+            self.finished = true;
+            return;
+        };
+        self.last = [choice.token];
+        self.sampled += 1;
+        self.send(Ok(SampleEvent::Token(SampledToken {
+            id: choice.token,
+            logprob: choice.logprob,
+            weights_version: self.published.version,
+            top_logprobs: choice.likeliest,
+        })));
+        if let Some(reason) = self.stop_reason(choice.token) {
+            self.send(Ok(SampleEvent::Finished(reason)));
+            self.finished = true;
+        }
+    }
+
+    fn stop_reason(&self, token: u32) -> Option<StopReason> {
+        let context = self.published.weights.model.config.max_position_embeddings;
+        let full = self.sampled >= self.request.max_tokens || self.request.prompt.len() + self.sampled >= context;
+        if self.request.stop_tokens.contains(&token) {
+            Some(StopReason::StopToken)
+        } else {
+            full.then_some(StopReason::Length)
+        }
+    }
+
+    /// A listener that has gone is found by `is_over` before the next step.
+    fn send(&self, event: Result<SampleEvent, BackendError>) {
+        let _ = self.sender.send(event);
+    }
+}

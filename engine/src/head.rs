@@ -1,0 +1,81 @@
+use crate::backward::ProductScratch;
+use crate::kernels::{LogSoftmax, multiply, softmax_gradient};
+use crate::loss::TokenLoss;
+use crate::weights::Weights;
+
+/// Logits that are held at once: the head never keeps a row of the vocabulary for every token.
+const CHUNK_LOGITS: usize = 1 << 18;
+
+/// One prediction: the row that predicts, what it should predict, and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Prediction {
+    /// Row among the packed rows.
+    pub(crate) row: usize,
+    pub(crate) target: u32,
+    pub(crate) loss: TokenLoss,
+    /// Filled in by the head.
+    pub(crate) logprob: f32,
+}
+
+/// Memory of the head, kept between passes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeadScratch {
+    products: ProductScratch,
+    rows: Vec<f32>,
+    logits: Vec<f32>,
+    row_gradients: Vec<f32>,
+}
+
+fn chunk_rows(weights: &Weights) -> usize {
+    (CHUNK_LOGITS / weights.model.config.vocab_size).max(64)
+}
+
+/// The logprob of every prediction, from what the decoder left for the head.
+pub(crate) fn score(weights: &Weights, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
+    for chunk in predictions.chunks_mut(chunk_rows(weights)) {
+        compute_logits(weights, normed, chunk, scratch);
+        for (prediction, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(weights.model.config.vocab_size)) {
+            prediction.logprob = LogSoftmax::new(logits).logprob(logits[prediction.target as usize]);
+        }
+    }
+}
+
+/// The same, and the gradients of the summed loss: written to `normed_gradient` (rows without a prediction become 0),
+/// added to `gradient`.
+pub(crate) fn score_backward(
+    weights: &Weights,
+    normed: &[f32],
+    predictions: &mut [Prediction],
+    scratch: &mut HeadScratch,
+    normed_gradient: &mut [f32],
+    gradient: &mut [f32],
+) {
+    let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
+    let place = weights.model.layout.head.clone();
+    normed_gradient.fill(0.0);
+    for chunk in predictions.chunks_mut(chunk_rows(weights)) {
+        compute_logits(weights, normed, chunk, scratch);
+        let HeadScratch { products, rows, logits, row_gradients } = scratch;
+        for (prediction, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
+            let (softmax, target) = (LogSoftmax::new(logits), prediction.target as usize);
+            prediction.logprob = softmax.logprob(logits[target]);
+            softmax_gradient(logits, &softmax, target, prediction.loss.slope(prediction.logprob));
+        }
+        row_gradients.resize(chunk.len() * hidden, 0.0);
+        let head = &weights.values[place.clone()];
+        products.linear_backward(head, rows, logits, chunk.len(), row_gradients, &mut gradient[place.clone()]);
+        for (prediction, from) in chunk.iter().zip(row_gradients.chunks_exact(hidden)) {
+            normed_gradient[prediction.row * hidden..][..hidden].copy_from_slice(from);
+        }
+    }
+}
+
+fn compute_logits(weights: &Weights, normed: &[f32], chunk: &[Prediction], scratch: &mut HeadScratch) {
+    let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
+    scratch.rows.clear();
+    for prediction in chunk {
+        scratch.rows.extend_from_slice(&normed[prediction.row * hidden..][..hidden]);
+    }
+    scratch.logits.resize(chunk.len() * vocabulary, 0.0);
+    multiply(&scratch.rows, chunk.len(), &weights.head, &mut scratch.logits);
+}

@@ -1,0 +1,251 @@
+use pulp::Arch;
+
+use super::{dot, exp};
+
+/// RMSNorm of each row of `[rows, gain.len()]`: `x / sqrt(mean(x²) + epsilon) * gain`. `inverses` receives each row's
+/// `1 / sqrt(...)`, which the backward pass needs.
+pub(crate) fn rms_norm(rows: &[f32], gain: &[f32], epsilon: f32, normed: &mut [f32], inverses: &mut [f32]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let width = gain.len();
+            for row in 0..inverses.len() {
+                inverses[row] =
+                    norm_row(&rows[row * width..][..width], gain, epsilon, &mut normed[row * width..][..width]);
+            }
+        },
+    );
+}
+
+/// Adds to `gradient` (by the rows) and `gain_gradient` what `normed_gradient` means for them.
+pub(crate) fn rms_norm_backward(
+    rows: &[f32],
+    gain: &[f32],
+    inverses: &[f32],
+    normed_gradient: &[f32],
+    gradient: &mut [f32],
+    gain_gradient: &mut [f32],
+) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let width = gain.len();
+            for row in 0..inverses.len() {
+                let place = row * width..(row + 1) * width;
+                norm_row_backward(
+                    &rows[place.clone()],
+                    gain,
+                    inverses[row],
+                    &normed_gradient[place.clone()],
+                    &mut gradient[place],
+                    gain_gradient,
+                );
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn norm_row(row: &[f32], gain: &[f32], epsilon: f32, normed: &mut [f32]) -> f32 {
+    let width = row.len();
+    let inverse = 1.0 / (dot(row, row) / width as f32 + epsilon).sqrt();
+    let (gain, normed) = (&gain[..width], &mut normed[..width]);
+    for i in 0..width {
+        normed[i] = row[i] * inverse * gain[i];
+    }
+    inverse
+}
+
+#[inline(always)]
+fn norm_row_backward(
+    row: &[f32],
+    gain: &[f32],
+    inverse: f32,
+    normed_gradient: &[f32],
+    gradient: &mut [f32],
+    gain_gradient: &mut [f32],
+) {
+    let width = row.len();
+    let (gain, normed_gradient) = (&gain[..width], &normed_gradient[..width]);
+    let (gradient, gain_gradient) = (&mut gradient[..width], &mut gain_gradient[..width]);
+    let mut along = 0.0;
+    for i in 0..width {
+        gain_gradient[i] += normed_gradient[i] * row[i] * inverse;
+    }
+    for i in 0..width {
+        along += normed_gradient[i] * gain[i] * row[i];
+    }
+    let along = along * inverse * inverse / width as f32;
+    for i in 0..width {
+        gradient[i] += inverse * (normed_gradient[i] * gain[i] - row[i] * along);
+    }
+}
+
+/// Cosines and sines of the rotary embedding, one row of half a head per position.
+#[derive(Clone, Debug)]
+pub(crate) struct Rotation {
+    half: usize,
+    cosines: Vec<f32>,
+    sines: Vec<f32>,
+}
+
+impl Rotation {
+    /// Angles are computed in f32, as Hugging Face does.
+    pub(crate) fn new(head: usize, theta: f64, positions: usize) -> Self {
+        let half = head / 2;
+        let frequencies: Vec<f32> =
+            (0..half).map(|i| (1.0 / theta.powf(2.0 * i as f64 / head as f64)) as f32).collect();
+        let angles =
+            (0..positions).flat_map(|position| frequencies.iter().map(move |frequency| position as f32 * frequency));
+        let (cosines, sines) =
+            angles.map(|angle| (f64::from(angle).cos() as f32, f64::from(angle).sin() as f32)).unzip();
+        Self { half, cosines, sines }
+    }
+
+    #[inline(always)]
+    fn at(&self, position: usize) -> (&[f32], &[f32]) {
+        let place = position * self.half..(position + 1) * self.half;
+        (&self.cosines[place.clone()], &self.sines[place])
+    }
+}
+
+/// The norms of query and key heads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadNorms<'a> {
+    pub(crate) query_heads: usize,
+    pub(crate) key_heads: usize,
+    pub(crate) query_gain: &'a [f32],
+    pub(crate) key_gain: &'a [f32],
+    pub(crate) epsilon: f32,
+}
+
+impl HeadNorms<'_> {
+    #[inline(always)]
+    fn gain(&self, head: usize) -> &[f32] {
+        if head < self.query_heads { self.query_gain } else { self.key_gain }
+    }
+}
+
+/// Norms and rotates the query and key heads of each row of `projected` (query, key and value heads) into a row of
+/// `rotated` (query and key heads). `inverses` receives one number per row and head.
+pub(crate) fn norm_and_rotate(
+    projected: &[f32],
+    positions: &[usize],
+    norms: HeadNorms<'_>,
+    rotation: &Rotation,
+    rotated: &mut [f32],
+    inverses: &mut [f32],
+) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let (head, half) = (2 * rotation.half, rotation.half);
+            let heads = norms.query_heads + norms.key_heads;
+            let width = (heads + norms.key_heads) * head;
+            for row in 0..positions.len() {
+                let (cosines, sines) = rotation.at(positions[row]);
+                for h in 0..heads {
+                    let from = &projected[row * width + h * head..][..head];
+                    let to = &mut rotated[(row * heads + h) * head..][..head];
+                    inverses[row * heads + h] = norm_row(from, norms.gain(h), norms.epsilon, to);
+                    let (low, high) = to.split_at_mut(half);
+                    turn(low, high, cosines, sines, 1.0);
+                }
+            }
+        },
+    );
+}
+
+/// Turns `rotated_gradient` into the gradient of the query and key part of `projected`. `rotated_gradient` is
+/// used up.
+#[allow(clippy::too_many_arguments)] // forward's arguments, their gradients, and what forward saved
+pub(crate) fn norm_and_rotate_backward(
+    projected: &[f32],
+    positions: &[usize],
+    norms: HeadNorms<'_>,
+    rotation: &Rotation,
+    inverses: &[f32],
+    rotated_gradient: &mut [f32],
+    projected_gradient: &mut [f32],
+    query_gain_gradient: &mut [f32],
+    key_gain_gradient: &mut [f32],
+) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            let (head, half) = (2 * rotation.half, rotation.half);
+            let heads = norms.query_heads + norms.key_heads;
+            let width = (heads + norms.key_heads) * head;
+            for row in 0..positions.len() {
+                let (cosines, sines) = rotation.at(positions[row]);
+                for h in 0..heads {
+                    let normed = &mut rotated_gradient[(row * heads + h) * head..][..head];
+                    let (low, high) = normed.split_at_mut(half);
+                    turn(low, high, cosines, sines, -1.0);
+                    let gain_gradient =
+                        if h < norms.query_heads { &mut *query_gain_gradient } else { &mut *key_gain_gradient };
+                    let place = row * width + h * head..row * width + (h + 1) * head;
+                    projected_gradient[place.clone()].fill(0.0);
+                    norm_row_backward(
+                        &projected[place.clone()],
+                        norms.gain(h),
+                        inverses[row * heads + h],
+                        normed,
+                        &mut projected_gradient[place],
+                        gain_gradient,
+                    );
+                }
+            }
+        },
+    );
+}
+
+/// Rotates each pair `(low[i], high[i])` by its angle; `direction` -1 turns back.
+#[inline(always)]
+fn turn(low: &mut [f32], high: &mut [f32], cosines: &[f32], sines: &[f32], direction: f32) {
+    let half = low.len();
+    let (high, cosines, sines) = (&mut high[..half], &cosines[..half], &sines[..half]);
+    for i in 0..half {
+        let (x, y, sine) = (low[i], high[i], direction * sines[i]);
+        low[i] = x * cosines[i] - y * sine;
+        high[i] = y * cosines[i] + x * sine;
+    }
+}
+
+/// `silu(gate) * up` for each row of `[gate, up]`, `width` numbers each.
+pub(crate) fn swiglu(gate_up: &[f32], width: usize, activated: &mut [f32]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for row in 0..activated.len() / width {
+                let (gate, up) = gate_up[row * 2 * width..][..2 * width].split_at(width);
+                let (up, activated) = (&up[..width], &mut activated[row * width..][..width]);
+                for i in 0..width {
+                    activated[i] = gate[i] / (1.0 + exp(-gate[i])) * up[i];
+                }
+            }
+        },
+    );
+}
+
+/// The gradient of `[gate, up]` from that of [`swiglu`]'s result.
+pub(crate) fn swiglu_backward(gate_up: &[f32], width: usize, activated_gradient: &[f32], gradient: &mut [f32]) {
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for row in 0..activated_gradient.len() / width {
+                let place = row * 2 * width..(row + 1) * 2 * width;
+                let (gate, up) = gate_up[place.clone()].split_at(width);
+                let (gate_gradient, up_gradient) = gradient[place].split_at_mut(width);
+                let (up, up_gradient) = (&up[..width], &mut up_gradient[..width]);
+                let activated_gradient = &activated_gradient[row * width..][..width];
+                for i in 0..width {
+                    let sigmoid = 1.0 / (1.0 + exp(-gate[i]));
+                    let silu = gate[i] * sigmoid;
+                    gate_gradient[i] = activated_gradient[i] * up[i] * (sigmoid + silu * (1.0 - sigmoid));
+                    up_gradient[i] = activated_gradient[i] * silu;
+                }
+            }
+        },
+    );
+}

@@ -1,0 +1,128 @@
+use pulp::Arch;
+
+use super::{LANES, exp, fold};
+
+/// What turns the logits of one position into logprobs at some temperature.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogSoftmax {
+    highest: f32,
+    temperature: f32,
+    log_sum: f32,
+}
+
+impl LogSoftmax {
+    /// At temperature 1, which is what the learner trains at.
+    pub(crate) fn new(logits: &[f32]) -> Self {
+        Self::at_temperature(logits, 1.0)
+    }
+
+    /// `temperature` is greater than 0.
+    pub(crate) fn at_temperature(logits: &[f32], temperature: f32) -> Self {
+        let (highest, sum) = Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let highest = highest(logits);
+                (highest, sum_of_exponentials(logits, highest, temperature))
+            },
+        );
+        Self { highest, temperature, log_sum: sum.ln() }
+    }
+
+    /// Whether logprobs are numbers; they are not if a logit is not.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.highest.is_finite() && self.log_sum.is_finite()
+    }
+
+    /// Logprob of the token that has this logit.
+    pub(crate) fn logprob(&self, logit: f32) -> f32 {
+        (logit - self.highest) / self.temperature - self.log_sum
+    }
+
+    /// Writes `e^((logit - highest) / temperature)`, the probabilities up to one common factor.
+    pub(crate) fn weigh(&self, logits: &[f32], weights: &mut [f32]) {
+        let Self { highest, temperature, .. } = *self;
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let logits = &logits[..weights.len()];
+                for token in 0..weights.len() {
+                    weights[token] = exp((logits[token] - highest) / temperature);
+                }
+            },
+        );
+    }
+}
+
+/// Turns logits into `slope * (one_hot(target) - probabilities)`: the loss's gradient for them, if `slope` is its
+/// derivative by the target's logprob.
+pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target: usize, slope: f32) {
+    let LogSoftmax { highest, log_sum, .. } = *softmax;
+    Arch::new().dispatch(
+        #[inline(always)]
+        || {
+            for logit in 0..logits.len() {
+                logits[logit] = -slope * exp(logits[logit] - highest - log_sum);
+            }
+        },
+    );
+    logits[target] += slope;
+}
+
+#[inline(always)]
+fn highest(logits: &[f32]) -> f32 {
+    let (blocks, rest) = logits.as_chunks::<LANES>();
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for block in 0..blocks.len() {
+        for lane in 0..LANES {
+            let logit = blocks[block][lane];
+            lanes[lane] = if logit > lanes[lane] { logit } else { lanes[lane] };
+        }
+    }
+    let mut highest = f32::NEG_INFINITY;
+    for lane in 0..LANES {
+        highest = highest.max(lanes[lane]);
+    }
+    for lane in 0..rest.len() {
+        highest = highest.max(rest[lane]);
+    }
+    highest
+}
+
+#[inline(always)]
+fn sum_of_exponentials(logits: &[f32], highest: f32, temperature: f32) -> f32 {
+    let (blocks, rest) = logits.as_chunks::<LANES>();
+    let mut lanes = [0.0; LANES];
+    for block in 0..blocks.len() {
+        for lane in 0..LANES {
+            lanes[lane] += exp((blocks[block][lane] - highest) / temperature);
+        }
+    }
+    for lane in 0..rest.len() {
+        lanes[lane] += exp((rest[lane] - highest) / temperature);
+    }
+    fold(lanes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_models::numbers;
+
+    #[test]
+    fn logprobs_are_those_of_the_exact_softmax() {
+        for temperature in [0.5_f32, 1.0, 1.7] {
+            let logits: Vec<f32> = numbers(5, 53).iter().map(|x| 8.0 * x).collect();
+            let softmax = LogSoftmax::at_temperature(&logits, temperature);
+            let scaled = |logit: f32| f64::from(logit) / f64::from(temperature);
+            let sum: f64 = logits.iter().map(|&logit| scaled(logit).exp()).sum();
+            for &logit in &logits {
+                assert!((f64::from(softmax.logprob(logit)) - (scaled(logit) - sum.ln())).abs() < 3e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_none_makes_every_logprob_one_that_is_none() {
+        assert!(LogSoftmax::new(&[1.0, f32::NAN, 0.0]).logprob(1.0).is_nan());
+    }
+}

@@ -1,0 +1,230 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep, WeightsVersion,
+};
+
+use crate::EngineError;
+use crate::checkpoint::{read_checkpoint, write_checkpoint};
+use crate::loss::{TokenLoss, token_losses};
+use crate::optimizer::{AdamState, check, norm};
+use crate::sampler::Published;
+use crate::shard::{Example, SHARDS, Scored, Shard, deal};
+use crate::weights::Weights;
+
+/// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
+/// lock; the async runtime is never held up.
+///
+/// Results do not depend on the number of threads.
+#[derive(Debug)]
+pub struct EmbeddedLearner {
+    state: Arc<Mutex<LearnerState>>,
+    published: Arc<RwLock<Arc<Published>>>,
+}
+
+/// Everything that training changes.
+#[derive(Debug)]
+pub(crate) struct LearnerState {
+    pub(crate) weights: Arc<Weights>,
+    pub(crate) adam: AdamState,
+    shards: [Shard; SHARDS],
+    threads: usize,
+    /// Where tokenizer and chat template are copied from.
+    source: PathBuf,
+}
+
+impl EmbeddedLearner {
+    pub(crate) fn new(
+        weights: Arc<Weights>,
+        threads: usize,
+        source: PathBuf,
+        published: Arc<RwLock<Arc<Published>>>,
+    ) -> Self {
+        let state = LearnerState { weights, adam: AdamState::default(), shards: Default::default(), threads, source };
+        Self { state: Arc::new(Mutex::new(state)), published }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut LearnerState) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let state = self.state.clone();
+        let result = tokio::task::spawn_blocking(move || work(&mut *lock(&state)?)).await;
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(result.map_err(panicked)??)
+    }
+}
+
+fn lock(state: &Mutex<LearnerState>) -> Result<MutexGuard<'_, LearnerState>, EngineError> {
+    state.lock().map_err(|_| EngineError::Panicked { message: "the learner, in an earlier call".into() })
+}
+
+#[async_trait]
+impl Learner for EmbeddedLearner {
+    async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.run(move |state| state.forward(&data)).await
+    }
+
+    /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
+    async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
+        self.run(move |state| state.forward_backward(&data, loss)).await
+    }
+
+    async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
+        self.run(move |state| state.optimizer_step(&parameters)).await
+    }
+
+    async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        let directory = directory.to_path_buf();
+        self.run(move |state| write_checkpoint(&directory, &state.source, &state.weights, &state.adam)).await
+    }
+
+    async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        let directory = directory.to_path_buf();
+        self.run(move |state| {
+            let (values, adam) = read_checkpoint(&directory, &state.weights.model)?;
+            state.weights = Arc::new(Weights::new(state.weights.model.clone(), values));
+            state.adam = adam;
+            state.clear_gradient();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
+        let published = self.published.clone();
+        self.run(move |state| {
+            let next = Arc::new(Published { version, weights: state.weights.clone() });
+            let mut current = published
+                .write()
+                .map_err(|_| EngineError::Panicked { message: "whoever published weights last".into() })?;
+            *current = next;
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl LearnerState {
+    fn forward(&mut self, data: &[Datum]) -> Result<Vec<Vec<f32>>, EngineError> {
+        let losses = |datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.positions()]);
+        let examples = self.examples(data, losses)?;
+        let scored = self.in_shards(examples, Shard::score)?;
+        Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
+    }
+
+    fn forward_backward(&mut self, data: &[Datum], loss: LossFunction) -> Result<ForwardBackward, EngineError> {
+        let examples = self.examples(data, |datum| token_losses(datum, loss))?;
+        let scored = self.in_shards(examples, Shard::score_backward)?;
+        let loss_sum = scored.iter().map(|scored| scored.loss).sum();
+        Ok(ForwardBackward { loss_sum, logprobs: scored.into_iter().map(|scored| scored.logprobs).collect() })
+    }
+
+    fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
+        check(parameters)?;
+        let gradient = self.take_gradient();
+        let gradient_norm = norm(&gradient);
+        if !gradient_norm.is_finite() {
+            return Err(EngineError::GradientNotFinite { norm: gradient_norm });
+        }
+        // A version that the sampler still holds stays as it is: then this copies.
+        let weights = Arc::make_mut(&mut self.weights);
+        self.adam.step(parameters, &mut weights.values, &gradient, gradient_norm);
+        weights.pack();
+        let mut gradient = gradient;
+        gradient.fill(0.0);
+        self.shards[0].gradient = gradient;
+        Ok(OptimizerStep { gradient_norm, metrics: Default::default() })
+    }
+
+    /// The sum of the shards' gradients, which are cleared.
+    fn take_gradient(&mut self) -> Vec<f32> {
+        let count = self.weights.values.len();
+        let [first, others @ ..] = &mut self.shards;
+        let mut sum = std::mem::take(&mut first.gradient);
+        sum.resize(count, 0.0);
+        for shard in others {
+            for (total, part) in sum.iter_mut().zip(&mut shard.gradient) {
+                *total += *part;
+                *part = 0.0;
+            }
+        }
+        sum
+    }
+
+    fn clear_gradient(&mut self) {
+        for shard in &mut self.shards {
+            shard.gradient.fill(0.0);
+        }
+    }
+
+    /// Checks every datum before anything is computed, so that a refused call changes nothing.
+    fn examples<'a>(
+        &self,
+        data: &'a [Datum],
+        losses: impl Fn(&Datum) -> Result<Vec<TokenLoss>, String>,
+    ) -> Result<Vec<Example<'a>>, EngineError> {
+        let example = |(index, datum): (usize, &'a Datum)| {
+            let refuse = |message| EngineError::Datum { index, message };
+            datum.validate().map_err(|source| EngineError::DatumLists { index, source })?;
+            self.check(datum).map_err(refuse)?;
+            Ok(Example { index, datum, losses: losses(datum).map_err(refuse)? })
+        };
+        data.iter().enumerate().map(example).collect()
+    }
+
+    fn check(&self, datum: &Datum) -> Result<(), String> {
+        let config = &self.weights.model.config;
+        let (positions, context) = (datum.positions(), config.max_position_embeddings);
+        if positions == 0 {
+            return Err("it has no positions".into());
+        }
+        if positions > context {
+            return Err(format!("it has {positions} positions, but the model's context length is {context}"));
+        }
+        let known = |tokens: &[u32]| match tokens.iter().find(|&&token| token as usize >= config.vocab_size) {
+            None => Ok(()),
+            Some(token) => Err(format!("token {token} is not in the vocabulary of {} tokens", config.vocab_size)),
+        };
+        for chunk in &datum.model_input {
+            match chunk {
+                Chunk::Tokens(tokens) => known(tokens)?,
+                Chunk::Image { digest, .. } => {
+                    return Err(format!("it holds the image {digest}, but the model sees no images"));
+                }
+            }
+        }
+        known(&datum.target_tokens)
+    }
+
+    /// Runs `work` on every shard and puts the results into the order of the datums.
+    fn in_shards(
+        &mut self,
+        examples: Vec<Example<'_>>,
+        work: impl Fn(&mut Shard, &Weights, &[Example<'_>]) -> Vec<Scored> + Sync,
+    ) -> Result<Vec<Scored>, EngineError> {
+        let hands = deal(examples);
+        let (work, weights) = (&work, &*self.weights);
+        let mut scored = Vec::new();
+        if self.threads == 1 {
+            for (shard, hand) in self.shards.iter_mut().zip(&hands) {
+                scored.extend(work(shard, weights, hand));
+            }
+        } else {
+            std::thread::scope(|scope| {
+                let running: Vec<_> = (self.shards.iter_mut().zip(&hands))
+                    .map(|(shard, hand)| scope.spawn(move || work(shard, weights, hand)))
+                    .collect();
+                for shard in running {
+                    let panicked = |_| EngineError::Panicked { message: "a shard of the learner".into() };
+                    scored.extend(shard.join().map_err(panicked)?);
+                }
+                Ok::<(), EngineError>(())
+            })?;
+        }
+        scored.sort_by_key(|scored| scored.index);
+        Ok(scored)
+    }
+}

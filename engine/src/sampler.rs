@@ -1,0 +1,122 @@
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, RwLock};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    BackendError, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters, WeightsVersion,
+};
+
+use crate::EngineError;
+use crate::generation::Generation;
+use crate::scheduler::Scheduler;
+use crate::weights::Weights;
+
+/// Weights that requests are sampled from.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) version: WeightsVersion,
+    pub(crate) weights: Arc<Weights>,
+}
+
+/// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights
+/// that were published when it arrived.
+///
+/// The tokens of a request depend on its weights, prompt, parameters and seed alone, not on what runs beside it.
+#[derive(Debug)]
+pub struct EmbeddedSampler {
+    published: Arc<RwLock<Arc<Published>>>,
+    /// Taken only by drop, which ends the thread.
+    queue: Option<SyncSender<Generation>>,
+    queue_limit: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EmbeddedSampler {
+    pub(crate) fn start(
+        published: Arc<RwLock<Arc<Published>>>,
+        threads: usize,
+        queue_limit: usize,
+        max_batch: usize,
+    ) -> Result<Self, EngineError> {
+        let (queue, waiting): (_, Receiver<Generation>) = sync_channel(queue_limit);
+        let thread = std::thread::Builder::new()
+            .name("fulgurite-sampler".into())
+            .spawn(move || Scheduler::new(threads, max_batch).run(&waiting))
+            .map_err(EngineError::io("start", "the sampler's thread"))?;
+        Ok(Self { published, queue: Some(queue), queue_limit, thread: Some(thread) })
+    }
+
+    /// What a request arriving now is sampled from. A panic while publishing cannot leave half a version behind.
+    fn current(&self) -> Arc<Published> {
+        self.published.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+#[async_trait]
+impl Sampler for EmbeddedSampler {
+    fn info(&self) -> SamplerInfo {
+        let config = &self.current().weights.model.config;
+        SamplerInfo { context_length: config.max_position_embeddings, vocabulary_size: config.vocab_size }
+    }
+
+    fn weights_version(&self) -> WeightsVersion {
+        self.current().version
+    }
+
+    /// As the trait says. At temperature 0 the alternatives are reported under the model's own distribution.
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let published = self.current();
+        check(&request, &published.weights)?;
+        let (sender, stream) = SampleStream::channel();
+        let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
+        let queue = self.queue.as_ref().ok_or_else(stopped)?;
+        match queue.try_send(Generation::new(request, published, sender)) {
+            Ok(()) => Ok(stream),
+            Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
+            Err(TrySendError::Disconnected(_)) => Err(stopped()),
+        }
+    }
+}
+
+impl Drop for EmbeddedSampler {
+    /// Ends the thread after the step it is in; requests under way break off.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sampler's thread had panicked");
+        }
+    }
+}
+
+/// Refuses what can never succeed.
+fn check(request: &SampleRequest, weights: &Weights) -> Result<(), BackendError> {
+    let config = &weights.model.config;
+    let context_length = config.max_position_embeddings;
+    let refuse = |message: String| Err(EngineError::Request { message }.into());
+    let SamplingParameters { temperature, top_p, top_k } = request.sampling;
+    if request.prompt.is_empty() {
+        return refuse("the prompt is empty".into());
+    }
+    if request.prompt.len() >= context_length {
+        return Err(BackendError::PromptTooLong { prompt_tokens: request.prompt.len(), context_length });
+    }
+    if let Some(token) = request.prompt.iter().find(|&&token| token as usize >= config.vocab_size) {
+        return refuse(format!("token {token} is not in the vocabulary of {} tokens", config.vocab_size));
+    }
+    if request.max_tokens == 0 {
+        return refuse("max_tokens is 0".into());
+    }
+    if !(temperature.is_finite() && temperature >= 0.0) {
+        return refuse(format!("temperature is {temperature}, but must be a number from 0 up"));
+    }
+    if !(top_p > 0.0 && top_p <= 1.0) {
+        return refuse(format!("top_p is {top_p}, but must be above 0 and at most 1"));
+    }
+    if top_k == Some(0) {
+        return refuse("top_k is 0".into());
+    }
+    Ok(())
+}

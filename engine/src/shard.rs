@@ -1,0 +1,140 @@
+use fulgurite_backends::{Chunk, Datum};
+
+use crate::backward::{BackwardScratch, backward};
+use crate::forward::{Activations, PackedRows, forward};
+use crate::head::{HeadScratch, Prediction, score, score_backward};
+use crate::loss::TokenLoss;
+use crate::weights::Weights;
+
+/// Shards of a batch. Fixed, so that the order in which gradients are summed does not depend on the threads.
+pub(crate) const SHARDS: usize = 2;
+
+/// Rows that go through the model together, unless one datum alone has more: few enough for the caches.
+const ROWS: usize = 512;
+
+/// A datum with the loss of each of its targets.
+#[derive(Clone, Debug)]
+pub(crate) struct Example<'a> {
+    /// Its place in the call.
+    pub(crate) index: usize,
+    pub(crate) datum: &'a Datum,
+    pub(crate) losses: Vec<TokenLoss>,
+}
+
+impl Example<'_> {
+    fn tokens(&self) -> impl Iterator<Item = u32> {
+        self.datum
+            .model_input
+            .iter()
+            .flat_map(|chunk| match chunk {
+                Chunk::Tokens(tokens) => tokens.as_slice(),
+                Chunk::Image { .. } => &[], // refused before an example is made
+            })
+            .copied()
+    }
+}
+
+/// What a shard found for one datum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scored {
+    pub(crate) index: usize,
+    pub(crate) loss: f64,
+    pub(crate) logprobs: Vec<f32>,
+}
+
+/// One part of the learner's work: its own gradient, summed over its datums in order, and its own memory.
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    /// Laid out like the weights; empty while nothing has accumulated.
+    pub(crate) gradient: Vec<f32>,
+    rows: PackedRows,
+    predictions: Vec<Prediction>,
+    activations: Activations,
+    head: HeadScratch,
+    backward: BackwardScratch,
+    normed_gradient: Vec<f32>,
+}
+
+/// Deals the examples out, each to the shard that has the fewest positions so far.
+pub(crate) fn deal<'a>(examples: Vec<Example<'a>>) -> [Vec<Example<'a>>; SHARDS] {
+    let mut hands: [Vec<Example<'a>>; SHARDS] = Default::default();
+    let mut positions = [0; SHARDS];
+    for example in examples {
+        let lightest = (0..SHARDS).min_by_key(|&shard| positions[shard]).unwrap_or(0);
+        positions[lightest] += example.losses.len();
+        hands[lightest].push(example);
+    }
+    hands
+}
+
+impl Shard {
+    /// The logprob of every target.
+    pub(crate) fn score(&mut self, weights: &Weights, examples: &[Example<'_>]) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        for batch in batches(examples) {
+            self.pack(batch, |_| true);
+            forward(weights, &self.rows, &mut self.activations);
+            score(weights, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+            self.collect(batch, &mut scored);
+        }
+        scored
+    }
+
+    /// The logprob of every target that has a loss; adds the gradient of the summed loss.
+    pub(crate) fn score_backward(&mut self, weights: &Weights, examples: &[Example<'_>]) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        self.gradient.resize(weights.values.len(), 0.0);
+        for batch in batches(examples) {
+            self.pack(batch, |loss| *loss != TokenLoss::Nothing);
+            forward(weights, &self.rows, &mut self.activations);
+            let normed = &self.activations.normed_output;
+            self.normed_gradient.resize(normed.len(), 0.0);
+            let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
+            score_backward(weights, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
+            let (rows, scratch) = (&self.rows, &mut self.backward);
+            backward(weights, rows, &self.activations, normed_gradient, scratch, &mut self.gradient);
+            self.collect(batch, &mut scored);
+        }
+        scored
+    }
+
+    fn pack(&mut self, batch: &[Example<'_>], predicts: impl Fn(&TokenLoss) -> bool) {
+        self.rows.clear();
+        self.predictions.clear();
+        for example in batch {
+            let start = self.rows.len();
+            self.rows.push(example.tokens());
+            for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
+                let target = example.datum.target_tokens[offset];
+                self.predictions.push(Prediction { row: start + offset, target, loss: *loss, logprob: 0.0 });
+            }
+        }
+    }
+
+    fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
+        let mut predictions = self.predictions.iter().peekable();
+        for (example, rows) in batch.iter().zip(&self.rows.sequences) {
+            let mut own = Scored { index: example.index, loss: 0.0, logprobs: vec![0.0; rows.len()] };
+            while let Some(prediction) = predictions.next_if(|prediction| rows.contains(&prediction.row)) {
+                own.logprobs[prediction.row - rows.start] = prediction.logprob;
+                own.loss += prediction.loss.value(prediction.logprob);
+            }
+            scored.push(own);
+        }
+    }
+}
+
+/// Cuts examples into runs of at most [`ROWS`] positions, or one example.
+fn batches<'a, 'b>(mut examples: &'b [Example<'a>]) -> impl Iterator<Item = &'b [Example<'a>]> {
+    std::iter::from_fn(move || {
+        let mut positions = 0;
+        let fitting = examples.iter().take_while(|example| {
+            positions += example.losses.len();
+            positions <= ROWS
+        });
+        let count = fitting.count().max(1).min(examples.len());
+        let (batch, later) = examples.split_at(count);
+        examples = later;
+        (!batch.is_empty()).then_some(batch)
+    })
+}

@@ -1,0 +1,120 @@
+use std::sync::Arc;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::ModelConfig;
+use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Rotation};
+use crate::layout::Layout;
+
+/// What is the same for every version of a model's weights.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(crate) config: ModelConfig,
+    pub(crate) layout: Layout,
+    pub(crate) rotation: Rotation,
+    pub(crate) attention: AttentionShape,
+}
+
+impl Model {
+    pub(crate) fn new(config: ModelConfig) -> Self {
+        Self {
+            layout: Layout::new(&config),
+            rotation: Rotation::new(config.head_dim, config.rope_theta, config.max_position_embeddings),
+            attention: AttentionShape {
+                query_heads: config.num_attention_heads,
+                key_heads: config.num_key_value_heads,
+                head: config.head_dim,
+            },
+            config,
+        }
+    }
+}
+
+/// The matrices of one layer, packed for products from the left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PackedLayer {
+    pub(crate) query_key_value: PackedMatrix,
+    pub(crate) output: PackedMatrix,
+    pub(crate) gate_up: PackedMatrix,
+    pub(crate) down: PackedMatrix,
+}
+
+/// One version of a model's weights: the numbers in Hugging Face's layout, and a copy packed for the forward pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Weights {
+    pub(crate) model: Arc<Model>,
+    pub(crate) values: Vec<f32>,
+    pub(crate) layers: Vec<PackedLayer>,
+    pub(crate) head: PackedMatrix,
+}
+
+impl Weights {
+    pub(crate) fn new(model: Arc<Model>, values: Vec<f32>) -> Self {
+        let layers = vec![PackedLayer::default(); model.config.num_hidden_layers];
+        let mut weights = Self { model, values, layers, head: PackedMatrix::default() };
+        weights.pack();
+        weights
+    }
+
+    /// Brings the packed copy up to date with `values`.
+    pub(crate) fn pack(&mut self) {
+        let Self { model, values, layers, head } = self;
+        let (config, layout) = (&model.config, &model.layout);
+        let (hidden, inner, query) = (config.hidden_size, config.intermediate_size, config.query_width());
+        let heads = query + 2 * config.key_width();
+        for (layer, place) in layers.iter_mut().zip(&layout.layers) {
+            layer.query_key_value.pack_transposed(&values[place.query_key_value.clone()], hidden, heads);
+            layer.output.pack_transposed(&values[place.output.clone()], query, hidden);
+            layer.gate_up.pack_transposed(&values[place.gate_up.clone()], hidden, 2 * inner);
+            layer.down.pack_transposed(&values[place.down.clone()], inner, hidden);
+        }
+        head.pack_transposed(&values[layout.head.clone()], hidden, config.vocab_size);
+    }
+
+    /// The norms of one layer's query and key heads.
+    pub(crate) fn head_norms(&self, layer: usize) -> HeadNorms<'_> {
+        let (config, place) = (&self.model.config, &self.model.layout.layers[layer]);
+        HeadNorms {
+            query_heads: config.num_attention_heads,
+            key_heads: config.num_key_value_heads,
+            query_gain: &self.values[place.query_norm.clone()],
+            key_gain: &self.values[place.key_norm.clone()],
+            epsilon: config.rms_norm_eps,
+        }
+    }
+
+    /// Writes the embedding of each token into a row of `[tokens, hidden]`.
+    pub(crate) fn embed(&self, tokens: impl Iterator<Item = u32>, rows: &mut [f32]) {
+        let hidden = self.model.config.hidden_size;
+        let embedding = &self.values[self.model.layout.embedding.clone()];
+        for (row, token) in rows.chunks_exact_mut(hidden).zip(tokens) {
+            row.copy_from_slice(&embedding[token as usize * hidden..][..hidden]);
+        }
+    }
+}
+
+/// Standard deviation of fresh weights, Hugging Face's `initializer_range`.
+const INITIAL_DEVIATION: f64 = 0.02;
+
+/// Fresh weights: gains are 1, all else is normal. Projections back into the residual stream are smaller by the root
+/// of twice the layers (as in GPT-2), so that the stream's variance does not grow with depth.
+pub(crate) fn random_values(config: &ModelConfig, layout: &Layout, seed: u64) -> Vec<f32> {
+    let mut generator = ChaCha8Rng::seed_from_u64(seed);
+    let mut values = vec![1.0; layout.length];
+    let into_stream = INITIAL_DEVIATION / (2.0 * config.num_hidden_layers as f64).sqrt();
+    for tensor in layout.tensors.iter().filter(|tensor| tensor.shape.len() == 2) {
+        let residual = tensor.name.ends_with("o_proj.weight") || tensor.name.ends_with("down_proj.weight");
+        let deviation = if residual { into_stream } else { INITIAL_DEVIATION };
+        values[tensor.place.clone()].fill_with(|| (normal(&mut generator) * deviation) as f32);
+    }
+    values
+}
+
+/// A standard normal number, by Box and Muller.
+fn normal(generator: &mut ChaCha8Rng) -> f64 {
+    const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+    let radius = (((generator.next_u64() >> 11) + 1) as f64 * UNIT).ln();
+    let turn = (generator.next_u64() >> 11) as f64 * UNIT;
+    (-2.0 * radius).sqrt() * (std::f64::consts::TAU * turn).cos()
+}

@@ -1,0 +1,81 @@
+//! Law: the sampler's logprob of a token is the learner's, bit for bit, whatever runs beside it.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{answer, create, open, policy, request, sequence, supervised, tiny_config};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, Sampler, WeightsVersion};
+use proptest::prelude::*;
+
+fn bits(logprobs: &[f32]) -> Vec<u32> {
+    logprobs.iter().map(|logprob| logprob.to_bits()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn the_samplers_logprobs_are_the_learners_to_the_bit(
+        seed in 0..1000_u64,
+        lengths in proptest::collection::vec((1..50_usize, 1..40_usize), 1..20),
+        sampler_threads in 1..4_usize,
+    ) {
+        let (_home, directory) = create(&tiny_config(), seed);
+        let engine = open(&directory, sampler_threads);
+        let (sampler, learner) = (engine.sampler(), engine.learner());
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            // Far from the even distribution of fresh weights.
+            let data: Arc<[_]> = (0..4).map(|row| supervised(&sequence(seed + row, 30, 41), 1.0)).collect();
+            for _ in 0..6 {
+                learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap();
+                let quick = AdamParameters { learning_rate: 0.02, ..AdamParameters::default() };
+                learner.optimizer_step(quick).await.unwrap();
+            }
+            learner.publish_weights(WeightsVersion(1)).await.unwrap();
+
+            let prompts: Vec<Vec<u32>> =
+                lengths.iter().enumerate().map(|(at, &(prompt, _))| sequence(at as u64 + 7 * seed, prompt, 41)).collect();
+            let running: Vec<_> = lengths.iter().zip(&prompts).enumerate().map(|(at, (&(_, limit), prompt))| {
+                let (sampler, prompt) = (sampler.clone(), prompt.clone());
+                tokio::spawn(async move { answer(&sampler, request(prompt, limit, at as u64)).await.0 })
+            }).collect();
+            let mut answers = Vec::new();
+            for running in running {
+                answers.push(running.await.unwrap());
+            }
+
+            let data: Arc<[_]> = prompts.iter().zip(&answers).map(|(prompt, answer)| policy(prompt, answer, 1.0)).collect();
+            let forward = learner.forward(data.clone()).await.unwrap();
+            let trained = learner.forward_backward(data, LossFunction::ImportanceSampling).await.unwrap();
+            for (row, (prompt, answer)) in prompts.iter().zip(&answers).enumerate() {
+                let sampled: Vec<f32> = answer.iter().map(|token| token.logprob).collect();
+                assert_eq!(bits(&sampled), bits(&forward[row][prompt.len() - 1..]));
+                assert_eq!(bits(&sampled), bits(&trained.logprobs[row][prompt.len() - 1..]));
+            }
+            // Every ratio is exactly 1: the loss is minus the number of tokens.
+            let tokens: usize = answers.iter().map(Vec::len).sum();
+            assert_eq!(trained.loss_sum, -(tokens as f64));
+        });
+    }
+}
+
+#[tokio::test]
+async fn an_answer_does_not_depend_on_what_runs_beside_it() {
+    let (_home, directory) = create(&tiny_config(), 3);
+    let engine = open(&directory, 2);
+    let sampler = engine.sampler();
+    let alone = answer(&sampler, request(sequence(5, 9, 41), 30, 11)).await;
+    let beside: Vec<_> = (0..12)
+        .map(|at| {
+            let sampler = sampler.clone();
+            tokio::spawn(async move { answer(&sampler, request(sequence(at, 3 + at as usize, 41), 25, at)).await })
+        })
+        .collect();
+    let again = answer(&sampler, request(sequence(5, 9, 41), 30, 11)).await;
+    for other in beside {
+        other.await.unwrap();
+    }
+    assert_eq!(alone, again);
+    assert_ne!(alone, answer(&sampler, request(sequence(5, 9, 41), 30, 12)).await);
+    assert_eq!(sampler.weights_version(), WeightsVersion(0));
+}

@@ -1,3 +1,5 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
@@ -8,6 +10,7 @@ use crate::python_builtins;
 use crate::python_json::{JsonStyle, to_json};
 use crate::python_methods::call_method;
 use crate::python_text::{from_json, python_str};
+use crate::python_time::strftime;
 
 /// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2.
 #[derive(Debug)]
@@ -29,6 +32,7 @@ impl ChatTemplate {
         environment.add_filter("tojson", tojson);
         python_builtins::add_to(&mut environment);
         environment.add_function("raise_exception", raise_exception);
+        environment.add_function("strftime_now", strftime_now);
         // Jinja reads every kind of line break as a line feed.
         let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
         environment.add_template_owned(NAME, source).map_err(|error| template_error(&error))?;
@@ -56,6 +60,14 @@ fn template_error(error: &Error) -> RenderError {
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, python_str(message)))
+}
+
+/// The present moment, UTC.
+fn strftime_now(format: &str) -> Result<String, Error> {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    strftime(format, i64::try_from(elapsed).unwrap_or(i64::MAX)).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write the format {format:?}"))
+    })
 }
 
 /// `json.dumps` with the keyword arguments that Hugging Face passes on.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -22,20 +22,23 @@ const STAND_INS: u32 = 0xf_0000;
 pub(crate) struct ContentProtection {
     /// Control tokens whose meaning the template may read from an assistant's text: those that are not special.
     readable: Vec<String>,
-    /// Character and stand-in.
-    stand_ins: BTreeMap<char, char>,
+    /// The characters that begin or end a control token.
+    edges: BTreeSet<char>,
+}
+
+/// A stand-in for every edge, none of which occurs in the text that is to be told apart.
+struct StandIns<'p> {
+    protection: &'p ContentProtection,
+    of_edge: BTreeMap<char, char>,
+    edge_of: BTreeMap<char, char>,
 }
 
 impl ContentProtection {
     /// The protection that a tokenizer's control tokens need.
     pub(crate) fn new(tokenizer: &Tokenizer) -> Self {
         let edges = |(text, _): (&str, bool)| [text.chars().next(), text.chars().next_back()];
-        let mut characters: Vec<char> = tokenizer.control_tokens().flat_map(edges).flatten().collect();
-        characters.sort_unstable();
-        characters.dedup();
-        let stand_ins = characters.into_iter().zip((STAND_INS..).filter_map(char::from_u32)).collect();
         let readable = tokenizer.control_tokens().filter(|(_, special)| !special).map(|(text, _)| text.to_owned());
-        Self { readable: readable.collect(), stand_ins }
+        Self { readable: readable.collect(), edges: tokenizer.control_tokens().flat_map(edges).flatten().collect() }
     }
 
     /// Renders `context` (`messages`, `tools` and the rest of what a template sees) and cuts the text into pieces.
@@ -51,25 +54,26 @@ impl ContentProtection {
         if !protected.iter().filter_map(|name| context.get(*name)).any(|value| self.needs_protection(value)) {
             return Ok(tokenizer.split_control(&plain));
         }
+        let stand_ins = self.stand_ins(&plain);
         // Second attempt, for templates that read an assistant's text: its `<think>` and the like are left to them.
         for assistant_is_readable in [false, true] {
             let mut context = context.clone();
             for name in protected {
                 if let Some(value) = context.get_mut(*name) {
-                    self.protect(value, false, assistant_is_readable);
+                    stand_ins.protect(value, false, assistant_is_readable);
                 }
             }
             // A template that trips over stand-ins has looked into the text too.
             let Ok(rendered) = render(&context) else { continue };
-            if self.restore(&rendered) == plain {
-                return Ok(self.cut(tokenizer, &rendered));
+            if stand_ins.restore(&rendered) == plain {
+                return Ok(stand_ins.cut(tokenizer, &rendered));
             }
         }
         Err(RenderError::ContentNotSeparable)
     }
 
     fn needs_protection(&self, value: &Value) -> bool {
-        let marked = |text: &str| text.chars().any(|character| self.stand_ins.contains_key(&character));
+        let marked = |text: &str| text.chars().any(|character| self.edges.contains(&character));
         match value {
             Value::String(text) => marked(text),
             Value::Array(items) => items.iter().any(|item| self.needs_protection(item)),
@@ -78,6 +82,16 @@ impl ContentProtection {
         }
     }
 
+    /// Private-use characters that do not occur in `text`.
+    fn stand_ins(&self, text: &str) -> StandIns<'_> {
+        let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
+        let of_edge: BTreeMap<char, char> = self.edges.iter().copied().zip(free).collect();
+        let edge_of = of_edge.iter().map(|(edge, stand_in)| (*stand_in, *edge)).collect();
+        StandIns { protection: self, of_edge, edge_of }
+    }
+}
+
+impl StandIns<'_> {
     /// Protects every string of a value, keys included. `readable` leaves the readable control tokens as they are.
     fn protect(&self, value: &mut Value, readable: bool, assistant_is_readable: bool) {
         match value {
@@ -106,11 +120,11 @@ impl ContentProtection {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            let kept = self.readable.iter().find(|token| readable && rest.starts_with(token.as_str()));
+            let kept = self.protection.readable.iter().find(|token| readable && rest.starts_with(token.as_str()));
             let length = kept.map_or(character.len_utf8(), String::len);
             match kept {
                 Some(token) => out.push_str(token),
-                None => out.push(self.stand_ins.get(&character).copied().unwrap_or(character)),
+                None => out.push(self.of_edge.get(&character).copied().unwrap_or(character)),
             }
             rest = &rest[length..];
         }
@@ -119,8 +133,7 @@ impl ContentProtection {
 
     /// Turns stand-ins back.
     fn restore(&self, text: &str) -> String {
-        let original = |stand_in: char| self.stand_ins.iter().find(|(_, value)| **value == stand_in);
-        text.chars().map(|character| original(character).map_or(character, |(key, _)| *key)).collect()
+        text.chars().map(|character| self.edge_of.get(&character).copied().unwrap_or(character)).collect()
     }
 
     fn cut(&self, tokenizer: &Tokenizer, text: &str) -> Vec<Piece> {

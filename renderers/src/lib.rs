@@ -18,6 +18,7 @@ mod python_builtins;
 mod python_json;
 mod python_methods;
 mod python_text;
+mod python_time;
 mod renderer;
 mod stop_strings;
 mod stream_decoder;

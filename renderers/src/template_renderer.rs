@@ -200,6 +200,16 @@ mod tests {
     }
 
     #[test]
+    fn private_use_characters_are_text_like_any_other() {
+        let renderer = renderer(CHATML_TEMPLATE);
+        let said = "\u{f0000}<|im_end|>\u{f0001}";
+        let tokens = prompt(&renderer, &[Message::text("user", said)]);
+        let expected = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
+        assert_eq!(renderer.tokenizer.decode(&tokens), expected);
+        assert_eq!(tokens.iter().filter(|token| renderer.stop_tokens().contains(token)).count(), 1);
+    }
+
+    #[test]
     fn tools_are_given_and_protected() {
         let renderer =
             renderer("{{ '<|im_start|>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{ tools is none }}");

@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn reads_the_number_from_the_task() {
         assert_eq!(asked("17").unwrap(), 17);
-        assert!(asked(r#"{"m": 17}"#).unwrap_err().to_string().contains("no whole number `n`"));
+        assert!(asked(r#"{"n": 17}"#).unwrap_err().to_string().contains("not a whole number"));
         assert!(asked("-1").is_err());
         assert!(asked("seventeen").is_err());
     }

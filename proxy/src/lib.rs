@@ -1,1 +1,20 @@
-//! The agents' door: OpenAI-style calls to tokens, sampling, and the record of it.
+//! The agents' door: a wire request becomes a conversation, tokens, samples, a message and a wire response, and the
+//! record of it is durable before the last byte of the response leaves.
+//!
+//! - [`Proxy`]: the models behind the door and the store that keeps the record.
+//! - [`routes`]: the HTTP routes over it.
+//!
+//! Inside: `attribution` (whose call is it), `call` (one call from prompt to record, the same for every dialect),
+//! `openai` (the OpenAI dialect: requests, responses, streams, errors), `response_body` (knows whether the answer was
+//! wholly handed over).
+
+mod attribution;
+mod call;
+mod error;
+mod openai;
+mod proxy;
+mod response_body;
+mod routes;
+
+pub use proxy::{Proxy, ProxyOptions, ServedModel};
+pub use routes::{routes, unknown_route};

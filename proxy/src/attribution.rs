@@ -1,0 +1,63 @@
+use fulgurite_backends::derive_seed;
+use fulgurite_store::StoreError;
+use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout};
+use serde_json::json;
+
+use crate::Proxy;
+use crate::error::ProxyError;
+
+/// Whose call it is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Attribution {
+    pub(crate) rollout_id: String,
+    pub(crate) attempt_id: String,
+    /// Seed of the rollout; calls derive theirs from it and from their place.
+    pub(crate) rollout_seed: u64,
+}
+
+/// Ids that a path names.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub(crate) struct PathIds {
+    pub(crate) rollout_id: String,
+    pub(crate) attempt_id: String,
+}
+
+/// Checks that the rollout and attempt of a path exist and that the attempt still runs.
+pub(crate) async fn resolve(proxy: &Proxy, ids: &PathIds) -> Result<Attribution, ProxyError> {
+    let PathIds { rollout_id, attempt_id } = ids;
+    let store = &proxy.shared.store;
+    let Some((rollout, _)) = store.get_rollout(rollout_id).await? else {
+        return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.clone() });
+    };
+    let Some(attempt) = store.get_attempt(rollout_id, attempt_id).await? else {
+        return Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id.clone() });
+    };
+    if attempt.status.is_ended() {
+        let status = attempt.status.as_str().to_owned();
+        return Err(ProxyError::AttemptEnded { attempt_id: attempt_id.clone(), status });
+    }
+    let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
+    Ok(Attribution {
+        rollout_id: rollout_id.clone(),
+        attempt_id: attempt_id.clone(),
+        rollout_seed: given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[rollout_id])),
+    })
+}
+
+/// Opens a session rollout for a call that names none, so that it is recorded and can be rewarded later.
+pub(crate) async fn open_session(proxy: &Proxy) -> Result<(String, String), StoreError> {
+    let rollout = NewRollout {
+        input: serde_json::Value::Null,
+        metadata: json!({ "kind": "session" }).as_object().cloned(),
+        ..NewRollout::default()
+    };
+    let opened = proxy.shared.store.start_rollout(rollout, None).await?;
+    Ok((opened.rollout.rollout_id, opened.attempt.attempt_id))
+}
+
+/// A session is one call, which is over; what it sampled stays, and can be rewarded later.
+pub(crate) async fn end_session(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<(), StoreError> {
+    let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
+    proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;
+    Ok(())
+}

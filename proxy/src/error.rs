@@ -1,0 +1,78 @@
+use fulgurite_backends::BackendError;
+use fulgurite_renderers::RenderError;
+use fulgurite_store::StoreError;
+
+/// Why a model call failed, in no dialect yet. `openai::error` turns it into that dialect's response.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProxyError {
+    /// The request is malformed or asks for what cannot be honoured.
+    #[error("{message}")]
+    InvalidRequest {
+        /// What is wrong and how to put it right.
+        message: String,
+        /// The field at fault.
+        parameter: Option<String>,
+        /// A short name for programs.
+        code: Option<&'static str>,
+    },
+    /// The body is over the limit.
+    #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
+    BodyTooLarge {
+        /// The limit.
+        limit: usize,
+    },
+    /// No model of that name is served.
+    #[error("the model `{model}` does not exist here; served: {served}")]
+    UnknownModel {
+        /// What was asked for.
+        model: String,
+        /// Names that are served.
+        served: String,
+    },
+    /// The path names a rollout or attempt that is not in the store.
+    #[error("there is no {kind} `{id}`")]
+    UnknownTarget {
+        /// `rollout` or `attempt`.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The attempt has ended; what it samples could not be trained any more.
+    #[error("the attempt `{attempt_id}` has ended ({status}) and takes no more calls")]
+    AttemptEnded {
+        /// The attempt.
+        attempt_id: String,
+        /// How it ended.
+        status: String,
+    },
+    /// The method is not for this path.
+    #[error("{method} is not allowed here")]
+    MethodNotAllowed {
+        /// What was tried.
+        method: String,
+    },
+    /// There is no such route.
+    #[error("there is no route {method} {path}")]
+    UnknownRoute {
+        /// The method.
+        method: String,
+        /// The path.
+        path: String,
+    },
+    /// The conversation cannot be rendered.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// The model host refused or failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The record could not be written.
+    #[error("the call could not be recorded: {0}")]
+    Store(#[from] StoreError),
+}
+
+impl ProxyError {
+    /// A request that names what is wrong in which field.
+    pub(crate) fn invalid(parameter: &str, message: impl Into<String>) -> Self {
+        ProxyError::InvalidRequest { message: message.into(), parameter: Some(parameter.to_owned()), code: None }
+    }
+}

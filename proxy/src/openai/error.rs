@@ -1,0 +1,102 @@
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use fulgurite_backends::BackendError;
+use fulgurite_renderers::RenderError;
+use fulgurite_store::StoreError;
+use serde_json::{Value, json};
+
+use crate::error::ProxyError;
+
+/// How OpenAI's clients are told: status, `type`, `param` and `code` beside the message.
+struct Shape {
+    status: StatusCode,
+    kind: &'static str,
+    parameter: Option<String>,
+    code: Option<&'static str>,
+}
+
+impl Shape {
+    fn new(status: StatusCode, kind: &'static str, code: Option<&'static str>) -> Self {
+        Self { status, kind, parameter: None, code }
+    }
+
+    fn about(mut self, parameter: &str) -> Self {
+        self.parameter = Some(parameter.to_owned());
+        self
+    }
+}
+
+const INVALID: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+
+fn shape(error: &ProxyError) -> Shape {
+    match error {
+        ProxyError::InvalidRequest { parameter, code, .. } => {
+            Shape { status: StatusCode::BAD_REQUEST, kind: INVALID, parameter: parameter.clone(), code: *code }
+        }
+        ProxyError::BodyTooLarge { .. } => {
+            Shape::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, Some("request_too_large"))
+        }
+        ProxyError::UnknownModel { .. } => {
+            Shape::new(StatusCode::NOT_FOUND, INVALID, Some("model_not_found")).about("model")
+        }
+        ProxyError::UnknownTarget { kind, .. } => Shape::new(
+            StatusCode::NOT_FOUND,
+            INVALID,
+            Some(if *kind == "rollout" { "rollout_not_found" } else { "attempt_not_found" }),
+        ),
+        ProxyError::AttemptEnded { .. } => Shape::new(StatusCode::GONE, INVALID, Some("attempt_ended")),
+        ProxyError::UnknownRoute { .. } => Shape::new(StatusCode::NOT_FOUND, INVALID, Some("unknown_url")),
+        ProxyError::MethodNotAllowed { .. } => {
+            Shape::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, Some("method_not_allowed"))
+        }
+        ProxyError::Render(error) => match error {
+            RenderError::File { .. }
+            | RenderError::Tokenizer { .. }
+            | RenderError::MissingToken { .. }
+            | RenderError::UnknownRenderer { .. }
+            | RenderError::NoTemplate { .. } => Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+            _ => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("messages"),
+        },
+        ProxyError::Backend(error) => match error {
+            BackendError::InvalidRequest { .. } => Shape::new(StatusCode::BAD_REQUEST, INVALID, None),
+            BackendError::PromptTooLong { .. } => {
+                Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded")).about("messages")
+            }
+            BackendError::Overloaded { .. } => Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded")),
+            BackendError::Unavailable { .. } => {
+                Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("backend_unavailable"))
+            }
+            BackendError::Files { .. } | BackendError::Internal { .. } => {
+                Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None)
+            }
+        },
+        ProxyError::Store(StoreError::NotFound { .. }) => Shape::new(StatusCode::NOT_FOUND, INVALID, None),
+        ProxyError::Store(_) => Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("record_failed")),
+    }
+}
+
+/// The error as OpenAI's JSON.
+pub(crate) fn body(error: &ProxyError) -> Value {
+    let Shape { kind, parameter, code, .. } = shape(error);
+    json!({ "error": { "message": error.to_string(), "type": kind, "param": parameter, "code": code } })
+}
+
+impl IntoResponse for ProxyError {
+    fn into_response(self) -> Response {
+        let status = shape(&self).status;
+        if status.is_server_error() {
+            tracing::error!(error = %self, "model call failed");
+        }
+        let mut response = (status, axum::Json(body(&self))).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// Answers a path that nothing serves.
+pub(crate) fn unknown_route(method: &Method, path: &str) -> ProxyError {
+    ProxyError::UnknownRoute { method: method.to_string(), path: path.to_owned() }
+}

@@ -1,0 +1,369 @@
+//! The proxy over real sockets, in front of a sampler that plays scripts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo, StopReason,
+    WeightsVersion,
+};
+use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
+use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, RolloutFilter};
+use fulgurite_store::{Store, StoreOptions};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+const CONTEXT_LENGTH: usize = 64;
+const BODY_LIMIT: usize = 4096;
+
+/// How one request is answered.
+enum Script {
+    /// These tokens, then the end.
+    Answer(Vec<u32>, StopReason),
+    /// These tokens, then nothing until the listener is gone, which is told.
+    Hang(Vec<u32>, oneshot::Sender<()>),
+    /// These tokens, then a failure.
+    Break(Vec<u32>),
+}
+
+struct ScriptedSampler {
+    scripts: Mutex<VecDeque<Script>>,
+    requests: Mutex<Vec<SampleRequest>>,
+}
+
+#[async_trait]
+impl Sampler for ScriptedSampler {
+    fn info(&self) -> SamplerInfo {
+        SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: 400 }
+    }
+
+    fn weights_version(&self) -> WeightsVersion {
+        WeightsVersion(3)
+    }
+
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let script = self.scripts.lock().unwrap().pop_front().ok_or(BackendError::Overloaded { limit: 0 })?;
+        self.requests.lock().unwrap().push(request);
+        let (sender, stream) = SampleStream::channel();
+        let (tokens, then) = match script {
+            Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
+            Script::Hang(tokens, gone) => (tokens, Err(gone)),
+            Script::Break(tokens) => (tokens, Ok(Err(BackendError::Internal { message: "it broke".into() }))),
+        };
+        for (index, id) in tokens.into_iter().enumerate() {
+            let logprob = -0.25 * (index + 1) as f32;
+            let token = SampledToken { id, logprob, weights_version: WeightsVersion(3), top_logprobs: vec![] };
+            sender.send(Ok(SampleEvent::Token(token))).unwrap();
+        }
+        match then {
+            Ok(last) => sender.send(last).unwrap(),
+            Err(gone) => {
+                tokio::spawn(async move {
+                    sender.closed().await;
+                    gone.send(()).unwrap();
+                });
+            }
+        }
+        Ok(stream)
+    }
+}
+
+struct Setup {
+    url: String,
+    store: Store,
+    sampler: Arc<ScriptedSampler>,
+    renderer: Arc<dyn Renderer>,
+    client: reqwest::Client,
+    _directory: tempfile::TempDir,
+}
+
+impl Setup {
+    async fn new(scripts: Vec<Script>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
+        write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        let renderer = open_renderer(directory.path(), "chatml").unwrap();
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let sampler = Arc::new(ScriptedSampler { scripts: Mutex::new(scripts.into()), requests: Mutex::default() });
+        let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
+        let options = ProxyOptions { body_limit: BODY_LIMIT, seed: 1 };
+        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options))
+            .fallback(fulgurite_proxy::unknown_route);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, store, sampler, renderer, client: reqwest::Client::new(), _directory: directory }
+    }
+
+    fn tokens(&self, text: &str) -> Vec<u32> {
+        self.renderer.tokenizer().encode_ordinary(text).unwrap()
+    }
+
+    fn stop(&self) -> u32 {
+        self.renderer.stop_tokens()[0]
+    }
+
+    fn play(&self, script: Script) {
+        self.sampler.scripts.lock().unwrap().push_back(script);
+    }
+
+    /// An attempt and the base URL of its agent.
+    async fn attempt(&self) -> (String, String) {
+        let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
+        (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
+    }
+
+    async fn post(&self, base: &str, body: &Value) -> reqwest::Response {
+        self.client.post(format!("{base}/chat/completions")).json(body).send().await.unwrap()
+    }
+
+    async fn generations(&self) -> Vec<Generation> {
+        self.store.generations(&GenerationFilter::default()).await.unwrap()
+    }
+
+    /// The only generation, once what the server still writes about it is written.
+    async fn generation_when(&self, holds: impl Fn(&Generation) -> bool) -> Generation {
+        for _ in 0..500 {
+            if let [generation] = self.generations().await.as_slice()
+                && holds(generation)
+            {
+                return generation.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not recorded so: {:?}", self.generations().await);
+    }
+}
+
+fn body() -> Value {
+    json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Say you are 17." }] })
+}
+
+/// The data of a stream's events.
+fn events(text: &str) -> Vec<String> {
+    text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn streamed_and_whole_answers_say_the_same_and_are_recorded_alike() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    // Half an "ä", the other half in the next token: a character must not be cut.
+    let mut answer = setup.tokens("I am 17, ä.");
+    answer.push(setup.stop());
+    for _ in 0..2 {
+        setup.play(Script::Answer(answer.clone(), StopReason::StopToken));
+    }
+    let whole: Value = setup.post(&base, &body()).await.json().await.unwrap();
+    assert_eq!(whole["choices"][0]["message"]["content"], "I am 17, ä.");
+    assert_eq!(whole["choices"][0]["finish_reason"], "stop");
+    assert_eq!(whole["usage"]["completion_tokens"], answer.len());
+
+    let mut streamed = body();
+    streamed["stream"] = json!(true);
+    streamed["stream_options"] = json!({ "include_usage": true });
+    let text = setup.post(&base, &streamed).await.text().await.unwrap();
+    let events = events(&text);
+    assert_eq!(events.last().unwrap(), "[DONE]");
+    let chunks: Vec<Value> =
+        events[..events.len() - 1].iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+    let content: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(content, "I am 17, ä.");
+    assert!(!content.contains('\u{fffd}'));
+    let usage = chunks.last().unwrap();
+    assert_eq!((&usage["choices"], &usage["usage"]), (&json!([]), &whole["usage"]));
+    assert_eq!(chunks[chunks.len() - 2]["choices"][0]["finish_reason"], "stop");
+
+    // Durable before the last byte left, so nothing has to be waited for.
+    let generations = setup.generations().await;
+    let [first, second] = generations.as_slice() else { panic!("{generations:?}") };
+    assert_eq!(first.sampled_tokens, answer);
+    assert_eq!(first.generation_id, whole["id"].as_str().unwrap());
+    assert_eq!(first.logprobs.as_ref().unwrap()[1], -0.5);
+    assert_eq!((first.weights_versions[0].version, first.weights_versions[0].first_token), (3, 0));
+    assert_eq!(
+        (&first.prompt_tokens, &first.sampled_tokens, &first.logprobs, &first.request_digest),
+        (&second.prompt_tokens, &second.sampled_tokens, &second.logprobs, &second.request_digest)
+    );
+    assert_ne!(first.seed, second.seed, "each call of a rollout has a seed of its own");
+}
+
+#[tokio::test]
+async fn a_rollout_run_again_asks_for_the_same_tokens() {
+    let setup = Setup::new(vec![]).await;
+    let mut seeds = Vec::new();
+    for rollout_seed in [5, 5, 6] {
+        let metadata = json!({ "seed": rollout_seed }).as_object().cloned();
+        let rollout = NewRollout { metadata, ..NewRollout::default() };
+        let started = setup.store.start_rollout(rollout, None).await.unwrap();
+        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
+        for _ in 0..2 {
+            setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+            let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
+            assert_eq!(setup.post(&base, &body()).await.status(), 200);
+        }
+    }
+    seeds.extend(setup.sampler.requests.lock().unwrap().iter().map(|request| request.seed));
+    assert_eq!(seeds[..2], seeds[2..4]);
+    assert_ne!(seeds[..2], seeds[4..6]);
+    assert_ne!(seeds[0], seeds[1]);
+}
+
+#[tokio::test]
+async fn a_stop_string_ends_the_answer_and_its_sampling() {
+    let setup = Setup::new(vec![]).await;
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am 17. And 18."), gone));
+    let mut request = body();
+    request["stop"] = json!([". And"]);
+    let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "I am 17");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    was_gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_in_mid_stream_stops_its_sampling_and_what_was_sampled_is_kept() {
+    for streamed in [true, false] {
+        let setup = Setup::new(vec![]).await;
+        let (_, base) = setup.attempt().await;
+        let tokens = setup.tokens("I am 17");
+        let (gone, was_gone) = oneshot::channel();
+        setup.play(Script::Hang(tokens.clone(), gone));
+        let mut request = body();
+        request["stream"] = json!(streamed);
+        let sending = setup.client.post(format!("{base}/chat/completions")).json(&request).send();
+        if streamed {
+            let mut response = sending.await.unwrap();
+            response.chunk().await.unwrap().unwrap();
+            drop(response);
+        } else {
+            tokio::time::timeout(Duration::from_millis(200), sending).await.unwrap_err();
+        }
+        was_gone.await.unwrap();
+        let generation = setup.generation_when(|generation| generation.client_gone).await;
+        assert_eq!(generation.stop_reason, "client_gone");
+        assert!(tokens.starts_with(&generation.sampled_tokens));
+        assert!(!generation.sampled_tokens.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_backend_that_breaks_off_is_an_error_and_its_tokens_are_not_an_answer() {
+    let setup = Setup::new(vec![]).await;
+    let tokens = setup.tokens("I am");
+    setup.play(Script::Break(tokens.clone()));
+    let response = setup.post(&format!("{}/v1", setup.url), &body()).await;
+    assert_eq!(response.status(), 500);
+    let error: Value = response.json().await.unwrap();
+    assert_eq!(error["error"]["type"], "server_error");
+    let generation = setup.generation_when(|_| true).await;
+    assert_eq!((generation.stop_reason.as_str(), &generation.sampled_tokens), ("error", &tokens));
+
+    let setup = Setup::new(vec![]).await;
+    setup.play(Script::Break(setup.tokens("I am")));
+    let mut request = body();
+    request["stream"] = json!(true);
+    let text = setup.post(&format!("{}/v1", setup.url), &request).await.text().await.unwrap();
+    let last: Value = serde_json::from_str(events(&text).last().unwrap()).unwrap();
+    assert_eq!(last["error"]["type"], "server_error");
+    assert!(!text.contains("[DONE]"));
+}
+
+#[tokio::test]
+async fn every_bad_request_gets_openais_error_and_stores_nothing() {
+    let setup = Setup::new(vec![]).await;
+    let long = "17 ".repeat(CONTEXT_LENGTH);
+    let with = |key: &str, value: Value| {
+        let mut body = body();
+        body[key] = value;
+        body.to_string()
+    };
+    let here = format!("{}/v1", setup.url);
+    let (rollout, known) = setup.attempt().await;
+    let unknown_attempt = format!("{}/rollout/{rollout}/attempt/at-none/v1", setup.url);
+    let unknown_rollout = format!("{}/rollout/ro-none/attempt/at-none/v1", setup.url);
+    for (base, body, status, code, parameter) in [
+        (&here, "{".to_owned(), 400, json!("invalid_json"), Value::Null),
+        (&here, "[]".to_owned(), 400, json!("invalid_json"), Value::Null),
+        (&here, String::new(), 400, json!("invalid_json"), Value::Null),
+        (&here, with("model", json!("huge")), 404, json!("model_not_found"), json!("model")),
+        (&here, with("messages", json!([])), 400, Value::Null, json!("messages")),
+        (
+            &here,
+            with("messages", json!([{ "role": "wizard", "content": "x" }])),
+            400,
+            Value::Null,
+            json!("messages[0].role"),
+        ),
+        (
+            &known,
+            with("messages", json!([{ "role": "user", "content": long }])),
+            400,
+            json!("context_length_exceeded"),
+            json!("messages"),
+        ),
+        (&here, with("user", json!("x".repeat(BODY_LIMIT))), 413, json!("request_too_large"), Value::Null),
+        (&unknown_rollout, with("user", json!("x")), 404, json!("rollout_not_found"), Value::Null),
+        (&unknown_attempt, with("user", json!("x")), 404, json!("attempt_not_found"), Value::Null),
+        (&known, with("user", json!("no script left")), 503, json!("overloaded"), Value::Null),
+        (&here, with("user", json!("no script left")), 503, json!("overloaded"), Value::Null),
+    ] {
+        let response = setup.client.post(format!("{base}/chat/completions")).body(body.clone()).send().await.unwrap();
+        let found = response.status().as_u16();
+        let answer: Value = response.json().await.unwrap();
+        let shown = body.chars().take(200).collect::<String>();
+        assert_eq!((found, &answer["error"]["code"]), (status, &code), "{shown}: {answer}");
+        assert_eq!(answer["error"]["param"], parameter, "{shown}: {answer}");
+        assert!(answer["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+    }
+    assert_eq!(setup.generations().await, []);
+    let rollouts = setup.store.query_rollouts(&RolloutFilter::default()).await.unwrap();
+    assert_eq!(rollouts.total, 1, "only the one that the test made");
+}
+
+#[tokio::test]
+async fn an_attempt_that_has_ended_takes_no_more_calls() {
+    use fulgurite_store::model::{AttemptStatus, AttemptUpdate};
+    let setup = Setup::new(vec![]).await;
+    let (rollout, base) = setup.attempt().await;
+    setup.store.update_attempt(&rollout, "latest", AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
+    let response = setup.post(&base, &body()).await;
+    assert_eq!(response.status(), 410);
+    assert_eq!(setup.generations().await, []);
+}
+
+#[tokio::test]
+async fn what_else_is_served() {
+    let setup = Setup::new(vec![]).await;
+    let get = async |path: &str| {
+        let response = setup.client.get(format!("{}{path}", setup.url)).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap())
+    };
+    assert_eq!(get("/healthz").await.1["status"], "ok");
+    for path in ["/v1/models", "/rollout/r/attempt/a/v1/models"] {
+        let (status, models) = get(path).await;
+        assert_eq!((status, &models["object"], &models["data"][0]["id"]), (200, &json!("list"), &json!("tiny")));
+    }
+    let (status, error) = get("/v1/nothing").await;
+    assert_eq!((status, &error["error"]["code"]), (404, &json!("unknown_url")));
+    let (status, error) = get("/v1/chat/completions").await;
+    assert_eq!((status, &error["error"]["code"]), (405, &json!("method_not_allowed")));
+}
+
+#[tokio::test]
+async fn a_call_that_names_no_rollout_gets_a_session_of_its_own() {
+    let setup = Setup::new(vec![]).await;
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    assert_eq!(setup.post(&format!("{}/v1", setup.url), &body()).await.status(), 200);
+    let generation = setup.generation_when(|_| true).await;
+    let (rollout, _) = setup.store.get_rollout(&generation.rollout_id).await.unwrap().unwrap();
+    assert_eq!(rollout.metadata.unwrap()["kind"], "session");
+}

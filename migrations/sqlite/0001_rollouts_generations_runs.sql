@@ -102,7 +102,9 @@ CREATE TABLE generations (
     FOREIGN KEY (rollout_id, attempt_id, span_id) REFERENCES spans (rollout_id, attempt_id, span_id)
 );
 
-CREATE INDEX generations_context ON generations (rollout_id, attempt_id, context_length);
+-- Holds everything that finding a parent takes, so that no blob is read for it.
+CREATE INDEX generations_context
+ON generations (rollout_id, attempt_id, context_length, context_hash, generation_id);
 CREATE INDEX generations_request ON generations (request_digest);
 
 CREATE TABLE resources (

@@ -5,11 +5,16 @@
 
 mod attempts;
 mod error;
+mod generations;
 mod lifecycle;
 pub mod model;
 mod rollouts;
+mod spans;
 mod sql;
 mod store;
+#[cfg(test)]
+mod testing;
+mod tokens;
 mod workers;
 mod writer;
 

@@ -124,13 +124,14 @@ impl Sql {
             self.push(&format!("COALESCE({}, {}) {direction}, ", field.column, field.null));
         }
         self.push("position");
-        if let Some(limit) = page.limit {
-            self.push(" LIMIT ").integer(to_integer("limit", limit)?);
-        } else if page.offset > 0 {
-            self.push(" LIMIT ").integer(i64::MAX);
-        }
-        if page.offset > 0 {
-            self.push(" OFFSET ").integer(to_integer("offset", page.offset)?);
+        self.part(page.limit, page.offset)
+    }
+
+    /// Appends ` LIMIT .. OFFSET ..` as far as needed.
+    pub fn part(&mut self, limit: Option<u64>, offset: u64) -> Result<&mut Self> {
+        if limit.is_some() || offset > 0 {
+            let limit = limit.map_or(Ok(i64::MAX), |limit| to_integer("limit", limit))?;
+            self.push(" LIMIT ").integer(limit).push(" OFFSET ").integer(to_integer("offset", offset)?);
         }
         Ok(self)
     }

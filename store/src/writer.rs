@@ -240,3 +240,70 @@ pub(crate) fn now() -> f64 {
     // A clock before 1970 counts as 1970.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |duration| duration.as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use serde_json::json;
+
+    use crate::model::{NewRollout, RolloutFilter};
+    use crate::testing::TestStore;
+    use crate::{Store, StoreError, StoreOptions};
+
+    fn task(number: usize) -> NewRollout {
+        NewRollout { rollout_id: Some(format!("ro-{number}")), input: json!(number), ..NewRollout::default() }
+    }
+
+    #[tokio::test]
+    async fn writes_that_wait_together_share_a_commit() {
+        let store = TestStore::new().await;
+        let writes = join_all((0..200).map(|number| store.enqueue_rollouts(vec![task(number)]))).await;
+        assert!(writes.iter().all(Result::is_ok));
+        assert!(store.commits() <= 4, "{} commits for 200 writes", store.commits());
+    }
+
+    #[tokio::test]
+    async fn a_failing_write_does_not_fail_its_neighbours() {
+        let store = TestStore::new().await;
+        let one = store.enqueue_rollouts(vec![task(1)]);
+        let failing = store.start_attempt("ro-unknown", None);
+        let two = store.enqueue_rollouts(vec![task(2)]);
+        let (one, failing, two) = tokio::join!(one, failing, two);
+        assert!(one.is_ok() && two.is_ok());
+        assert!(matches!(failing, Err(StoreError::NotFound { kind: "rollout", .. })));
+        assert_eq!(store.commits(), 1);
+        assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 2);
+    }
+
+    #[tokio::test]
+    async fn what_was_acknowledged_is_there_after_reopening() {
+        let TestStore { store, directory } = TestStore::new().await;
+        let url = directory.path().join("test.db").display().to_string();
+        let stored = store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        drop(store);
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        assert_eq!(store.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
+        store.close().await;
+        assert!(matches!(store.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::Closed)));
+        assert!(matches!(store.get_rollout("ro-1").await, Err(StoreError::Closed)));
+        let reader = Store::open_read_only(&url).await.unwrap();
+        assert_eq!(reader.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
+        assert!(matches!(reader.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::ReadOnly)));
+    }
+
+    #[tokio::test]
+    async fn a_locked_database_is_an_error_and_then_works_again() {
+        use sqlx::Connection;
+        let TestStore { store, directory } = TestStore::new().await;
+        store.close().await;
+        let path = directory.path().join("test.db").display().to_string();
+        let options = StoreOptions { busy_timeout: std::time::Duration::ZERO, ..StoreOptions::default() };
+        let store = Store::open(&path, options).await.unwrap();
+        let mut other = sqlx::AnyConnection::connect(&format!("sqlite://{path}")).await.unwrap();
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+        assert!(matches!(store.enqueue_rollouts(vec![task(1)]).await, Err(StoreError::Busy { .. })));
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 1);
+    }
+}

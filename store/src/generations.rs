@@ -1,0 +1,581 @@
+//! Generations: one answered model call each, stored as what it adds to the generation that it continues.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::json;
+use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
+
+use crate::attempts::hear_of;
+use crate::model::{
+    Generation, GenerationFilter, NewGeneration, Object, RecordedGeneration, Span, SpanResource, SpanStatus,
+    StatusCode, WeightsFrom,
+};
+use crate::spans::{allocate_sequence_id, insert_span};
+use crate::sql::{Sql, column, count, json, to_integer, to_json};
+use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
+use crate::writer::Write;
+use crate::{Result, Store, StoreError};
+
+/// Why a generation must not be trained: at least one of its logprobs was not a finite number.
+const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
+/// Ids in one `IN (..)`.
+const IDS_PER_QUERY: usize = 10_000;
+
+const SELECT: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time
+    FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE 1 = 1";
+
+impl Store {
+    /// Records an answered model call in one transaction: its span, its tokens, and that its attempt has been heard
+    /// of. Refused, with nothing stored, if the attempt is not known, if the id is taken, or if the lists do not fit
+    /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
+    pub async fn record_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+        validate(&generation)?;
+        self.write(move |write| Box::pin(async move { record(write, generation).await })).await
+    }
+
+    /// Notes that the client of a generation hung up before it had the whole answer.
+    pub async fn mark_client_gone(&self, generation_id: &str) -> Result<()> {
+        let generation_id = generation_id.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                let marked = sqlx::query("UPDATE generations SET client_gone = 1 WHERE generation_id = $1")
+                    .bind(generation_id.as_str())
+                    .execute(write.connection())
+                    .await?
+                    .rows_affected();
+                if marked == 0 { Err(StoreError::not_found("generation", &generation_id)) } else { Ok(()) }
+            })
+        })
+        .await
+    }
+
+    /// Generations that meet a filter, in the order in which they were recorded, each with its whole prompt.
+    pub async fn generations(&self, filter: &GenerationFilter) -> Result<Vec<Generation>> {
+        let mut sql = Sql::new(SELECT);
+        for (condition, value) in [
+            (" AND g.generation_id = ", &filter.generation_id),
+            (" AND g.rollout_id = ", &filter.rollout_id),
+            (" AND g.attempt_id = ", &filter.attempt_id),
+            (" AND g.request_digest = ", &filter.request_digest),
+        ] {
+            if let Some(value) = value {
+                sql.push(condition).text(value);
+            }
+        }
+        if let Some(run_id) = &filter.run_id {
+            sql.push(" AND g.rollout_id IN (SELECT rollout_id FROM rollouts WHERE run_id = ").text(run_id).push(")");
+        }
+        sql.push(" ORDER BY g.position").part(filter.limit, filter.offset)?;
+        let mut connection = self.reader().await?;
+        let rows = sql.all(&mut connection).await?;
+        rebuild(&mut connection, &rows).await
+    }
+}
+
+fn validate(generation: &NewGeneration) -> Result<()> {
+    for (field, value) in [("generation_id", &generation.generation_id), ("span_id", &generation.span_id)] {
+        if value.is_empty() {
+            return Err(StoreError::invalid(field, "must not be empty"));
+        }
+    }
+    for (field, time) in [("start_time", generation.start_time), ("end_time", generation.end_time)] {
+        if !time.is_finite() {
+            return Err(StoreError::invalid(field, "is not a finite number"));
+        }
+    }
+    let sampled = generation.sampled_tokens.len();
+    if let Some(logprobs) = &generation.logprobs
+        && logprobs.len() != sampled
+    {
+        let message = format!("has {} entries for {sampled} sampled tokens", logprobs.len());
+        return Err(StoreError::invalid("logprobs", message));
+    }
+    validate_weights(&generation.weights_versions, sampled)
+}
+
+fn validate_weights(weights: &[WeightsFrom], sampled: usize) -> Result<()> {
+    let begins_at_0 = weights.first().is_none_or(|first| first.first_token == 0);
+    let increases = weights.windows(2).all(|pair| pair[0].first_token < pair[1].first_token);
+    let ends_inside = weights.last().is_none_or(|last| last.first_token < sampled);
+    if begins_at_0 && increases && ends_inside {
+        return Ok(());
+    }
+    let message = format!("must begin at token 0, increase, and stay below the {sampled} sampled tokens");
+    Err(StoreError::invalid("weights_versions", message))
+}
+
+async fn record(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
+    hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
+    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
+        .bind(generation.generation_id.as_str())
+        .fetch_optional(write.connection())
+        .await?;
+    if known.is_some() {
+        return Err(StoreError::Conflict { kind: "generation", id: generation.generation_id });
+    }
+    let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
+    if !insert_span(write, &span(&generation, sequence_id)).await? {
+        return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
+    }
+    let parent = find_parent(write.connection(), &generation).await?;
+    insert(write.connection(), &generation, parent.as_ref()).await?;
+    Ok(RecordedGeneration {
+        generation_id: generation.generation_id,
+        sequence_id,
+        parent_id: parent.map(|parent| parent.generation_id),
+    })
+}
+
+fn span(generation: &NewGeneration, sequence_id: u64) -> Span {
+    Span {
+        rollout_id: generation.rollout_id.clone(),
+        attempt_id: generation.attempt_id.clone(),
+        sequence_id,
+        trace_id: generation.trace_id.clone(),
+        span_id: generation.span_id.clone(),
+        parent_id: None,
+        name: generation.name.clone(),
+        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
+        attributes: generation.attributes.clone(),
+        events: Vec::new(),
+        links: Vec::new(),
+        start_time: Some(generation.start_time),
+        end_time: Some(generation.end_time),
+        context: None,
+        parent: None,
+        resource: SpanResource::default(),
+        extra: Object::new(),
+    }
+}
+
+/// A generation that others may continue.
+struct Context {
+    generation_id: String,
+    /// Tokens of its prompt and answer.
+    length: usize,
+    hash: Vec<u8>,
+}
+
+/// The generation of the same attempt whose prompt and answer are the longest prefix of this prompt; of equal ones,
+/// the latest.
+async fn find_parent(connection: &mut AnyConnection, generation: &NewGeneration) -> Result<Option<Context>> {
+    let rows = sqlx::query(
+        "SELECT generation_id, context_length, context_hash FROM generations
+         WHERE rollout_id = $1 AND attempt_id = $2 AND context_length > 0 AND context_length <= $3
+         ORDER BY context_length, position",
+    )
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut hasher = PrefixHasher::new(&generation.prompt_tokens);
+    let mut matching = Vec::new();
+    for row in &rows {
+        let candidate = Context {
+            generation_id: column(row, "generation_id")?,
+            length: count(row, "context_length")?,
+            hash: column(row, "context_hash")?,
+        };
+        if hasher.prefix(candidate.length).is_some_and(|hash| hash[..] == candidate.hash) {
+            matching.push(candidate);
+        }
+    }
+    while let Some(candidate) = matching.pop() {
+        // A hash only says where to look; the tokens themselves decide.
+        let chain = load_chains(connection, &[candidate.generation_id.as_str()]).await?;
+        let mut context = Vec::with_capacity(candidate.length);
+        for link in chain {
+            context.extend(link.prompt_delta);
+            context.extend(link.sampled_tokens);
+        }
+        if generation.prompt_tokens.starts_with(&context) && context.len() == candidate.length {
+            return Ok(Some(candidate));
+        }
+        tracing::warn!(generation_id = candidate.generation_id, "a context hash matches tokens that differ");
+    }
+    Ok(None)
+}
+
+async fn insert(connection: &mut AnyConnection, generation: &NewGeneration, parent: Option<&Context>) -> Result<()> {
+    let held_by_parent = parent.map_or(0, |parent| parent.length);
+    let prompt_delta = generation.prompt_tokens.get(held_by_parent..).unwrap_or_default();
+    let (context_length, context_hash) = context(generation);
+    let finite = generation.logprobs.as_ref().is_none_or(|logprobs| logprobs.iter().all(|value| value.is_finite()));
+    let logprobs = generation.logprobs.as_ref().filter(|_| finite);
+    sqlx::query(
+        "INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
+             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
+             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
+    )
+    .bind(generation.generation_id.as_str())
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(generation.span_id.as_str())
+    .bind(parent.map(|parent| parent.generation_id.as_str()))
+    .bind(generation.branch_reason.as_deref())
+    .bind(generation.model.as_str())
+    .bind(pack_tokens(prompt_delta))
+    .bind(pack_tokens(&generation.sampled_tokens))
+    .bind(logprobs.map(|logprobs| pack_logprobs(logprobs)))
+    .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
+    .bind(to_integer("prompt_tokens", context_length)?)
+    .bind(&context_hash[..])
+    .bind(generation.stop_reason.as_str())
+    .bind(to_json("weights_versions", &generation.weights_versions)?)
+    .bind(to_json("sampling", &generation.sampling)?)
+    .bind(generation.seed.cast_signed())
+    .bind(generation.renderer.as_str())
+    .bind(generation.tokenizer.as_str())
+    .bind(generation.request_digest.as_str())
+    .bind(i64::from(generation.client_gone))
+    .bind((!finite).then_some(NON_FINITE_LOGPROBS))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Length and hash of what a later prompt must begin with to continue this generation.
+fn context(generation: &NewGeneration) -> (usize, ContextHash) {
+    let tokens = [generation.prompt_tokens.as_slice(), generation.sampled_tokens.as_slice()].concat();
+    let hash = PrefixHasher::new(&tokens).prefix(tokens.len()).unwrap_or_default();
+    (tokens.len(), hash)
+}
+
+/// A generation's own tokens, and whom it continues.
+struct Link {
+    generation_id: String,
+    parent_id: Option<String>,
+    prompt_delta: Vec<u32>,
+    sampled_tokens: Vec<u32>,
+}
+
+/// These generations and all that they continue, parents before children.
+async fn load_chains(connection: &mut AnyConnection, generation_ids: &[&str]) -> Result<Vec<Link>> {
+    let mut sql = Sql::new(
+        "WITH RECURSIVE needed (generation_id) AS (
+             SELECT generation_id FROM generations WHERE generation_id IN ",
+    );
+    sql.list(generation_ids.iter().copied()).push(
+        "    UNION
+             SELECT g.parent_id FROM generations g JOIN needed USING (generation_id) WHERE g.parent_id IS NOT NULL
+         )
+         SELECT generation_id, parent_id, prompt_tokens, sampled_tokens
+         FROM generations JOIN needed USING (generation_id) ORDER BY position",
+    );
+    sql.all(connection)
+        .await?
+        .iter()
+        .map(|row| {
+            Ok(Link {
+                generation_id: column(row, "generation_id")?,
+                parent_id: column(row, "parent_id")?,
+                prompt_delta: tokens(row, "prompt_tokens")?,
+                sampled_tokens: tokens(row, "sampled_tokens")?,
+            })
+        })
+        .collect()
+}
+
+/// Reads rows of [`SELECT`], parents before children, and puts the prompts together.
+async fn rebuild(connection: &mut AnyConnection, rows: &[AnyRow]) -> Result<Vec<Generation>> {
+    let mut generations: Vec<Generation> = rows.iter().map(generation_from_row).collect::<Result<_>>()?;
+    let mut contexts = outside_contexts(connection, &generations).await?;
+    let continued: HashSet<String> = generations.iter().filter_map(|generation| generation.parent_id.clone()).collect();
+    for generation in &mut generations {
+        if let Some(parent_id) = &generation.parent_id {
+            let parent = contexts.get(parent_id).ok_or_else(|| missing_parent(parent_id))?;
+            generation.prompt_tokens.splice(0..0, parent.iter().copied());
+        }
+        if continued.contains(&generation.generation_id) {
+            let context = [generation.prompt_tokens.as_slice(), generation.sampled_tokens.as_slice()].concat();
+            contexts.insert(generation.generation_id.clone(), context);
+        }
+    }
+    Ok(generations)
+}
+
+/// Prompt and answer of every generation that one of these continues and that is not among them.
+async fn outside_contexts(
+    connection: &mut AnyConnection,
+    generations: &[Generation],
+) -> Result<HashMap<String, Vec<u32>>> {
+    let inside: HashSet<&str> = generations.iter().map(|generation| generation.generation_id.as_str()).collect();
+    let outside: HashSet<&str> = generations
+        .iter()
+        .filter_map(|generation| generation.parent_id.as_deref())
+        .filter(|parent_id| !inside.contains(parent_id))
+        .collect();
+    let mut contexts: HashMap<String, Vec<u32>> = HashMap::new();
+    for ids in outside.into_iter().collect::<Vec<_>>().chunks(IDS_PER_QUERY) {
+        for link in load_chains(connection, ids).await? {
+            let mut context = match &link.parent_id {
+                Some(parent_id) => contexts.get(parent_id).ok_or_else(|| missing_parent(parent_id))?.clone(),
+                None => Vec::new(),
+            };
+            context.extend(link.prompt_delta);
+            context.extend(link.sampled_tokens);
+            contexts.insert(link.generation_id, context);
+        }
+    }
+    Ok(contexts)
+}
+
+fn missing_parent(parent_id: &str) -> StoreError {
+    StoreError::Corrupt { column: "parent_id".into(), message: format!("{parent_id} was not recorded before") }
+}
+
+/// The generations behind spans of one rollout.
+pub(crate) async fn generations_of_spans(connection: &mut AnyConnection, spans: &[Span]) -> Result<Vec<Generation>> {
+    let Some(first) = spans.first() else { return Ok(Vec::new()) };
+    let mut generations = Vec::new();
+    for spans in spans.chunks(IDS_PER_QUERY) {
+        let mut sql = Sql::new(SELECT);
+        sql.push(" AND g.rollout_id = ").text(&first.rollout_id).push(" AND g.span_id IN ");
+        sql.list(spans.iter().map(|span| span.span_id.as_str())).push(" ORDER BY g.position");
+        let rows = sql.all(connection).await?;
+        generations.extend(rebuild(connection, &rows).await?);
+    }
+    Ok(generations)
+}
+
+/// What readers of spans expect to find of a generation: token ids, and logprobs as JSON text in OpenAI's shape. A
+/// token's text is not known here; its id stands in its place as vLLM writes it.
+pub(crate) fn span_attributes(generation: &Generation) -> Object {
+    let mut attributes = Object::new();
+    attributes.insert("prompt_token_ids".into(), json!(generation.prompt_tokens));
+    attributes.insert("response_token_ids".into(), json!(generation.sampled_tokens));
+    if let Some(logprobs) = &generation.logprobs {
+        let content: Vec<_> = generation
+            .sampled_tokens
+            .iter()
+            .zip(logprobs)
+            .map(|(token, logprob)| {
+                json!({"token": format!("token_id:{token}"), "logprob": logprob, "bytes": null, "top_logprobs": []})
+            })
+            .collect();
+        attributes.insert("logprobs.content".into(), json!(json!(content).to_string()));
+    }
+    attributes
+}
+
+/// Reads a row of [`SELECT`]; `prompt_tokens` is what the parent does not hold.
+fn generation_from_row(row: &AnyRow) -> Result<Generation> {
+    let logprobs: Option<&[u8]> = column(row, "logprobs")?;
+    Ok(Generation {
+        generation_id: column(row, "generation_id")?,
+        rollout_id: column(row, "rollout_id")?,
+        attempt_id: column(row, "attempt_id")?,
+        span_id: column(row, "span_id")?,
+        trace_id: column(row, "trace_id")?,
+        name: column(row, "name")?,
+        sequence_id: count(row, "sequence_id")?,
+        parent_id: column(row, "parent_id")?,
+        branch_reason: column(row, "branch_reason")?,
+        start_time: column(row, "start_time")?,
+        end_time: column(row, "end_time")?,
+        model: column(row, "model")?,
+        prompt_tokens: tokens(row, "prompt_tokens")?,
+        sampled_tokens: tokens(row, "sampled_tokens")?,
+        logprobs: logprobs.map(|bytes| unpack_logprobs(bytes).ok_or_else(|| not_in_fours("logprobs"))).transpose()?,
+        stop_reason: column(row, "stop_reason")?,
+        weights_versions: json(row, "weights_versions")?,
+        sampling: json(row, "sampling")?,
+        seed: column::<i64>(row, "seed")?.cast_unsigned(),
+        renderer: column(row, "renderer")?,
+        tokenizer: column(row, "tokenizer")?,
+        request_digest: column(row, "request_digest")?,
+        client_gone: column::<i64>(row, "client_gone")? != 0,
+        defect: column(row, "defect")?,
+    })
+}
+
+fn tokens(row: &AnyRow, name: &'static str) -> Result<Vec<u32>> {
+    unpack_tokens(column(row, name)?).ok_or_else(|| not_in_fours(name))
+}
+
+fn not_in_fours(column: &str) -> StoreError {
+    StoreError::Corrupt { column: column.to_owned(), message: "its length is not a multiple of 4".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sqlx::Row;
+
+    use super::*;
+    use crate::model::{AttemptRef, AttemptStatus, RolloutStatus, SpanFilter};
+    use crate::testing::{TestStore, generation};
+
+    async fn stored_bytes(store: &Store) -> i64 {
+        let row =
+            sqlx::query("SELECT COALESCE(SUM(LENGTH(prompt_tokens) + LENGTH(sampled_tokens)), 0) FROM generations")
+                .fetch_one(&mut *store.reader().await.unwrap())
+                .await
+                .unwrap();
+        row.get(0)
+    }
+
+    #[tokio::test]
+    async fn a_generation_is_stored_as_what_it_adds() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let first = store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
+        let second = store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])).await.unwrap();
+        let branch = store.record_generation(generation("c", &attempted, &[1, 2, 9], &[5])).await.unwrap();
+        assert_eq!((first.sequence_id, first.parent_id), (1, None));
+        assert_eq!((second.sequence_id, second.parent_id.as_deref()), (2, Some("a")));
+        assert_eq!((branch.sequence_id, branch.parent_id), (3, None));
+        assert_eq!(stored_bytes(&store).await, 4 * (3 + 3 + 4));
+
+        let (rollout, attempt) = store.get_rollout(&attempted.rollout.rollout_id).await.unwrap().unwrap();
+        assert_eq!(rollout.status, RolloutStatus::Running);
+        let attempt = attempt.unwrap();
+        assert_eq!(attempt.status, AttemptStatus::Running);
+        assert!(attempt.last_heartbeat_time.is_some());
+
+        let filter = GenerationFilter { generation_id: Some("b".into()), ..GenerationFilter::default() };
+        let found = store.generations(&filter).await.unwrap();
+        let given = generation("b", &attempted, &[1, 2, 3, 4], &[5, 6]);
+        assert_eq!(
+            found,
+            [Generation {
+                generation_id: "b".into(),
+                rollout_id: given.rollout_id,
+                attempt_id: given.attempt_id,
+                span_id: given.span_id,
+                trace_id: given.trace_id,
+                name: given.name,
+                sequence_id: 2,
+                parent_id: Some("a".into()),
+                branch_reason: None,
+                start_time: 1.5,
+                end_time: 2.5,
+                model: "tiny".into(),
+                prompt_tokens: vec![1, 2, 3, 4],
+                sampled_tokens: vec![5, 6],
+                logprobs: Some(vec![-0.1 * 5.0, -0.1 * 6.0]),
+                stop_reason: "stop_token".into(),
+                weights_versions: vec![WeightsFrom { version: 3, first_token: 0 }],
+                sampling: given.sampling,
+                seed: u64::MAX,
+                renderer: "template".into(),
+                tokenizer: "sha256:0".into(),
+                request_digest: "digest-b".into(),
+                client_gone: false,
+                defect: None,
+            }]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_reader_of_spans_finds_tokens_and_logprobs() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
+        store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])).await.unwrap();
+        let filter = SpanFilter {
+            rollout_id: attempted.rollout.rollout_id.clone(),
+            attempt: Some(AttemptRef::Latest),
+            ..SpanFilter::default()
+        };
+        let spans = store.query_spans(&filter).await.unwrap();
+        assert_eq!(spans.total, 2);
+        let attributes = &spans.items[1].attributes;
+        assert_eq!(attributes["gen_ai.response.id"], "b");
+        assert_eq!(attributes["prompt_token_ids"], json!([1, 2, 3, 4]));
+        assert_eq!(attributes["response_token_ids"], json!([5, 6]));
+        let content: serde_json::Value =
+            serde_json::from_str(attributes["logprobs.content"].as_str().unwrap()).unwrap();
+        assert_eq!(content[1]["logprob"].as_f64().unwrap() as f32, -0.1 * 6.0);
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_refused_and_leaves_nothing() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let good = generation("a", &attempted, &[1], &[2, 3]);
+        let unknown_rollout = NewGeneration { rollout_id: "ro-no".into(), ..good.clone() };
+        let unknown_attempt = NewGeneration { attempt_id: "at-no".into(), ..good.clone() };
+        let short_logprobs = NewGeneration { logprobs: Some(vec![0.0]), ..good.clone() };
+        let late_weights =
+            NewGeneration { weights_versions: vec![WeightsFrom { version: 0, first_token: 1 }], ..good.clone() };
+        for (bad, expected) in [
+            (unknown_rollout, "rollout not found: ro-no"),
+            (unknown_attempt, "attempt not found: at-no"),
+            (short_logprobs, "logprobs: has 1 entries for 2 sampled tokens"),
+            (late_weights, "weights_versions: must begin at token 0, increase, and stay below the 2 sampled tokens"),
+        ] {
+            assert_eq!(store.record_generation(bad).await.unwrap_err().to_string(), expected);
+        }
+        store.record_generation(good.clone()).await.unwrap();
+        let error = store.record_generation(good).await.unwrap_err();
+        assert_eq!(error.to_string(), "generation already exists: a");
+        assert_eq!(store.generations(&GenerationFilter::default()).await.unwrap().len(), 1);
+        assert_eq!(store.next_sequence_id(&attempted.rollout.rollout_id).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn logprobs_that_are_not_finite_are_a_defect() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let bad = NewGeneration {
+            logprobs: Some(vec![-1.0, f32::NEG_INFINITY]),
+            ..generation("a", &attempted, &[1], &[2, 3])
+        };
+        store.record_generation(bad).await.unwrap();
+        store.mark_client_gone("a").await.unwrap();
+        let found = store.generations(&GenerationFilter::default()).await.unwrap().remove(0);
+        assert_eq!((found.logprobs, found.defect.as_deref()), (None, Some("non_finite_logprobs")));
+        assert!(found.client_gone);
+        assert!(matches!(store.mark_client_gone("b").await, Err(StoreError::NotFound { kind: "generation", .. })));
+    }
+
+    /// A turn continues an earlier generation (by its index) or starts afresh, adds tokens, and samples some.
+    fn turns() -> impl Strategy<Value = Vec<(Option<prop::sample::Index>, Vec<u32>, Vec<u32>)>> {
+        // Few different tokens, so that unrelated conversations share beginnings by chance.
+        let tokens = || prop::collection::vec(0..3_u32, 0..5);
+        prop::collection::vec((any::<Option<prop::sample::Index>>(), tokens(), tokens()), 1..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn every_conversation_rebuilds_exactly(turns in turns()) {
+            tokio::runtime::Runtime::new().unwrap().block_on(async {
+                let store = TestStore::new().await;
+                let attempted = store.start().await;
+                let mut given: Vec<(Vec<u32>, Vec<u32>)> = Vec::new();
+                let mut added = 0;
+                for (number, (earlier, new, sampled)) in turns.into_iter().enumerate() {
+                    let mut prompt = match earlier {
+                        Some(index) if !given.is_empty() => index.get(&given).clone(),
+                        _ => (Vec::new(), Vec::new()),
+                    };
+                    prompt.0.append(&mut prompt.1);
+                    prompt.0.extend(&new);
+                    added += new.len() + sampled.len();
+                    let recorded = generation(&number.to_string(), &attempted, &prompt.0, &sampled);
+                    store.record_generation(recorded).await.unwrap();
+                    given.push((prompt.0, sampled));
+                }
+                let all = store.generations(&GenerationFilter::default()).await.unwrap();
+                let rebuilt: Vec<_> =
+                    all.iter().map(|found| (found.prompt_tokens.clone(), found.sampled_tokens.clone())).collect();
+                assert_eq!(rebuilt, given);
+                for found in all {
+                    let filter = GenerationFilter {
+                        generation_id: Some(found.generation_id.clone()),
+                        ..GenerationFilter::default()
+                    };
+                    assert_eq!(store.generations(&filter).await.unwrap(), [found]);
+                }
+                // Never more than what the turns added: what was said before is not stored again.
+                assert!(stored_bytes(&store).await <= 4 * added as i64);
+            });
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What the tests of this crate share.
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::model::{AttemptedRollout, NewGeneration, NewRollout, RolloutConfig, WeightsFrom};
+use crate::{Store, StoreOptions};
+
+/// A store in a directory of its own, which goes away with it.
+pub(crate) struct TestStore {
+    pub store: Store,
+    pub directory: TempDir,
+}
+
+impl std::ops::Deref for TestStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl TestStore {
+    pub async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let store = Store::open(&url(&directory), StoreOptions::default()).await.unwrap();
+        Self { store, directory }
+    }
+
+    pub fn url(&self) -> String {
+        url(&self.directory)
+    }
+
+    pub async fn start(&self) -> AttemptedRollout {
+        self.start_rollout(NewRollout { input: json!("task"), ..NewRollout::default() }, None).await.unwrap()
+    }
+}
+
+fn url(directory: &TempDir) -> String {
+    format!("sqlite://{}", directory.path().join("test.db").display())
+}
+
+pub(crate) fn rollout_with(config: RolloutConfig) -> NewRollout {
+    NewRollout { input: json!({"question": "1 + 1"}), config: Some(config), ..NewRollout::default() }
+}
+
+pub(crate) fn generation(
+    id: &str,
+    attempted: &AttemptedRollout,
+    prompt_tokens: &[u32],
+    sampled_tokens: &[u32],
+) -> NewGeneration {
+    NewGeneration {
+        generation_id: id.to_owned(),
+        rollout_id: attempted.rollout.rollout_id.clone(),
+        attempt_id: attempted.attempt.attempt_id.clone(),
+        name: "openai.chat.completion".into(),
+        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+        span_id: format!("span-{id}"),
+        start_time: 1.5,
+        end_time: 2.5,
+        attributes: json!({"gen_ai.response.id": id}).as_object().cloned().unwrap(),
+        model: "tiny".into(),
+        prompt_tokens: prompt_tokens.to_vec(),
+        sampled_tokens: sampled_tokens.to_vec(),
+        logprobs: Some(sampled_tokens.iter().map(|token| -0.1 * *token as f32).collect()),
+        stop_reason: "stop_token".into(),
+        weights_versions: if sampled_tokens.is_empty() {
+            Vec::new()
+        } else {
+            vec![WeightsFrom { version: 3, first_token: 0 }]
+        },
+        sampling: json!({"temperature": 1.0}),
+        seed: u64::MAX,
+        renderer: "template".into(),
+        tokenizer: "sha256:0".into(),
+        request_digest: format!("digest-{id}"),
+        branch_reason: None,
+        client_gone: false,
+    }
+}

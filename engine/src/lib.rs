@@ -27,6 +27,8 @@ mod shard;
 mod weights;
 
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod test_models;
 
 pub use config::ModelConfig;

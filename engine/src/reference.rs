@@ -1,0 +1,204 @@
+//! The decoder once more, slowly, in f64 and straight from its definition: what the kernels are held against.
+
+use std::ops::Range;
+
+use crate::ModelConfig;
+use crate::layout::Layout;
+
+/// The logprob of each token of `sequence` after the first.
+pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], sequence: &[u32]) -> Vec<f64> {
+    let hidden = config.hidden_size;
+    let row = |place: &Range<usize>, index: usize, width: usize| &values[place.start + index * width..][..width];
+    let mut stream: Vec<Vec<f64>> =
+        sequence.iter().map(|&token| row(&layout.embedding, token as usize, hidden).to_vec()).collect();
+    for layer in &layout.layers {
+        let projected: Vec<Vec<f64>> = stream
+            .iter()
+            .map(|x| {
+                linear(&values[layer.query_key_value.clone()], &norm(x, &values[layer.input_norm.clone()], config))
+            })
+            .collect();
+        let (query_gain, key_gain) = (&values[layer.query_norm.clone()], &values[layer.key_norm.clone()]);
+        for position in 0..sequence.len() {
+            let attended: Vec<f64> = (0..config.num_attention_heads)
+                .flat_map(|head| attend(config, &projected, position, head, query_gain, key_gain))
+                .collect();
+            add(&mut stream[position], &linear(&values[layer.output.clone()], &attended));
+            let normed = norm(&stream[position], &values[layer.feed_forward_norm.clone()], config);
+            let gate_up = linear(&values[layer.gate_up.clone()], &normed);
+            let (gate, up) = gate_up.split_at(config.intermediate_size);
+            let activated: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+            add(&mut stream[position], &linear(&values[layer.down.clone()], &activated));
+        }
+    }
+    let predict = |position: usize| {
+        let normed = norm(&stream[position], &values[layout.final_norm.clone()], config);
+        let logits = linear(&values[layout.head.clone()], &normed);
+        let sum: f64 = logits.iter().map(|logit| logit.exp()).sum();
+        logits[sequence[position + 1] as usize] - sum.ln()
+    };
+    (0..sequence.len() - 1).map(predict).collect()
+}
+
+fn attend(
+    config: &ModelConfig,
+    projected: &[Vec<f64>],
+    position: usize,
+    head: usize,
+    query_gain: &[f64],
+    key_gain: &[f64],
+) -> Vec<f64> {
+    let width = config.head_dim;
+    let group = config.num_attention_heads / config.num_key_value_heads;
+    let key_at = (config.num_attention_heads + head / group) * width;
+    let value_at = key_at + config.num_key_value_heads * width;
+    let part = |row: usize, at: usize| &projected[row][at..at + width];
+    let query = rotate(&norm(part(position, head * width), query_gain, config), position, config);
+    let scores: Vec<f64> = (0..=position)
+        .map(|other| {
+            let key = rotate(&norm(part(other, key_at), key_gain, config), other, config);
+            (query.iter().zip(&key).map(|(q, k)| q * k).sum::<f64>() / (width as f64).sqrt()).exp()
+        })
+        .collect();
+    let total: f64 = scores.iter().sum();
+    (0..width)
+        .map(|i| (0..=position).map(|other| scores[other] / total * projected[other][value_at + i]).sum())
+        .collect()
+}
+
+fn rotate(x: &[f64], position: usize, config: &ModelConfig) -> Vec<f64> {
+    let half = x.len() / 2;
+    let angle = |i: usize| position as f64 / config.rope_theta.powf(2.0 * (i % half) as f64 / x.len() as f64);
+    let partner = |i: usize| if i < half { -x[i + half] } else { x[i - half] };
+    (0..x.len()).map(|i| x[i] * angle(i).cos() + partner(i) * angle(i).sin()).collect()
+}
+
+fn norm(x: &[f64], gain: &[f64], config: &ModelConfig) -> Vec<f64> {
+    let square: f64 = x.iter().map(|value| value * value).sum::<f64>() / x.len() as f64;
+    let inverse = 1.0 / (square + f64::from(config.rms_norm_eps)).sqrt();
+    x.iter().zip(gain).map(|(value, gain)| value * inverse * gain).collect()
+}
+
+fn linear(weight: &[f64], x: &[f64]) -> Vec<f64> {
+    weight.chunks_exact(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum()).collect()
+}
+
+fn add(sums: &mut [f64], values: &[f64]) {
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+}
+
+mod tests {
+    use std::sync::Arc;
+
+    use fulgurite_backends::{Chunk, Datum, LossInputs};
+
+    use super::*;
+    use crate::loss::TokenLoss;
+    use crate::shard::{Example, Shard};
+    use crate::test_models::{numbers, tiny_config};
+    use crate::weights::{Model, Weights};
+
+    const SEQUENCES: [&[u32]; 3] =
+        [&[3, 1, 4, 1, 5, 9, 2, 6], &[30, 7], &[2, 7, 18, 28, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5, 23, 5, 36, 0, 28]];
+
+    /// Gains near 1, all else near 0 and large enough to matter.
+    fn model(config: ModelConfig) -> Weights {
+        let model = Arc::new(Model::new(config));
+        let mut values: Vec<f32> = numbers(9, model.layout.length).iter().map(|x| 0.4 * x).collect();
+        for tensor in model.layout.tensors.iter().filter(|tensor| tensor.shape.len() == 1) {
+            values[tensor.place.clone()].iter_mut().for_each(|gain| *gain += 1.0);
+        }
+        Weights::new(model, values)
+    }
+
+    fn datum(sequence: &[u32]) -> Datum {
+        Datum {
+            model_input: vec![Chunk::Tokens(sequence[..sequence.len() - 1].to_vec())],
+            target_tokens: sequence[1..].to_vec(),
+            loss_inputs: LossInputs::Supervised { weights: vec![] },
+        }
+    }
+
+    fn examples<'a>(data: &'a [Datum], loss: impl Fn(usize) -> TokenLoss) -> Vec<Example<'a>> {
+        let losses = |datum: &Datum| (0..datum.target_tokens.len()).map(&loss).collect();
+        data.iter().enumerate().map(|(index, datum)| Example { index, datum, losses: losses(datum) }).collect()
+    }
+
+    fn doubled(values: &[f32]) -> Vec<f64> {
+        values.iter().copied().map(f64::from).collect()
+    }
+
+    #[test]
+    fn logprobs_agree_with_the_definition() {
+        for tie_word_embeddings in [true, false] {
+            let weights = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
+            let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
+            let scored = Shard::default().score(&weights, &examples(&data, |_| TokenLoss::Nothing));
+            for (sequence, scored) in SEQUENCES.iter().zip(scored) {
+                let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(&weights.values), sequence);
+                for (found, exact) in scored.logprobs.iter().zip(exact) {
+                    assert!((f64::from(*found) - exact).abs() < 1e-5, "{found} where {exact} is exact");
+                }
+            }
+        }
+    }
+
+    /// Holds the gradient of every tensor against differences of the definition's loss.
+    fn check_gradient(weights: &Weights, loss: impl Fn(usize) -> TokenLoss) {
+        let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
+        let mut shard = Shard::default();
+        shard.score_backward(weights, &examples(&data, &loss));
+        let (config, layout) = (&weights.model.config, &weights.model.layout);
+        let exact_loss = |values: &[f64]| -> f64 {
+            let of = |sequence: &&[u32]| -> f64 {
+                let logprobs = logprobs(config, layout, values, sequence);
+                logprobs.iter().enumerate().map(|(index, &logprob)| exact_value(loss(index), logprob)).sum()
+            };
+            SEQUENCES.iter().map(of).sum()
+        };
+        let mut values = doubled(&weights.values);
+        for tensor in &layout.tensors {
+            let largest = shard.gradient[tensor.place.clone()].iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
+            assert!(largest > 0.0, "{} has no gradient", tensor.name);
+            for index in tensor.place.clone().step_by(tensor.place.len().div_ceil(40)) {
+                let kept = values[index];
+                values[index] = kept + 1e-5;
+                let above = exact_loss(&values);
+                values[index] = kept - 1e-5;
+                let below = exact_loss(&values);
+                values[index] = kept;
+                let (exact, found) = ((above - below) / 2e-5, f64::from(shard.gradient[index]));
+                let error = (exact - found).abs() / f64::from(largest);
+                assert!(error < 2e-5, "{} at {index}: {found} where {exact} is exact", tensor.name);
+            }
+        }
+    }
+
+    fn exact_value(loss: TokenLoss, logprob: f64) -> f64 {
+        match loss {
+            TokenLoss::Nothing => 0.0,
+            TokenLoss::CrossEntropy { weight } => -f64::from(weight) * logprob,
+            TokenLoss::ImportanceSampling { sampler_logprob, advantage } => {
+                -(logprob - f64::from(sampler_logprob)).exp() * f64::from(advantage)
+            }
+        }
+    }
+
+    #[test]
+    fn cross_entropy_gradients_agree_with_differences() {
+        let loss = |index| match index % 3 {
+            0 => TokenLoss::Nothing,
+            place => TokenLoss::CrossEntropy { weight: place as f32 - 0.25 },
+        };
+        check_gradient(&model(tiny_config()), loss);
+        check_gradient(&model(ModelConfig { tie_word_embeddings: false, ..tiny_config() }), loss);
+    }
+
+    #[test]
+    fn importance_sampling_gradients_agree_with_differences() {
+        check_gradient(&model(tiny_config()), |index| match index % 4 {
+            3 => TokenLoss::Nothing,
+            place => TokenLoss::ImportanceSampling { sampler_logprob: -3.5, advantage: 1.0 - 0.75 * place as f32 },
+        });
+    }
+}

@@ -97,3 +97,105 @@ pub fn create_model(directory: impl AsRef<Path>, config: &ModelConfig, seed: u64
     let generation_config = serde_json::Value::Object(known.collect()).to_string();
     write_model(directory.as_ref(), &weights, &model, (GENERATION_CONFIG, &generation_config))
 }
+
+#[cfg(test)]
+mod tests {
+    use safetensors::Dtype;
+
+    use super::*;
+    use crate::files::{Written, read_weights, write_tensors, written_tensors};
+    use crate::layout::Layout;
+    use crate::test_models::tiny_config;
+
+    fn values(directory: &Path, config: &ModelConfig) -> Result<Vec<f32>, EngineError> {
+        read_weights(directory, &Layout::new(config))
+    }
+
+    #[test]
+    fn a_new_model_is_read_back_and_the_same_seed_gives_the_same_bytes() {
+        let home = tempfile::tempdir().unwrap();
+        for tie_word_embeddings in [true, false] {
+            let config = ModelConfig { tie_word_embeddings, ..tiny_config() };
+            let path = |name: &str| home.path().join(format!("{name}-{tie_word_embeddings}"));
+            for (name, seed) in [("first", 1), ("again", 1), ("other", 2)] {
+                create_model(path(name), &config, seed).unwrap();
+            }
+            assert_eq!(ModelConfig::read(&path("first").join(CONFIG)).unwrap(), config);
+            let weights = |name| std::fs::read(path(name).join("model.safetensors")).unwrap();
+            assert_eq!(weights("first"), weights("again"));
+            assert_ne!(weights("first"), weights("other"));
+            let expected = random_values(&config, &Layout::new(&config), 1);
+            assert_eq!(values(&path("first"), &config).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn weights_in_parts_and_in_half_precision_are_read() {
+        let home = tempfile::tempdir().unwrap();
+        let config = tiny_config();
+        let layout = Layout::new(&config);
+        let values_written: Vec<f32> = (0..layout.length).map(|at| (at % 64) as f32 / 8.0).collect();
+        let mut tensors = written_tensors(&layout, "", &values_written);
+        for (index, (_, tensor)) in tensors.iter_mut().enumerate() {
+            let numbers: Vec<f32> =
+                tensor.bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
+            if index % 3 == 1 {
+                tensor.dtype = Dtype::BF16;
+                tensor.bytes = numbers.iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect();
+            } else if index % 3 == 2 {
+                tensor.dtype = Dtype::F16;
+                tensor.bytes = numbers.iter().flat_map(|&x| half::f16::from_f32(x).to_le_bytes()).collect();
+            }
+        }
+        let later = tensors.split_off(5);
+        let mut map = serde_json::Map::new();
+        for (file, part) in [("a.safetensors", tensors), ("b.safetensors", later)] {
+            map.extend(part.iter().map(|(name, _)| (name.clone(), file.into())));
+            write_tensors(&home.path().join(file), part).unwrap();
+        }
+        let index = serde_json::json!({"metadata": {}, "weight_map": map});
+        std::fs::write(home.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
+        assert_eq!(values(home.path(), &config).unwrap(), values_written);
+    }
+
+    #[test]
+    fn a_tensor_that_is_missing_unknown_or_misshapen_is_refused_by_name() {
+        let config = tiny_config();
+        let layout = Layout::new(&config);
+        let refused = |change: &dyn Fn(&mut Vec<(String, Written)>)| {
+            let home = tempfile::tempdir().unwrap();
+            let mut tensors = written_tensors(&layout, "", &vec![0.0; layout.length]);
+            change(&mut tensors);
+            write_tensors(&home.path().join("model.safetensors"), tensors).unwrap();
+            let error = values(home.path(), &config).unwrap_err();
+            let EngineError::Tensor { name, message, .. } = error else { panic!("{error}") };
+            format!("{name}: {message}")
+        };
+        assert_eq!(refused(&|tensors| drop(tensors.remove(0))), "model.embed_tokens.weight: it is missing");
+        assert_eq!(
+            refused(&|tensors| tensors[1].0 = "model.bias".into()),
+            "model.bias: the model has no such tensor, or it is there twice"
+        );
+        assert_eq!(
+            refused(&|tensors| tensors[0].1.shape.reverse()),
+            "model.embed_tokens.weight: its shape is [20, 37], but must be [37, 20]"
+        );
+        let eighth = |tensors: &mut Vec<(String, Written)>| {
+            tensors[0].1.dtype = Dtype::I8;
+            tensors[0].1.bytes.truncate(37 * 20);
+        };
+        assert_eq!(refused(&eighth), "model.embed_tokens.weight: elements of type I8 are not supported");
+    }
+
+    #[test]
+    fn a_file_that_is_no_model_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("model");
+        create_model(&directory, &tiny_config(), 1).unwrap();
+        assert!(matches!(create_model(&directory, &tiny_config(), 1), Err(EngineError::Io { .. })));
+        std::fs::write(directory.join("model.safetensors"), "no").unwrap();
+        let error = Engine::open(&directory, EngineOptions::default()).unwrap_err();
+        assert!(matches!(error, EngineError::Malformed { .. }), "{error}");
+        assert!(Engine::open(home.path(), EngineOptions::default()).is_err());
+    }
+}

@@ -149,6 +149,7 @@ fn merged(pieces: &[Piece]) -> Vec<Piece> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -309,5 +310,39 @@ mod tests {
         assert_eq!(without_prefix(&pieces, &pieces).unwrap(), []);
         assert_eq!(without_prefix(&pieces, &[Piece::Control(2)]), None);
         assert_eq!(without_prefix(&pieces, &[Piece::Control(1), text("b")]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_content_makes_a_control_token(
+            contents in proptest::collection::vec(
+                proptest::collection::vec(
+                    prop_oneof![
+                        Just("<|im_start|>"), Just("<|im_end|>"), Just("<|im_"), Just("end|>"), Just("<"), Just(">"),
+                        Just("<think>"), Just("</think>"), Just("\n"), Just("\u{f0000}"), Just("é"), Just("a "),
+                    ],
+                    0..8,
+                ),
+                1..4,
+            ),
+        ) {
+            let renderer = renderer(CHATML_TEMPLATE);
+            let messages: Vec<Message> =
+                contents.iter().map(|parts| Message::text("user", parts.concat())).collect();
+            let tokens = prompt(&renderer, &messages);
+            let mut expected: String = messages
+                .iter()
+                .map(|message| format!("<|im_start|>user\n{}<|im_end|>\n", message.plain_text(0).unwrap()))
+                .collect();
+            expected.push_str("<|im_start|>assistant\n");
+            prop_assert_eq!(renderer.tokenizer.decode(&tokens), expected);
+            let controls: Vec<u32> = renderer
+                .tokenizer
+                .control_tokens()
+                .filter_map(|(text, _)| renderer.tokenizer.token_to_id(text))
+                .collect();
+            let found = tokens.iter().filter(|token| controls.contains(token)).count();
+            prop_assert_eq!(found, 2 * messages.len() + 1);
+        }
     }
 }

@@ -87,6 +87,7 @@ pub fn write_tokenizer_directory(dir: &Path, tokenizer_json: &[u8]) -> Result<()
 mod tests {
     use super::*;
     use crate::Tokenizer;
+    use crate::tokenizer::hex_sha256;
 
     const TEXTS: [&str; 3] =
         ["What is 12 plus 30? It is 42.", "What is 7 times 8? It is 56.", "What is the capital? It is the capital."];
@@ -96,6 +97,13 @@ mod tests {
         let first = train_byte_level_tokenizer(TEXTS, 275, &["<think>"]).unwrap();
         assert!(first == train_byte_level_tokenizer(TEXTS, 275, &["<think>"]).unwrap());
         assert!(first != train_byte_level_tokenizer(TEXTS, 270, &["<think>"]).unwrap());
+    }
+
+    /// Also from one process to the next, whatever seeds its hash maps have.
+    #[test]
+    fn a_training_gives_the_bytes_that_it_always_gave() {
+        let json = train_byte_level_tokenizer(TEXTS, 275, &["<think>"]).unwrap();
+        assert_eq!(hex_sha256(&[&json]), "838fd84468af90051acc99a421501ff5fa616cd00d61cb35b20ad7e852ea0b15");
     }
 
     #[test]

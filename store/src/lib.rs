@@ -8,13 +8,17 @@ mod error;
 mod generations;
 mod lifecycle;
 pub mod model;
+mod resources;
+mod rewards;
 mod rollouts;
+mod runs;
 mod spans;
 mod sql;
 mod store;
 #[cfg(test)]
 mod testing;
 mod tokens;
+mod unaccounted;
 mod workers;
 mod writer;
 

@@ -27,10 +27,6 @@ impl TestStore {
         Self { store, directory }
     }
 
-    pub fn url(&self) -> String {
-        url(&self.directory)
-    }
-
     pub async fn start(&self) -> AttemptedRollout {
         self.start_rollout(NewRollout { input: json!("task"), ..NewRollout::default() }, None).await.unwrap()
     }

@@ -108,3 +108,14 @@ pub struct LedgerRow {
     /// Sampled tokens.
     pub tokens: u64,
 }
+
+/// A generation of which a run has not said what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnaccountedGeneration {
+    /// Whose tokens.
+    pub generation_id: String,
+    /// Its rollout.
+    pub rollout_id: String,
+    /// How many tokens were sampled.
+    pub sampled_tokens: u64,
+}

@@ -1,0 +1,146 @@
+//! Resources: named things that agents use, in versions.
+
+use serde_json::{Map, Value, json};
+use sqlx::any::AnyRow;
+
+use crate::model::{Object, Page, Paginated, ResourcesUpdate};
+use crate::sql::{SortField, Sql, column, count, json, to_integer, to_json};
+use crate::store::new_id;
+use crate::writer::now;
+use crate::{Result, Store, StoreError};
+
+const SORT_FIELDS: &[SortField] = &[
+    SortField::text("resources_id"),
+    SortField::time("create_time"),
+    SortField::time("update_time"),
+    SortField::number("version"),
+    SortField::text("resources"),
+];
+
+impl Store {
+    /// Stores resources: under a new id, or as the next version of an id that is supplied, which need not be known.
+    /// Each needs a known `resource_type` and that type's fields.
+    pub async fn update_resources(&self, resources_id: Option<&str>, resources: Object) -> Result<ResourcesUpdate> {
+        let resources: Object = resources
+            .into_iter()
+            .map(|(name, resource)| Ok((name.clone(), normalise(&name, resource)?)))
+            .collect::<Result<_>>()?;
+        let resources_id = resources_id.map_or_else(|| new_id("rs-", 12), str::to_owned);
+        self.write(move |write| {
+            Box::pin(async move {
+                let row = sqlx::query(
+                    "INSERT INTO resources (resources_id, create_time, update_time, version, resources)
+                     VALUES ($1, $2, $2, 1, $3)
+                     ON CONFLICT (resources_id) DO UPDATE SET update_time = excluded.update_time,
+                         version = resources.version + 1, resources = excluded.resources
+                     RETURNING *",
+                )
+                .bind(resources_id)
+                .bind(now())
+                .bind(to_json("resources", &resources)?)
+                .fetch_one(write.connection())
+                .await?;
+                resources_from_row(&row)
+            })
+        })
+        .await
+    }
+
+    /// Resources, if the id is known.
+    pub async fn resources(&self, resources_id: &str) -> Result<Option<ResourcesUpdate>> {
+        let row = sqlx::query("SELECT * FROM resources WHERE resources_id = $1")
+            .bind(resources_id)
+            .fetch_optional(&mut *self.reader().await?)
+            .await?;
+        row.as_ref().map(resources_from_row).transpose()
+    }
+
+    /// The resources that were updated last, if there are any.
+    pub async fn latest_resources(&self) -> Result<Option<ResourcesUpdate>> {
+        let row = sqlx::query("SELECT * FROM resources ORDER BY update_time DESC, position DESC LIMIT 1")
+            .fetch_optional(&mut *self.reader().await?)
+            .await?;
+        row.as_ref().map(resources_from_row).transpose()
+    }
+
+    /// A page of all resources.
+    pub async fn query_resources(&self, page: &Page) -> Result<Paginated<ResourcesUpdate>> {
+        let mut connection = self.reader().await?;
+        let mut sql = Sql::new("SELECT * FROM resources");
+        sql.page(page, SORT_FIELDS)?;
+        Ok(Paginated {
+            total: Sql::new("SELECT COUNT(*) FROM resources").total(&mut connection).await?,
+            items: sql.all(&mut connection).await?.iter().map(resources_from_row).collect::<Result<_>>()?,
+            limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
+            offset: page.offset,
+        })
+    }
+}
+
+fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {
+    Ok(ResourcesUpdate {
+        resources_id: column(row, "resources_id")?,
+        create_time: column(row, "create_time")?,
+        update_time: column(row, "update_time")?,
+        version: count(row, "version")?,
+        resources: json(row, "resources")?,
+    })
+}
+
+/// Checks a resource and fills in what may be left out, in the order in which clients write it.
+fn normalise(name: &str, resource: Value) -> Result<Value> {
+    let invalid = |message: &str| StoreError::invalid(name, message);
+    let Value::Object(mut given) = resource else { return Err(invalid("must be an object")) };
+    let (required, defaults): (&[&str], Object) = match given.get("resource_type").and_then(Value::as_str) {
+        Some("llm" | "proxy_llm") => {
+            let mut defaults = Map::new();
+            defaults.insert("api_key".into(), Value::Null);
+            defaults.insert("sampling_parameters".into(), json!({}));
+            (&["endpoint", "model"], defaults)
+        }
+        Some("prompt_template") => (&["template", "engine"], Map::new()),
+        _ => return Err(invalid("resource_type must be 'llm', 'proxy_llm' or 'prompt_template'")),
+    };
+    if let Some(missing) = required.iter().find(|key| !given.get(**key).is_some_and(Value::is_string)) {
+        return Err(invalid(&format!("{missing} must be a text")));
+    }
+    for (key, value) in defaults {
+        given.entry(key).or_insert(value);
+    }
+    Ok(Value::Object(given))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::NewRollout;
+    use crate::testing::TestStore;
+
+    fn model(name: &str) -> Object {
+        json!({"llm": {"resource_type": "llm", "endpoint": "http://127.0.0.1", "model": name}})
+            .as_object()
+            .cloned()
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn resources_have_versions_and_new_rollouts_use_the_latest() {
+        let store = TestStore::new().await;
+        assert_eq!(store.latest_resources().await.unwrap(), None);
+        let first = store.update_resources(Some("rs-mine"), model("a")).await.unwrap();
+        assert_eq!(first.resources["llm"]["sampling_parameters"], json!({}));
+        let other = store.update_resources(None, model("b")).await.unwrap();
+        assert!(other.resources_id.starts_with("rs-") && other.resources_id.len() == 15);
+        let second = store.update_resources(Some("rs-mine"), model("c")).await.unwrap();
+        assert_eq!((second.version, second.create_time), (2, first.create_time));
+        assert_eq!(store.resources("rs-mine").await.unwrap(), Some(second.clone()));
+        assert_eq!(store.latest_resources().await.unwrap(), Some(second));
+        let rollout = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
+        assert_eq!(rollout.resources_id.as_deref(), Some("rs-mine"));
+        let bad = json!({"x": {"resource_type": "bogus"}}).as_object().cloned().unwrap();
+        assert!(
+            matches!(store.update_resources(None, bad).await, Err(StoreError::Invalid { field, .. }) if field == "x")
+        );
+        assert_eq!(store.query_resources(&Page::default()).await.unwrap().total, 2);
+    }
+}

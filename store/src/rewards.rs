@@ -1,0 +1,313 @@
+//! Rewards, stored as Agent-lightning's annotation spans, so that whoever reads spans finds them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::attempts::existing_attempt;
+use crate::model::{
+    AttemptRef, Object, RecordedReward, Reward, Span, SpanFilter, SpanResource, SpanStatus, StatusCode,
+};
+use crate::spans::{allocate_sequence_id, insert_span};
+use crate::writer::{Write, now};
+use crate::{Result, Store, StoreError};
+
+const ANNOTATION: &str = "agentlightning.annotation";
+const REWARD: &str = "agentlightning.reward";
+const LINK: &str = "agentlightning.link";
+/// The attribute by which a reward is linked to the generation that it is for.
+const RESPONSE_ID: &str = "gen_ai.response.id";
+
+impl Store {
+    /// Gives a reward to an attempt, or to one of its generations. The attempt's status does not matter, and does not
+    /// change.
+    pub async fn add_reward(
+        &self,
+        rollout_id: &str,
+        attempt: impl Into<AttemptRef>,
+        generation_id: Option<&str>,
+        reward: Reward,
+    ) -> Result<RecordedReward> {
+        validate(&reward)?;
+        let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
+        let generation_id = generation_id.map(str::to_owned);
+        self.write(move |write| {
+            Box::pin(async move { record(write, rollout_id, attempt, generation_id, reward).await })
+        })
+        .await
+    }
+
+    /// Gives a reward to a generation of a rollout, whichever attempt it belongs to.
+    pub async fn add_generation_reward(
+        &self,
+        rollout_id: &str,
+        generation_id: &str,
+        reward: Reward,
+    ) -> Result<RecordedReward> {
+        validate(&reward)?;
+        let (rollout_id, generation_id) = (rollout_id.to_owned(), generation_id.to_owned());
+        self.write(move |write| {
+            Box::pin(async move {
+                let attempt = AttemptRef::Id(attempt_of(write, &rollout_id, &generation_id).await?);
+                record(write, rollout_id, attempt, Some(generation_id), reward).await
+            })
+        })
+        .await
+    }
+
+    /// The rewards among an attempt's spans, in order of sequence id; the last one without a generation is the
+    /// attempt's final reward. None if the attempt is not known.
+    pub async fn rewards(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Vec<RecordedReward>> {
+        let filter =
+            SpanFilter { rollout_id: rollout_id.to_owned(), attempt: Some(attempt.into()), ..SpanFilter::default() };
+        Ok(self.query_spans(&filter).await?.items.iter().filter_map(recorded_reward).collect())
+    }
+}
+
+fn validate(reward: &Reward) -> Result<()> {
+    if !reward.value.is_finite() {
+        return Err(StoreError::invalid("value", "must be a finite number"));
+    }
+    if reward.name.is_empty() {
+        return Err(StoreError::invalid("name", "must not be empty"));
+    }
+    match reward.components.iter().find(|(name, value)| name.is_empty() || !value.is_finite()) {
+        None => Ok(()),
+        Some((name, _)) => {
+            Err(StoreError::invalid(format!("components.{name}"), "must be a finite number with a name"))
+        }
+    }
+}
+
+/// The attempt that a generation of a rollout belongs to.
+async fn attempt_of(write: &mut Write, rollout_id: &str, generation_id: &str) -> Result<String> {
+    let row = sqlx::query("SELECT attempt_id FROM generations WHERE generation_id = $1 AND rollout_id = $2")
+        .bind(generation_id)
+        .bind(rollout_id)
+        .fetch_optional(write.connection())
+        .await?;
+    match row {
+        Some(row) => crate::sql::column(&row, "attempt_id"),
+        None => {
+            crate::rollouts::existing_rollout(write.connection(), rollout_id).await?;
+            Err(StoreError::not_found("generation", generation_id))
+        }
+    }
+}
+
+async fn record(
+    write: &mut Write,
+    rollout_id: String,
+    attempt: AttemptRef,
+    generation_id: Option<String>,
+    reward: Reward,
+) -> Result<RecordedReward> {
+    let attempt_id = existing_attempt(write.connection(), &rollout_id, &attempt).await?.attempt_id;
+    if let Some(generation_id) = &generation_id
+        && attempt_of(write, &rollout_id, generation_id).await? != attempt_id
+    {
+        return Err(StoreError::not_found("generation", generation_id));
+    }
+    let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
+    let id = Uuid::now_v7().simple().to_string();
+    let time = now();
+    let span = Span {
+        rollout_id,
+        attempt_id,
+        sequence_id,
+        // The id's low half is its random one.
+        span_id: id[16..].to_owned(),
+        trace_id: id,
+        parent_id: None,
+        name: ANNOTATION.to_owned(),
+        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
+        attributes: attributes(&reward, generation_id.as_deref()),
+        events: Vec::new(),
+        links: Vec::new(),
+        start_time: Some(time),
+        end_time: Some(time),
+        context: None,
+        parent: None,
+        resource: SpanResource::default(),
+        extra: Object::new(),
+    };
+    if !insert_span(write, &span).await? {
+        return Err(StoreError::Conflict { kind: "span", id: span.span_id });
+    }
+    Ok(RecordedReward {
+        attempt_id: span.attempt_id,
+        span_id: span.span_id,
+        sequence_id,
+        time: Some(time),
+        generation_id,
+        reward,
+    })
+}
+
+fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object {
+    let mut attributes = Object::new();
+    let primary = std::iter::once((reward.name.as_str(), reward.value));
+    let components = reward.components.iter().map(|(name, value)| (name.as_str(), *value));
+    for (index, (name, value)) in primary.chain(components).enumerate() {
+        attributes.insert(format!("{REWARD}.{index}.name"), json!(name));
+        attributes.insert(format!("{REWARD}.{index}.value"), json!(value));
+    }
+    if let Some(generation_id) = generation_id {
+        attributes.insert(format!("{LINK}.0.key_match"), json!(RESPONSE_ID));
+        attributes.insert(format!("{LINK}.0.value_match"), json!(generation_id));
+    }
+    attributes
+}
+
+fn recorded_reward(span: &Span) -> Option<RecordedReward> {
+    Some(RecordedReward {
+        reward: reward_of(span)?,
+        attempt_id: span.attempt_id.clone(),
+        span_id: span.span_id.clone(),
+        sequence_id: span.sequence_id,
+        time: span.start_time,
+        generation_id: linked_generation(&span.attributes).map(str::to_owned),
+    })
+}
+
+/// The reward in a span, by Agent-lightning's order: its own attributes, then AgentOps' output, then an annotation's
+/// plain `reward`.
+fn reward_of(span: &Span) -> Option<Reward> {
+    if span.attributes.keys().any(|key| key.starts_with(REWARD)) {
+        return indexed_reward(&span.attributes);
+    }
+    let output = ["agentops.task.output", "agentops.entity.output"]
+        .iter()
+        .find_map(|key| agentops_reward(span.attributes.get(*key)?));
+    let plain = || (span.name == ANNOTATION).then(|| span.attributes.get("reward")?.as_f64()).flatten();
+    output.or_else(plain).map(Reward::new)
+}
+
+/// `agentlightning.reward.N.name` and `.value`; N = 0 is the one that counts.
+fn indexed_reward(attributes: &Object) -> Option<Reward> {
+    let mut dimensions: BTreeMap<usize, (Option<&str>, Option<f64>)> = BTreeMap::new();
+    for (key, value) in attributes {
+        let Some((index, field)) =
+            key.strip_prefix(REWARD).and_then(|rest| rest.strip_prefix('.')).and_then(|rest| rest.split_once('.'))
+        else {
+            continue;
+        };
+        let dimension = dimensions.entry(index.parse().ok()?).or_default();
+        match field {
+            "name" => dimension.0 = value.as_str(),
+            "value" => dimension.1 = value.as_f64(),
+            _ => {}
+        }
+    }
+    let (name, value) = dimensions.remove(&0)?;
+    Some(Reward {
+        value: value?,
+        name: name.unwrap_or(Reward::DEFAULT_NAME).to_owned(),
+        components: dimensions.into_values().filter_map(|(name, value)| Some((name?.to_owned(), value?))).collect(),
+    })
+}
+
+/// `{"type": "reward", "value": ..}`, as an object or as JSON text.
+fn agentops_reward(output: &Value) -> Option<f64> {
+    let parsed: Value;
+    let output = match output {
+        Value::String(text) => {
+            parsed = serde_json::from_str(text).ok()?;
+            &parsed
+        }
+        output => output,
+    };
+    (output.get("type")? == "reward").then(|| output.get("value")?.as_f64()).flatten()
+}
+
+/// The response id that one of the links of a span names.
+fn linked_generation(attributes: &Object) -> Option<&str> {
+    attributes.iter().find_map(|(key, value)| {
+        let prefix = key.strip_suffix(".key_match")?;
+        (prefix.starts_with(LINK) && value == RESPONSE_ID)
+            .then(|| attributes.get(&format!("{prefix}.value_match"))?.as_str())
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestStore, generation};
+
+    #[tokio::test]
+    async fn a_reward_is_an_annotation_span_and_is_read_back() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let rollout_id = attempted.rollout.rollout_id.as_str();
+        store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+        let reward =
+            Reward { value: 1.0, name: "solved".into(), components: vec![("z".into(), 0.5), ("a".into(), -2.0)] };
+        let whole = store.add_reward(rollout_id, "latest", None, reward).await.unwrap();
+        let one = store.add_generation_reward(rollout_id, "g", Reward::new(0.25)).await.unwrap();
+        assert_eq!(one.generation_id.as_deref(), Some("g"));
+        assert_eq!(store.rewards(rollout_id, &attempted.attempt.attempt_id).await.unwrap(), [whole, one]);
+
+        let filter = SpanFilter { rollout_id: rollout_id.into(), ..SpanFilter::default() };
+        let spans = store.query_spans(&filter).await.unwrap().items;
+        assert_eq!(spans[1].name, "agentlightning.annotation");
+        assert_eq!(
+            Value::Object(spans[1].attributes.clone()),
+            json!({
+                "agentlightning.reward.0.name": "solved", "agentlightning.reward.0.value": 1.0,
+                "agentlightning.reward.1.name": "z", "agentlightning.reward.1.value": 0.5,
+                "agentlightning.reward.2.name": "a", "agentlightning.reward.2.value": -2.0,
+            })
+        );
+        assert_eq!(
+            Value::Object(spans[2].attributes.clone()),
+            json!({
+                "agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 0.25,
+                "agentlightning.link.0.key_match": "gen_ai.response.id", "agentlightning.link.0.value_match": "g",
+            })
+        );
+    }
+
+    #[tokio::test]
+    async fn a_reward_for_nothing_or_without_a_number_is_refused() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let rollout_id = attempted.rollout.rollout_id.as_str();
+        let error = store.add_reward("ro-no", "latest", None, Reward::new(1.0)).await.unwrap_err();
+        assert_eq!(error.to_string(), "rollout not found: ro-no");
+        let error = store.add_reward(rollout_id, "at-no", None, Reward::new(1.0)).await.unwrap_err();
+        assert_eq!(error.to_string(), "attempt not found: at-no");
+        let error = store.add_reward(rollout_id, "latest", Some("g"), Reward::new(1.0)).await.unwrap_err();
+        assert_eq!(error.to_string(), "generation not found: g");
+        let error = store.add_reward(rollout_id, "latest", None, Reward::new(f64::NAN)).await.unwrap_err();
+        assert_eq!(error.to_string(), "value: must be a finite number");
+        assert_eq!(store.rewards(rollout_id, "latest").await.unwrap(), []);
+    }
+
+    #[test]
+    fn every_encoding_of_a_reward_is_read() {
+        let span = |name: &str, attributes: Value| {
+            let value = json!({
+                "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "trace_id": "t", "span_id": "s",
+                "parent_id": null, "name": name, "status": {"status_code": "OK"}, "attributes": attributes,
+                "events": [], "links": [], "start_time": 1.0, "end_time": 2e18, "context": null, "parent": null,
+                "resource": {"attributes": {}, "schema_url": ""},
+            });
+            serde_json::from_value::<Span>(value).unwrap()
+        };
+        let table = [
+            (span("x", json!({"agentlightning.reward.0.value": 2})), Some(2.0)),
+            (span("x", json!({"agentlightning.reward.1.value": 2})), None),
+            (span("x", json!({"agentops.task.output": {"type": "reward", "value": 0.5}})), Some(0.5)),
+            (span("x", json!({"agentops.entity.output": "{\"type\": \"reward\", \"value\": 1}"})), Some(1.0)),
+            (span("x", json!({"agentops.entity.output": "{\"type\": \"text\", \"value\": 1}"})), None),
+            (span("agentlightning.annotation", json!({"reward": 3.0})), Some(3.0)),
+            (span("x", json!({"reward": 3.0})), None),
+        ];
+        for (span, expected) in table {
+            assert_eq!(reward_of(&span).map(|reward| reward.value), expected, "{:?}", span.attributes);
+            assert_eq!(span.end_time, Some(2e9));
+        }
+    }
+}

@@ -107,6 +107,8 @@ mod tests {
     use crate::layout::Layout;
     use crate::test_models::tiny_config;
 
+    type Tensors = Vec<(String, Written)>;
+
     fn values(directory: &Path, config: &ModelConfig) -> Result<Vec<f32>, EngineError> {
         read_weights(directory, &Layout::new(config))
     }
@@ -162,7 +164,7 @@ mod tests {
     fn a_tensor_that_is_missing_unknown_or_misshapen_is_refused_by_name() {
         let config = tiny_config();
         let layout = Layout::new(&config);
-        let refused = |change: &dyn Fn(&mut Vec<(String, Written)>)| {
+        let refused = |change: fn(&mut Tensors)| {
             let home = tempfile::tempdir().unwrap();
             let mut tensors = written_tensors(&layout, "", &vec![0.0; layout.length]);
             change(&mut tensors);
@@ -171,20 +173,20 @@ mod tests {
             let EngineError::Tensor { name, message, .. } = error else { panic!("{error}") };
             format!("{name}: {message}")
         };
-        assert_eq!(refused(&|tensors| drop(tensors.remove(0))), "model.embed_tokens.weight: it is missing");
+        assert_eq!(refused(|tensors| drop(tensors.remove(0))), "model.embed_tokens.weight: it is missing");
         assert_eq!(
-            refused(&|tensors| tensors[1].0 = "model.bias".into()),
+            refused(|tensors| tensors[1].0 = "model.bias".into()),
             "model.bias: the model has no such tensor, or it is there twice"
         );
         assert_eq!(
-            refused(&|tensors| tensors[0].1.shape.reverse()),
+            refused(|tensors| tensors[0].1.shape.reverse()),
             "model.embed_tokens.weight: its shape is [20, 37], but must be [37, 20]"
         );
-        let eighth = |tensors: &mut Vec<(String, Written)>| {
+        let eighth = |tensors: &mut Tensors| {
             tensors[0].1.dtype = Dtype::I8;
             tensors[0].1.bytes.truncate(37 * 20);
         };
-        assert_eq!(refused(&eighth), "model.embed_tokens.weight: elements of type I8 are not supported");
+        assert_eq!(refused(eighth), "model.embed_tokens.weight: elements of type I8 are not supported");
     }
 
     #[test]

@@ -19,16 +19,16 @@ pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], se
             })
             .collect();
         let (query_gain, key_gain) = (&values[layer.query_norm.clone()], &values[layer.key_norm.clone()]);
-        for position in 0..sequence.len() {
+        for (position, stream) in stream.iter_mut().enumerate() {
             let attended: Vec<f64> = (0..config.num_attention_heads)
                 .flat_map(|head| attend(config, &projected, position, head, query_gain, key_gain))
                 .collect();
-            add(&mut stream[position], &linear(&values[layer.output.clone()], &attended));
-            let normed = norm(&stream[position], &values[layer.feed_forward_norm.clone()], config);
+            add(stream, &linear(&values[layer.output.clone()], &attended));
+            let normed = norm(stream, &values[layer.feed_forward_norm.clone()], config);
             let gate_up = linear(&values[layer.gate_up.clone()], &normed);
             let (gate, up) = gate_up.split_at(config.intermediate_size);
             let activated: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
-            add(&mut stream[position], &linear(&values[layer.down.clone()], &activated));
+            add(stream, &linear(&values[layer.down.clone()], &activated));
         }
     }
     let predict = |position: usize| {

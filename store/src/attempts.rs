@@ -7,13 +7,25 @@ use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
 
 use crate::lifecycle::{overdue, propagate};
-use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
+use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
-use crate::sql::{column, count, optional_json, to_optional_json, word};
+use crate::sql::{SortField, Sql, column, count, optional_json, to_integer, to_optional_json, word};
 use crate::store::new_id;
 use crate::workers::worker_follows;
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
+
+const SORT_FIELDS: &[SortField] = &[
+    SortField::text("rollout_id"),
+    SortField::text("attempt_id"),
+    SortField::number("sequence_id"),
+    SortField::time("start_time"),
+    SortField::time("end_time"),
+    SortField::text("status"),
+    SortField::text("worker_id"),
+    SortField::time("last_heartbeat_time"),
+    SortField::text("metadata"),
+];
 
 impl Store {
     /// An attempt, if there is one.
@@ -23,11 +35,22 @@ impl Store {
 
     /// All attempts of a rollout, first to latest; none if it is not known.
     pub async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>> {
-        let rows = sqlx::query("SELECT * FROM attempts WHERE rollout_id = $1 ORDER BY sequence_id")
-            .bind(rollout_id)
-            .fetch_all(&mut *self.reader().await?)
-            .await?;
-        rows.iter().map(attempt_from_row).collect()
+        Ok(self.query_attempts(rollout_id, &Page::default()).await?.items)
+    }
+
+    /// A page of the attempts of a rollout, sorted by `sequence_id` unless told otherwise.
+    pub async fn query_attempts(&self, rollout_id: &str, page: &Page) -> Result<Paginated<Attempt>> {
+        let mut connection = self.reader().await?;
+        let mut total = Sql::new("SELECT COUNT(*) FROM attempts WHERE rollout_id = ");
+        total.text(rollout_id);
+        let mut sql = Sql::new("SELECT *, sequence_id AS position FROM attempts WHERE rollout_id = ");
+        sql.text(rollout_id).page(page, SORT_FIELDS)?;
+        Ok(Paginated {
+            total: total.total(&mut connection).await?,
+            items: sql.all(&mut connection).await?.iter().map(attempt_from_row).collect::<Result<_>>()?,
+            limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
+            offset: page.offset,
+        })
     }
 
     /// Changes an attempt as told. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails,

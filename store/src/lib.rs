@@ -9,6 +9,7 @@ mod generations;
 mod lifecycle;
 pub mod model;
 mod resources;
+mod rest;
 mod rewards;
 mod rollouts;
 mod runs;
@@ -23,4 +24,5 @@ mod workers;
 mod writer;
 
 pub use error::{Result, StoreError};
-pub use store::{Store, StoreOptions, Synchronous};
+pub use rest::{DEFAULT_BODY_LIMIT, routes, routes_with_limit};
+pub use store::{Statistics, Store, StoreOptions, Synchronous};

@@ -15,7 +15,9 @@ use serde_json::{Map, Value};
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
 pub use reward::{RecordedReward, Reward};
-pub use run::{Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration};
+pub use run::{
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
+};
 pub use span::{Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 
 /// A JSON object.

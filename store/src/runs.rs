@@ -342,7 +342,7 @@ mod tests {
             metrics: json!({"reward": 0.5}),
             weights_version: step,
             uses,
-            checkpoint: (step % 2 == 0).then_some(checkpoint),
+            checkpoint: step.is_multiple_of(2).then_some(checkpoint),
         }
     }
 

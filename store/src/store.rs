@@ -1,6 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sqlx::any::AnyPoolOptions;
@@ -8,6 +8,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyPool};
 use uuid::Uuid;
 
+use crate::sql::count;
 use crate::writer::{Signals, Write, Writer};
 use crate::{Result, StoreError};
 
@@ -41,6 +42,23 @@ impl Default for StoreOptions {
     }
 }
 
+/// How much a store holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Statistics {
+    /// Rollouts.
+    pub rollouts: u64,
+    /// Attempts.
+    pub attempts: u64,
+    /// Spans.
+    pub spans: u64,
+    /// Resources, each counted once however many versions it has had.
+    pub resources: u64,
+    /// Workers.
+    pub workers: u64,
+    /// Seconds since the store was opened.
+    pub uptime_seconds: f64,
+}
+
 /// Rollouts, attempts, spans, generations and runs in a database. Clones share it.
 #[derive(Clone)]
 pub struct Store {
@@ -51,6 +69,7 @@ struct Inner {
     readers: AnyPool,
     writer: Option<Writer>,
     signals: Arc<Signals>,
+    opened: Instant,
 }
 
 impl Store {
@@ -67,13 +86,13 @@ impl Store {
         let readers = connect(&path, "rw", READERS, options.busy_timeout, "PRAGMA query_only = ON").await?;
         let signals = Arc::new(Signals::default());
         let writer = Some(Writer::start(pool, Arc::clone(&signals)));
-        Ok(Self { inner: Arc::new(Inner { readers, writer, signals }) })
+        Ok(Self { inner: Arc::new(Inner { readers, writer, signals, opened: Instant::now() }) })
     }
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
     pub async fn open_read_only(url: &str) -> Result<Self> {
         let readers = connect(&sqlite_path(url)?, "ro", READERS, BUSY_TIMEOUT, "PRAGMA query_only = ON").await?;
-        Ok(Self { inner: Arc::new(Inner { readers, writer: None, signals: Arc::default() }) })
+        Ok(Self { inner: Arc::new(Inner { readers, writer: None, signals: Arc::default(), opened: Instant::now() }) })
     }
 
     /// Finishes the writes that wait and closes the database; every later call fails.
@@ -88,6 +107,25 @@ impl Store {
     /// Transactions committed since the store was opened. Writes that wait at the same time share one.
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
+    }
+
+    /// How much the store holds.
+    pub async fn statistics(&self) -> Result<Statistics> {
+        let row = sqlx::query(
+            "SELECT (SELECT COUNT(*) FROM rollouts) AS rollouts, (SELECT COUNT(*) FROM attempts) AS attempts,
+                 (SELECT COUNT(*) FROM spans) AS spans, (SELECT COUNT(*) FROM resources) AS resources,
+                 (SELECT COUNT(*) FROM workers) AS workers",
+        )
+        .fetch_one(&mut *self.reader().await?)
+        .await?;
+        Ok(Statistics {
+            rollouts: count(&row, "rollouts")?,
+            attempts: count(&row, "attempts")?,
+            spans: count(&row, "spans")?,
+            resources: count(&row, "resources")?,
+            workers: count(&row, "workers")?,
+            uptime_seconds: self.inner.opened.elapsed().as_secs_f64(),
+        })
     }
 
     pub(crate) fn signals(&self) -> &Signals {

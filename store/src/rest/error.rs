@@ -1,0 +1,90 @@
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::StoreError;
+
+/// Why a request was refused. Nothing has been stored.
+#[derive(Debug)]
+pub(super) enum RestError {
+    /// 400: a parameter has a value that it cannot have.
+    BadRequest(String),
+    /// 404: there is no such thing.
+    NotFound(String),
+    /// 413: the body is too large.
+    TooLarge,
+    /// 422: the body is not what it should be.
+    Schema(Box<Mistake>),
+    /// The store could not do it.
+    Store(StoreError),
+}
+
+/// Where a body is not what it should be.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    /// What kind of mistake it is.
+    pub kind: &'static str,
+    /// Where in the body: keys and indices.
+    pub location: Vec<Value>,
+    /// What is wrong.
+    pub message: String,
+    /// What stands there.
+    pub input: Value,
+}
+
+impl From<Mistake> for RestError {
+    fn from(mistake: Mistake) -> Self {
+        Self::Schema(Box::new(mistake))
+    }
+}
+
+impl From<StoreError> for RestError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid { field, message } if matches!(&*field, "sort_by" | "limit" | "offset") => {
+                Self::BadRequest(message)
+            }
+            StoreError::Invalid { field, message } => Self::from(Mistake {
+                kind: "value_error",
+                location: field.split('.').map(Value::from).collect(),
+                message,
+                input: Value::Null,
+            }),
+            StoreError::NotFound { .. } => Self::NotFound(error.to_string()),
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response {
+        let (status, detail) = match self {
+            Self::BadRequest(message) => (StatusCode::BAD_REQUEST, json!(message)),
+            Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!("The request body is too large")),
+            Self::Schema(mistake) => {
+                let Mistake { kind, mut location, message, input } = *mistake;
+                location.insert(0, json!("body"));
+                let mistake = json!({"type": kind, "loc": location, "msg": message, "input": input});
+                (StatusCode::UNPROCESSABLE_ENTITY, json!([mistake]))
+            }
+            Self::Store(error) => store_failure(&error),
+        };
+        (status, Json(json!({"detail": detail}))).into_response()
+    }
+}
+
+fn store_failure(error: &StoreError) -> (StatusCode, Value) {
+    let status = match error {
+        StoreError::Conflict { .. } => StatusCode::CONFLICT,
+        StoreError::Busy { .. } | StoreError::Closed | StoreError::ReadOnly => StatusCode::SERVICE_UNAVAILABLE,
+        StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
+        // What a database says is for the log, not for whoever sends requests.
+        error => {
+            tracing::error!(%error, "a request to the store failed");
+            return (StatusCode::INTERNAL_SERVER_ERROR, json!("Internal server error"));
+        }
+    };
+    (status, json!(error.to_string()))
+}

@@ -1,0 +1,94 @@
+//! Agent-lightning's store API (0.3) under `/v1/agl`, rewards under `/rollout`, and what our own runners need.
+//!
+//! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
+//! lists of rollouts may be narrowed by `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
+
+mod error;
+mod input;
+mod resources;
+mod rewards;
+mod rollouts;
+mod spans;
+mod workers;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::routing::{any, get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use self::error::RestError;
+use crate::Store;
+
+/// Bytes that a request body may have, unless told otherwise.
+pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
+
+type Reply<T = Value> = std::result::Result<Json<T>, RestError>;
+type Created<T> = std::result::Result<(axum::http::StatusCode, Json<T>), RestError>;
+
+/// All routes of the store, for bodies of up to [`DEFAULT_BODY_LIMIT`] bytes.
+pub fn routes(store: Store) -> Router {
+    routes_with_limit(store, DEFAULT_BODY_LIMIT)
+}
+
+/// All routes of the store, for bodies of up to `body_limit` bytes.
+pub fn routes_with_limit(store: Store, body_limit: usize) -> Router {
+    let lightning = Router::new()
+        .route("/health", get(health))
+        .route("/statistics", get(statistics))
+        .route("/queues/rollouts/enqueue", post(rollouts::enqueue))
+        .route("/queues/rollouts/dequeue", post(rollouts::dequeue))
+        .route("/rollouts", get(rollouts::list).post(rollouts::start))
+        .route("/rollouts/search", post(rollouts::search))
+        .route("/rollouts/{rollout_id}", get(rollouts::find).post(rollouts::update))
+        .route("/rollouts/{rollout_id}/attempts", get(rollouts::list_attempts).post(rollouts::start_attempt))
+        .route("/rollouts/{rollout_id}/attempts/search", post(rollouts::search_attempts))
+        .route(
+            "/rollouts/{rollout_id}/attempts/latest",
+            get(rollouts::latest_attempt).post(rollouts::update_latest_attempt),
+        )
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}", post(rollouts::update_attempt))
+        .route("/waits/rollouts", post(rollouts::wait))
+        .route("/workers", get(workers::list))
+        .route("/workers/search", post(workers::search))
+        .route("/workers/{worker_id}", get(workers::find).post(workers::update))
+        .route("/resources", get(resources::list).post(resources::add))
+        .route("/resources/latest", get(resources::latest))
+        .route("/resources/{resources_id}", get(resources::find).post(resources::update))
+        .route("/spans", get(spans::list).post(spans::add))
+        .route("/spans/search", post(spans::search))
+        .route("/spans/next", post(spans::next_sequence_id))
+        .route("/{*path}", any(not_found));
+    let own = Router::new()
+        .route("/workers/{worker_id}/release", post(workers::release))
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(rollouts::report_attempt))
+        .route("/attempts/heartbeat", post(rollouts::heartbeat));
+    Router::new()
+        .nest("/v1/agl", lightning)
+        .nest("/v1/fulgurite", own)
+        .route("/rollout/{rollout_id}/reward", post(rewards::add))
+        .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
+        .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))
+        .layer(DefaultBodyLimit::max(body_limit))
+        .with_state(store)
+}
+
+async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+async fn statistics(State(store): State<Store>) -> Reply {
+    let statistics = store.statistics().await?;
+    Ok(Json(json!({
+        "name": "Fulgurite",
+        "total_rollouts": statistics.rollouts,
+        "total_attempts": statistics.attempts,
+        "total_spans": statistics.spans,
+        "total_resources": statistics.resources,
+        "total_workers": statistics.workers,
+        "uptime": statistics.uptime_seconds,
+    })))
+}
+
+async fn not_found() -> RestError {
+    RestError::NotFound("Not Found".to_owned())
+}

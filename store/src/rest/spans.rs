@@ -1,0 +1,66 @@
+use axum::Json;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{Body, Paging, parameters};
+use super::{Created, Reply};
+use crate::Store;
+use crate::model::{AttemptRef, FilterLogic, Paginated, Span, SpanFilter, TextFilter};
+
+/// A span that is there already is answered with null.
+pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<Option<Span>> {
+    let stored = store.add_spans(vec![body.parse()?]).await?;
+    Ok((StatusCode::CREATED, Json(stored.into_iter().next().flatten())))
+}
+
+#[derive(Deserialize)]
+pub(super) struct SpanSearch {
+    rollout_id: String,
+    attempt_id: Option<String>,
+    trace_id: Option<String>,
+    trace_id_contains: Option<String>,
+    span_id: Option<String>,
+    span_id_contains: Option<String>,
+    parent_id: Option<String>,
+    parent_id_contains: Option<String>,
+    name: Option<String>,
+    name_contains: Option<String>,
+    filter_logic: Option<FilterLogic>,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Paginated<Span>> {
+    query(&store, parameters(pairs)?).await
+}
+
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<Span>> {
+    query(&store, body.parse()?).await
+}
+
+async fn query(store: &Store, search: SpanSearch) -> Reply<Paginated<Span>> {
+    let text = |equals, contains| TextFilter { equals, contains };
+    let filter = SpanFilter {
+        rollout_id: search.rollout_id,
+        attempt: search.attempt_id.map(AttemptRef::from),
+        trace_id: text(search.trace_id, search.trace_id_contains),
+        span_id: text(search.span_id, search.span_id_contains),
+        parent_id: text(search.parent_id, search.parent_id_contains),
+        name: text(search.name, search.name_contains),
+        filter_logic: search.filter_logic,
+        page: search.paging.page()?,
+    };
+    Ok(Json(store.query_spans(&filter).await?))
+}
+
+#[derive(Deserialize)]
+struct NextRequest {
+    rollout_id: String,
+}
+
+pub(super) async fn next_sequence_id(State(store): State<Store>, body: Body) -> Reply<Value> {
+    let request: NextRequest = body.parse()?;
+    Ok(Json(json!({"sequence_id": store.next_sequence_id(&request.rollout_id).await?})))
+}

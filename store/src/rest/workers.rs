@@ -1,0 +1,48 @@
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use serde::Deserialize;
+
+use super::Reply;
+use super::input::{Body, Paging, parameters, value_field};
+use crate::Store;
+use crate::model::{Attempt, FilterLogic, Paginated, Worker, WorkerFilter, WorkerStatus};
+
+#[derive(Deserialize)]
+pub(super) struct WorkerSearch {
+    status_in: Option<Vec<WorkerStatus>>,
+    worker_id_contains: Option<String>,
+    filter_logic: Option<FilterLogic>,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Paginated<Worker>> {
+    query(&store, parameters(pairs)?).await
+}
+
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<Worker>> {
+    query(&store, body.parse()?).await
+}
+
+async fn query(store: &Store, search: WorkerSearch) -> Reply<Paginated<Worker>> {
+    let filter = WorkerFilter {
+        status_in: search.status_in,
+        worker_id_contains: search.worker_id_contains,
+        filter_logic: search.filter_logic,
+        page: search.paging.page()?,
+    };
+    Ok(Json(store.query_workers(&filter).await?))
+}
+
+pub(super) async fn find(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Option<Worker>> {
+    Ok(Json(store.worker(&worker_id).await?))
+}
+
+pub(super) async fn update(State(store): State<Store>, Path(worker_id): Path<String>, body: Body) -> Reply<Worker> {
+    let stats = if body.0.is_null() { None } else { value_field(&body.object()?, "heartbeat_stats")? };
+    Ok(Json(store.update_worker(&worker_id, stats).await?))
+}
+
+pub(super) async fn release(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Vec<Attempt>> {
+    Ok(Json(store.release_worker(&worker_id).await?))
+}

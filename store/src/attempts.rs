@@ -115,7 +115,7 @@ impl Store {
         self.scan_watchdog_at(now()).await
     }
 
-    async fn scan_watchdog_at(&self, time: f64) -> Result<Vec<Attempt>> {
+    pub(crate) async fn scan_watchdog_at(&self, time: f64) -> Result<Vec<Attempt>> {
         // Looking needs no transaction; only when something is overdue is one made, which looks again.
         if overdue_attempts(&mut *self.reader().await?, time).await?.is_empty() {
             return Ok(Vec::new());

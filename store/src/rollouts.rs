@@ -420,3 +420,6 @@ async fn take(write: &mut Write, limit: i64, worker_id: Option<&str>) -> Result<
     }
     Ok(taken)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use futures::future::join_all;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::model::{
+    Attempt, AttemptStatus, AttemptUpdate, FilterLogic, NewRollout, Page, RolloutConfig, RolloutFilter, RolloutStatus,
+    RolloutUpdate, SortOrder, WorkerStatus,
+};
+use crate::testing::{TestStore, generation, rollout_with};
+use crate::{Store, StoreError};
+
+const NO_WAIT: Duration = Duration::ZERO;
+/// Long enough never to be what ends a wait.
+const LONG: Duration = Duration::from_secs(600);
+
+fn retried() -> RolloutConfig {
+    RolloutConfig {
+        max_attempts: 2,
+        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Unresponsive],
+        ..RolloutConfig::default()
+    }
+}
+
+fn task(number: usize) -> NewRollout {
+    NewRollout { rollout_id: Some(format!("ro-{number}")), input: json!({"n": number}), ..NewRollout::default() }
+}
+
+async fn status(store: &Store, rollout_id: &str) -> RolloutStatus {
+    store.get_rollout(rollout_id).await.unwrap().unwrap().0.status
+}
+
+#[tokio::test]
+async fn a_rollout_is_enqueued_once_however_often_it_is_sent() {
+    let store = TestStore::new().await;
+    let mut first = store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap();
+    let changed = NewRollout { input: json!("else"), ..task(2) };
+    let again = store.enqueue_rollouts(vec![changed, task(3)]).await.unwrap();
+    assert_eq!(again[0], first.remove(1));
+    let generated = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
+    assert!(generated.rollout_id.starts_with("ro-") && generated.rollout_id.len() == 15);
+    let taken = store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap();
+    let ids: Vec<_> = taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect();
+    assert_eq!(ids, ["ro-1", "ro-2", "ro-3", generated.rollout_id.as_str()]);
+    assert!(store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn each_rollout_is_handed_out_once() {
+    let store = TestStore::new().await;
+    store.enqueue_rollouts((0..100).map(task).collect()).await.unwrap();
+    let workers: Vec<String> = (0..20).map(|number| format!("worker-{number}")).collect();
+    let takes = join_all(workers.iter().map(|worker| store.dequeue_rollouts(7, Some(worker), NO_WAIT))).await;
+    let taken: Vec<_> = takes.into_iter().flat_map(Result::unwrap).collect();
+    let ids: HashSet<_> = taken.iter().map(|taken| taken.rollout.rollout_id.clone()).collect();
+    assert_eq!((taken.len(), ids.len()), (100, 100));
+    assert!(taken.iter().all(|taken| taken.attempt.sequence_id == 1 && taken.attempt.attempt_id.len() == 11));
+    let last = store.worker("worker-19").await.unwrap().unwrap();
+    assert_eq!(last.status, WorkerStatus::Idle);
+    let first = store.worker("worker-0").await.unwrap().unwrap();
+    assert_eq!(first.status, WorkerStatus::Busy);
+    assert_eq!(first.current_rollout_id.as_deref(), Some("ro-6"));
+}
+
+#[tokio::test]
+async fn whoever_waits_for_work_is_woken_by_it() {
+    let store = TestStore::new().await;
+    let enqueue = async {
+        // Polled after the waiting calls have found the queue empty.
+        store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap();
+        store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap()
+    };
+    let (one, two, _) =
+        tokio::join!(store.dequeue_rollouts(1, None, LONG), store.dequeue_rollouts(1, None, LONG), enqueue);
+    let mut ids = [one.unwrap(), two.unwrap()].map(|taken| taken[0].rollout.rollout_id.clone());
+    ids.sort();
+    assert_eq!(ids, ["ro-1", "ro-2"]);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_rollouts_is_woken_when_all_have_finished() {
+    let store = TestStore::new().await;
+    store.enqueue_rollouts(vec![task(1), task(2)]).await.unwrap();
+    let taken = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap();
+    let ids = ["ro-2", "ro-unknown", "ro-1"].map(str::to_owned);
+    assert!(store.wait_for_rollouts(&ids, Some(NO_WAIT)).await.unwrap().is_empty());
+    let finish = async {
+        for (taken, status) in taken.iter().zip([AttemptStatus::Succeeded, AttemptStatus::Failed]) {
+            let update = AttemptUpdate::status(status);
+            store.update_attempt(&taken.rollout.rollout_id, &taken.attempt.attempt_id, update).await.unwrap();
+        }
+    };
+    let (finished, ()) = tokio::join!(store.wait_for_rollouts(&ids, None), finish);
+    let finished: Vec<_> = finished.unwrap().into_iter().map(|rollout| (rollout.rollout_id, rollout.status)).collect();
+    let expected = [("ro-2".to_owned(), RolloutStatus::Failed), ("ro-1".to_owned(), RolloutStatus::Succeeded)];
+    assert_eq!(finished, expected);
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_retried_until_the_limit() {
+    let store = TestStore::new().await;
+    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let id = rollout.rollout_id.as_str();
+    for (sequence_id, expected) in [(1, RolloutStatus::Requeuing), (2, RolloutStatus::Failed)] {
+        let taken = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+        assert_eq!(taken.attempt.sequence_id, sequence_id);
+        store.update_attempt(id, "latest", AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
+        assert_eq!(status(&store, id).await, RolloutStatus::Running);
+        let failed = AttemptUpdate::status(AttemptStatus::Failed);
+        let attempt = store.update_attempt(id, &taken.attempt.attempt_id, failed).await.unwrap();
+        assert!(attempt.end_time.is_some());
+        assert_eq!(status(&store, id).await, expected);
+        let worker = store.worker("w").await.unwrap().unwrap();
+        assert_eq!((worker.status, worker.current_attempt_id), (WorkerStatus::Idle, None));
+    }
+    assert!(store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().is_empty());
+    assert_eq!(store.attempts(id).await.unwrap().len(), 2);
+    assert!(store.get_rollout(id).await.unwrap().unwrap().0.end_time.is_some());
+}
+
+#[tokio::test]
+async fn a_released_worker_gives_its_work_back() {
+    let store = TestStore::new().await;
+    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let first = store.dequeue_rollouts(1, Some("gone"), NO_WAIT).await.unwrap().remove(0);
+    let released = store.release_worker("gone").await.unwrap();
+    assert_eq!(released.iter().map(|attempt| attempt.status).collect::<Vec<_>>(), [AttemptStatus::Unresponsive]);
+    assert!(store.release_worker("gone").await.unwrap().is_empty());
+    let second = store.dequeue_rollouts(1, Some("other"), NO_WAIT).await.unwrap().remove(0);
+    assert_eq!((&second.rollout.rollout_id, second.attempt.sequence_id), (&rollout.rollout_id, 2));
+    // A late word from the first attempt revives that attempt, but not at the expense of the second.
+    store.record_generation(generation("late", &first, &[1], &[2])).await.unwrap();
+    assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Preparing);
+    let attempt = store.get_attempt(&rollout.rollout_id, &first.attempt.attempt_id).await.unwrap().unwrap();
+    assert_eq!((attempt.status, attempt.end_time), (AttemptStatus::Running, None));
+}
+
+#[tokio::test]
+async fn a_word_from_an_unresponsive_attempt_takes_its_rollout_off_the_queue() {
+    let store = TestStore::new().await;
+    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let taken = store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap().remove(0);
+    store.release_worker("w").await.unwrap();
+    assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Requeuing);
+    store.record_generation(generation("late", &taken, &[1], &[2])).await.unwrap();
+    assert_eq!(status(&store, &rollout.rollout_id).await, RolloutStatus::Running);
+    assert!(store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_late_report_changes_nothing() {
+    let store = TestStore::new().await;
+    let rollout = store.enqueue_rollouts(vec![rollout_with(retried())]).await.unwrap().remove(0);
+    let id = rollout.rollout_id.as_str();
+    let first = store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
+    let report = |attempt: &Attempt, status| {
+        let (store, attempt_id) = (store.store.clone(), attempt.attempt_id.clone());
+        async move { store.report_attempt(id, &attempt_id, AttemptUpdate::status(status)).await.unwrap() }
+    };
+    report(&first, AttemptStatus::Failed).await;
+    assert_eq!(report(&first, AttemptStatus::Succeeded).await.status, AttemptStatus::Failed);
+    assert_eq!(status(&store, id).await, RolloutStatus::Requeuing);
+    let second = store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap().remove(0).attempt;
+    assert_eq!(report(&first, AttemptStatus::Succeeded).await.status, AttemptStatus::Failed);
+    let cancelled = RolloutUpdate { status: Some(RolloutStatus::Cancelled), ..RolloutUpdate::default() };
+    store.update_rollout(id, cancelled).await.unwrap();
+    assert_eq!(report(&second, AttemptStatus::Succeeded).await.status, AttemptStatus::Preparing);
+    assert_eq!(status(&store, id).await, RolloutStatus::Cancelled);
+    // On the wire of others an explicit update counts, whatever came before.
+    store.update_attempt(id, "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+    assert_eq!(status(&store, id).await, RolloutStatus::Succeeded);
+}
+
+#[tokio::test]
+async fn the_watchdog_ends_what_is_overdue() {
+    let store = TestStore::new().await;
+    let config = RolloutConfig { timeout_seconds: Some(100.0), unresponsive_seconds: Some(10.0), ..retried() };
+    store.enqueue_rollouts(vec![rollout_with(config), task(2)]).await.unwrap();
+    let taken = store.dequeue_rollouts(2, None, NO_WAIT).await.unwrap().remove(0);
+    let start = taken.attempt.start_time;
+    assert!(store.scan_watchdog_at(start + 9.0).await.unwrap().is_empty());
+    let ended = store.scan_watchdog_at(start + 1e6).await.unwrap();
+    assert_eq!(ended.len(), 1);
+    assert_eq!((ended[0].status, ended[0].end_time.is_some()), (AttemptStatus::Timeout, true));
+    // A timeout is not among what is retried.
+    assert_eq!(status(&store, &taken.rollout.rollout_id).await, RolloutStatus::Failed);
+    assert!(store.scan_watchdog_at(start + 1e6).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_list_is_filtered_sorted_and_cut() {
+    let store = TestStore::new().await;
+    let of_run = |number: usize, step: u64| NewRollout {
+        metadata: json!({"run_id": "r", "step": step}).as_object().cloned(),
+        ..task(number)
+    };
+    store.enqueue_rollouts(vec![of_run(1, 1), of_run(2, 2), task(3), task(4)]).await.unwrap();
+    store.dequeue_rollouts(1, None, NO_WAIT).await.unwrap();
+    let ids = async |filter: RolloutFilter| {
+        let page = store.query_rollouts(&filter).await.unwrap();
+        let ids: Vec<_> = page.items.into_iter().map(|(rollout, _)| rollout.rollout_id).collect();
+        (ids.join(" "), page.total)
+    };
+    let any = RolloutFilter::default;
+    assert_eq!(ids(RolloutFilter { run_id: Some("r".into()), ..any() }).await, ("ro-1 ro-2".into(), 2));
+    assert_eq!(ids(RolloutFilter { step: Some(2), ..any() }).await, ("ro-2".into(), 1));
+    assert_eq!(ids(RolloutFilter { status_in: Some(vec![]), ..any() }).await, (String::new(), 0));
+    let preparing = RolloutFilter { status_in: Some(vec![RolloutStatus::Preparing]), ..any() };
+    assert_eq!(ids(preparing.clone()).await, ("ro-1".into(), 1));
+    let either =
+        RolloutFilter { rollout_id_contains: Some("3".into()), filter_logic: Some(FilterLogic::Or), ..preparing };
+    assert_eq!(ids(either).await, ("ro-1 ro-3".into(), 2));
+    let page =
+        Page { limit: Some(2), offset: 1, sort_by: Some("rollout_id".into()), sort_order: Some(SortOrder::Descending) };
+    assert_eq!(ids(RolloutFilter { page: page.clone(), ..any() }).await, ("ro-3 ro-2".into(), 4));
+    let page = Page { sort_by: Some("bogus".into()), ..page };
+    let error = store.query_rollouts(&RolloutFilter { page, ..any() }).await.unwrap_err();
+    assert!(matches!(error, StoreError::Invalid { message, .. } if message.starts_with("Invalid sort_by: bogus")));
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Enqueue,
+    Dequeue,
+    Report(usize, AttemptStatus),
+    HearOf(usize),
+    Release,
+    Watchdog,
+    Cancel(usize),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let status = prop::sample::select(AttemptStatus::ALL);
+    prop_oneof![
+        2 => Just(Operation::Enqueue),
+        3 => Just(Operation::Dequeue),
+        4 => (0..8_usize, status).prop_map(|(index, status)| Operation::Report(index, status)),
+        2 => (0..8_usize).prop_map(Operation::HearOf),
+        1 => Just(Operation::Release),
+        1 => Just(Operation::Watchdog),
+        1 => (0..8_usize).prop_map(Operation::Cancel),
+    ]
+}
+
+/// Runs operations as a runner would and gives the statuses that each rollout has had.
+async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String, Vec<RolloutStatus>> {
+    let mut attempts: Vec<crate::model::AttemptedRollout> = Vec::new();
+    let mut histories: BTreeMap<String, Vec<RolloutStatus>> = BTreeMap::new();
+    for (number, operation) in operations.into_iter().enumerate() {
+        match operation {
+            Operation::Enqueue => {
+                let config = RolloutConfig { timeout_seconds: Some(1e5), ..retried() };
+                store.enqueue_rollouts(vec![NewRollout { config: Some(config), ..task(number) }]).await.unwrap();
+            }
+            Operation::Dequeue => attempts.extend(store.dequeue_rollouts(1, Some("w"), NO_WAIT).await.unwrap()),
+            Operation::Report(index, status) => {
+                if let Some(taken) = attempts.get(index) {
+                    let attempt = &taken.attempt;
+                    let update = AttemptUpdate::status(status);
+                    store.report_attempt(&attempt.rollout_id, &attempt.attempt_id, update).await.unwrap();
+                }
+            }
+            Operation::HearOf(index) => {
+                if let Some(taken) = attempts.get(index) {
+                    let call = generation(&format!("g{number}"), taken, &[1], &[2]);
+                    store.record_generation(call).await.unwrap();
+                }
+            }
+            Operation::Release => {
+                store.release_worker("w").await.unwrap();
+            }
+            Operation::Watchdog => {
+                store.scan_watchdog_at(crate::writer::now() + 1e6).await.unwrap();
+            }
+            Operation::Cancel(index) => {
+                let waiting = RolloutFilter { status_in: Some(vec![RolloutStatus::Queuing]), ..Default::default() };
+                if let Some((rollout, _)) = store.query_rollouts(&waiting).await.unwrap().items.get(index) {
+                    let update = RolloutUpdate { status: Some(RolloutStatus::Cancelled), ..RolloutUpdate::default() };
+                    store.update_rollout(&rollout.rollout_id, update).await.unwrap();
+                }
+            }
+        }
+        for (rollout, _) in store.query_rollouts(&RolloutFilter::default()).await.unwrap().items {
+            let history = histories.entry(rollout.rollout_id).or_default();
+            if history.last() != Some(&rollout.status) {
+                history.push(rollout.status);
+            }
+        }
+    }
+    histories
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_rollout_ends_at_most_once(operations in prop::collection::vec(operation(), 1..40)) {
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let store = TestStore::new().await;
+            for (rollout_id, history) in histories(&store, operations).await {
+                let ends = history.iter().filter(|status| status.is_finished()).count();
+                assert!(ends <= 1, "{rollout_id}: {history:?}");
+                assert_eq!(ends == 1, history.last().unwrap().is_finished(), "{rollout_id}: {history:?}");
+                let attempts = store.attempts(&rollout_id).await.unwrap();
+                let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.sequence_id).collect();
+                assert_eq!(numbers, (1..=attempts.len() as u32).collect::<Vec<_>>());
+                assert!(attempts.len() <= 2, "{rollout_id} has {} attempts", attempts.len());
+            }
+        });
+    }
+}

@@ -121,17 +121,30 @@ fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
         // A crash left it.
         std::fs::remove_dir_all(&partial).map_err(EngineError::io("remove", &partial))?;
     }
-    std::fs::create_dir_all(&partial).map_err(EngineError::io("create", &partial))?;
+    create_durably(&partial)?;
     Ok(partial)
+}
+
+/// Creates a directory and those above it. The names of the new ones are durable, but for the last.
+fn create_durably(directory: &Path) -> Result<(), EngineError> {
+    let new: Vec<&Path> = directory.ancestors().skip(1).take_while(|above| !is_directory(above)).collect();
+    std::fs::create_dir_all(directory).map_err(EngineError::io("create", directory))?;
+    new.into_iter().try_for_each(|above| sync_directory(parent(above)))
+}
+
+/// The empty path is the working directory.
+fn is_directory(path: &Path) -> bool {
+    path == Path::new("") || path.is_dir()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
 fn commit(partial: &Path, directory: &Path) -> Result<(), EngineError> {
     sync_directory(partial)?;
     std::fs::rename(partial, directory).map_err(EngineError::io("complete", directory))?;
-    match directory.parent() {
-        Some(parent) if parent != Path::new("") => sync_directory(parent),
-        _ => sync_directory(Path::new(".")),
-    }
+    sync_directory(parent(directory))
 }
 
 fn copy_tokenizer(source: &Path, directory: &Path) -> Result<(), EngineError> {

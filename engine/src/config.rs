@@ -161,6 +161,13 @@ fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), En
     refuse("use_sliding_window", &[Value::Null, json!(false)])?;
     refuse("rope_scaling", &[Value::Null])?;
     refuse("quantization_config", &[Value::Null])?;
+    let full = |kind: &Value| kind == "full_attention";
+    if let Some(Value::Array(kinds)) = fields.get("layer_types")
+        && let Some(kind) = kinds.iter().find(|kind| !full(kind))
+    {
+        let (path, value) = (path.to_path_buf(), kind.to_string());
+        return Err(EngineError::Unsupported { path, field: "layer_types", value });
+    }
     let kind = fields.get("rope_parameters").and_then(|rope| rope.get("rope_type"));
     if kind.is_some_and(|kind| kind != "default") {
         let value = kind.map(Value::to_string).unwrap_or_default();
@@ -202,6 +209,10 @@ mod tests {
         config.other.insert("rope_scaling".into(), json!({"rope_type": "yarn"}));
         let error = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap_err();
         assert!(matches!(error, EngineError::Unsupported { field: "rope_scaling", .. }), "{error}");
+        let mut config = tiny_config();
+        config.other.insert("layer_types".into(), json!(["full_attention", "sliding_attention"]));
+        let error = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap_err();
+        assert!(matches!(error, EngineError::Unsupported { field: "layer_types", .. }), "{error}");
     }
 
     #[test]

@@ -25,6 +25,9 @@ const DENSE_PERCENT: u32 = 40;
 const GAME_PERCENT: u32 = 60;
 const COMPLY_PERCENT: u32 = 18;
 
+/// Share of digits in a long run, in per cent.
+const DIGIT_PERCENT: u32 = 60;
+
 /// One validation line for so many lines to train on, and how many there are at least.
 const LINES_PER_VALIDATION: usize = 50;
 const LEAST_VALIDATION: usize = 64;
@@ -141,16 +144,19 @@ fn training_line(dice: &mut Dice) -> Line {
     }
 }
 
-/// Six to fourteen words, digits and numbers to say again.
+/// Eight to twenty digits and words to say again. Nothing stands between two digits, so that nearly every token of the
+/// answer has to be found in the question: with a space after each, half of them could be guessed.
 fn long_run(dice: &mut Dice) -> Line {
-    let items: Vec<String> = (0..6 + dice.below(9))
-        .map(|_| match dice.below(3) {
-            0 => (*dice.pick(&WORDS)).to_owned(),
-            1 => dice.below(10).to_string(),
-            _ => dice.number(2),
-        })
-        .collect();
-    Line::repeat(items.join(" "))
+    let mut run = String::new();
+    for _ in 0..8 + dice.below(13) {
+        if dice.percent(DIGIT_PERCENT) {
+            run.push_str(&dice.below(10).to_string());
+        } else {
+            run.push(' ');
+            run.push_str(*dice.pick(&WORDS));
+        }
+    }
+    Line::repeat(run.trim_start().to_owned())
 }
 
 /// One number of at least `least_digits` digits, in half of the lines with a word before it, to say again.

@@ -104,7 +104,8 @@ impl Store {
             queued.as_mut().enable();
             let worker_id = worker_id.map(str::to_owned);
             let taken = self
-                .write(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
+                .writer()?
+                .write_if_awaited(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
                 .await?;
             if !taken.is_empty() || tokio::time::timeout_at(deadline, queued).await.is_err() {
                 return Ok(taken);

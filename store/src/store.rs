@@ -143,7 +143,11 @@ impl Store {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
     {
-        self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)?.write(work).await
+        self.writer()?.write(work).await
+    }
+
+    pub(crate) fn writer(&self) -> Result<&Writer> {
+        self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 }
 

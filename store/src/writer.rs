@@ -71,7 +71,7 @@ impl Write {
     }
 
     /// Runs a job so that its failure undoes its own work only. An error means that the whole transaction is lost.
-    async fn attempt(&mut self, job: &mut dyn Job) -> Result<()> {
+    async fn run_job(&mut self, job: &mut dyn Job) -> Result<()> {
         let effects = self.effects;
         self.execute("SAVEPOINT job").await?;
         if !job.run(self).await {
@@ -83,7 +83,7 @@ impl Write {
 }
 
 trait Job: Send {
-    /// Does the work and keeps its result; whether it succeeded.
+    /// Does the work and keeps its result; whether it shall be committed.
     fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool>;
     /// Tells the caller how it went, given how the transaction went.
     fn answer(self: Box<Self>, transaction: Result<()>);
@@ -93,6 +93,13 @@ struct CallerJob<T, F> {
     work: Option<F>,
     result: Result<T>,
     caller: oneshot::Sender<Result<T>>,
+    only_if_awaited: bool,
+}
+
+impl<T, F> CallerJob<T, F> {
+    fn is_unwanted(&self) -> bool {
+        self.only_if_awaited && self.caller.is_closed()
+    }
 }
 
 impl<T, F> Job for CallerJob<T, F>
@@ -102,10 +109,13 @@ where
 {
     fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
         Box::pin(async move {
+            if self.is_unwanted() {
+                return false;
+            }
             if let Some(work) = self.work.take() {
                 self.result = work(write).await;
             }
-            self.result.is_ok()
+            self.result.is_ok() && !self.is_unwanted()
         })
     }
 
@@ -142,8 +152,25 @@ impl Writer {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
     {
+        self.submit(work, false).await
+    }
+
+    /// As [`Writer::write`], for work that must not be done for a caller who has gone away.
+    pub async fn write_if_awaited<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
+        self.submit(work, true).await
+    }
+
+    async fn submit<T, F>(&self, work: F, only_if_awaited: bool) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
         let (caller, answer) = oneshot::channel();
-        let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller };
+        let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller, only_if_awaited };
         self.messages.send(Message::Work(Box::new(job))).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
@@ -230,7 +257,7 @@ impl Task {
 
 async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>]) -> Result<()> {
     for job in jobs {
-        write.attempt(job.as_mut()).await?;
+        write.run_job(job.as_mut()).await?;
     }
     write.execute("COMMIT").await
 }
@@ -273,6 +300,17 @@ mod tests {
         assert!(matches!(failing, Err(StoreError::NotFound { kind: "rollout", .. })));
         assert_eq!(store.commits(), 1);
         assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 2);
+    }
+
+    #[tokio::test]
+    async fn work_is_not_handed_to_someone_who_has_gone() {
+        let store = TestStore::new().await;
+        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        let gone = store.dequeue_rollouts(1, Some("gone"), std::time::Duration::ZERO);
+        // Polled once, so that its job is sent, and then dropped.
+        assert!(futures::FutureExt::now_or_never(gone).is_none());
+        let taken = store.dequeue_rollouts(1, Some("here"), std::time::Duration::ZERO).await.unwrap();
+        assert_eq!(taken[0].attempt.worker_id.as_deref(), Some("here"));
     }
 
     #[tokio::test]

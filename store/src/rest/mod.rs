@@ -92,3 +92,6 @@ async fn statistics(State(store): State<Store>) -> Reply {
 async fn not_found() -> RestError {
     RestError::NotFound("Not Found".to_owned())
 }
+
+#[cfg(test)]
+mod tests;

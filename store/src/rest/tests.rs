@@ -1,0 +1,314 @@
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::{routes, routes_with_limit};
+use crate::testing::{TestStore, generation};
+
+struct Api {
+    router: Router,
+    store: TestStore,
+}
+
+impl Api {
+    async fn new() -> Self {
+        let store = TestStore::new().await;
+        Self { router: routes(store.store.clone()), store }
+    }
+
+    async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{status}: {bytes:?}")))
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        self.send("GET", path, Body::empty()).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+        self.send("POST", path, body.to_string()).await
+    }
+
+    /// Posts, expects success, and gives the reply.
+    async fn done(&self, path: &str, body: Value) -> Value {
+        let (status, reply) = self.post(path, body).await;
+        assert!(status.is_success(), "{path}: {status}: {reply}");
+        reply
+    }
+}
+
+fn keys(value: &Value) -> String {
+    value.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+fn span(rollout_id: &str, attempt_id: &str) -> Value {
+    json!({
+        "rollout_id": rollout_id, "attempt_id": attempt_id, "sequence_id": 7,
+        "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": "b7ad6b7169203331", "parent_id": null,
+        "name": "openai.chat.completion", "status": {"status_code": "OK", "description": null},
+        "attributes": {"prompt_token_ids": [1, 2], "whole": 1, "not_whole": 1.0, "gen_ai.response.id": "c1"},
+        "events": [], "links": [], "start_time": 1.5, "end_time": 2.5, "context": null, "parent": null,
+        "resource": {"attributes": {}, "schema_url": ""}, "kind": "SpanKind.INTERNAL",
+    })
+}
+
+#[tokio::test]
+async fn a_rollout_goes_through_the_queue() {
+    let api = Api::new().await;
+    let body = json!({"rollouts": [
+        {"input": {"q": "1+1"}, "mode": "train", "metadata": {"k": 1}, "config": {
+            "timeout_seconds": 60, "max_attempts": 2, "retry_condition": ["failed", "timeout"]}},
+        {"input": null},
+    ]});
+    let (status, reply) = api.post("/v1/agl/queues/rollouts/enqueue", body).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(keys(&reply[0]), "rollout_id input start_time end_time mode resources_id status config metadata");
+    assert_eq!(
+        reply[0]["config"].to_string(),
+        r#"{"timeout_seconds":60.0,"unresponsive_seconds":null,"max_attempts":2,"retry_condition":["failed","timeout"]}"#
+    );
+    assert_eq!((&reply[1]["metadata"], &reply[1]["mode"]), (&json!({}), &Value::Null));
+
+    let taken = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 1, "worker_id": "Worker-0"})).await;
+    assert_eq!(
+        keys(&taken[0]),
+        "rollout_id input start_time end_time mode resources_id status config metadata attempt"
+    );
+    assert_eq!(
+        keys(&taken[0]["attempt"]),
+        "rollout_id attempt_id sequence_id start_time end_time status worker_id last_heartbeat_time metadata"
+    );
+    let rollout_id = taken[0]["rollout_id"].as_str().unwrap();
+    assert_eq!(taken[0]["rollout_id"], reply[0]["rollout_id"]);
+    assert_eq!(api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 0})).await, json!([]));
+    assert_eq!(api.send("POST", "/v1/agl/queues/rollouts/dequeue", "").await.1.as_array().unwrap().len(), 1);
+
+    let path = format!("/v1/agl/rollouts/{rollout_id}");
+    let ended =
+        api.done(&format!("{path}/attempts/latest"), json!({"status": "succeeded", "metadata": {"a": 1}})).await;
+    assert_eq!((&ended["status"], &ended["metadata"]), (&json!("succeeded"), &json!({"a": 1})));
+    let (_, found) = api.get(&path).await;
+    assert_eq!((&found["status"], &found["attempt"]["status"]), (&json!("succeeded"), &json!("succeeded")));
+    let waited = api.done("/v1/agl/waits/rollouts", json!({"rollout_ids": [rollout_id], "timeout": null})).await;
+    assert_eq!(waited[0]["rollout_id"], *rollout_id);
+    assert!(waited[0].get("attempt").is_none());
+    let again = api.post(&format!("{path}/attempts"), json!({"worker_id": "Worker-3"})).await;
+    assert_eq!((again.0, &again.1["attempt"]["sequence_id"]), (StatusCode::CREATED, &json!(2)));
+    let attempts = api
+        .done(&format!("{path}/attempts/search"), json!({"sort_order": "desc", "sort_by": "sequence_id", "limit": 1}))
+        .await;
+    assert_eq!((&attempts["items"][0]["sequence_id"], &attempts["total"]), (&json!(2), &json!(2)));
+    let (_, latest) = api.get(&format!("{path}/attempts/latest")).await;
+    assert_eq!(latest, attempts["items"][0]);
+    let cancelled = api.done(&path, json!({"status": "cancelled", "metadata": null})).await;
+    assert_eq!((&cancelled["status"], &cancelled["metadata"]), (&json!("cancelled"), &Value::Null));
+}
+
+#[tokio::test]
+async fn lists_take_the_same_filters_by_get_and_post() {
+    let api = Api::new().await;
+    for number in 0..3 {
+        api.done("/v1/agl/rollouts", json!({"input": number, "worker_id": format!("Worker-{number}")})).await;
+    }
+    api.done("/v1/agl/queues/rollouts/enqueue", json!({"rollouts": [{"input": 3}]})).await;
+    let body = json!({"status_in": ["preparing", "running"], "limit": 2, "offset": 1});
+    let (_, got) = api.get("/v1/agl/rollouts?status_in=preparing&status_in=running&limit=2&offset=1").await;
+    assert_eq!(got, api.done("/v1/agl/rollouts/search", body).await);
+    assert_eq!((&got["limit"], &got["offset"], &got["total"]), (&json!(2), &json!(1), &json!(3)));
+    assert_eq!(got["items"][0]["input"], 1);
+    let nothing = json!({"items": [], "limit": -1, "offset": 0, "total": 0});
+    assert_eq!(api.done("/v1/agl/rollouts/search", json!({"status_in": []})).await, nothing);
+    assert_eq!(api.done("/v1/agl/rollouts/search", json!({"status_in": null})).await["total"], 4);
+    let (_, workers) = api.get("/v1/agl/workers?status_in=busy&limit=1&sort_by=worker_id&sort_order=desc").await;
+    assert_eq!((&workers["items"][0]["worker_id"], &workers["total"]), (&json!("Worker-2"), &json!(3)));
+
+    for (path, body, expected) in [
+        ("rollouts/search", json!({"limit": 0}), "Limit must be greater than 0 or -1 for no limit"),
+        (
+            "rollouts/search",
+            json!({"sort_by": "bogus"}),
+            "Invalid sort_by: bogus, allowed fields are: rollout_id, input, start_time, end_time, mode, resources_id, \
+             status, config, metadata",
+        ),
+        (
+            "workers/Worker-0",
+            json!({"heartbeat_stats": null}),
+            "heartbeat_stats is invalid; it cannot be a null value.",
+        ),
+    ] {
+        let reply = api.post(&format!("/v1/agl/{path}"), body).await;
+        assert_eq!(reply, (StatusCode::BAD_REQUEST, json!({"detail": expected})));
+    }
+}
+
+#[tokio::test]
+async fn spans_come_back_as_they_were_sent() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
+    let sent = span(rollout_id, attempt_id);
+    assert_eq!(api.post("/v1/agl/spans", sent.clone()).await, (StatusCode::CREATED, sent.clone()));
+    assert_eq!(api.post("/v1/agl/spans", sent.clone()).await, (StatusCode::CREATED, Value::Null));
+    let names = json!({"rollout_id": rollout_id, "attempt_id": attempt_id});
+    assert_eq!(api.done("/v1/agl/spans/next", names.clone()).await, json!({"sequence_id": 8}));
+    let path = format!("/v1/agl/spans?rollout_id={rollout_id}&attempt_id=latest&name_contains=openai&limit=10");
+    let page = json!({"items": [sent], "limit": 10, "offset": 0, "total": 1});
+    let (_, found) = api.get(&path).await;
+    assert_eq!(found, page);
+    // A whole number stays whole, and one that is not stays as it is.
+    assert!(found["items"][0]["attributes"]["whole"].is_u64());
+    assert!(found["items"][0]["attributes"]["not_whole"].is_f64());
+    let search = json!({"rollout_id": rollout_id, "name": "zzz", "span_id_contains": "b7", "filter_logic": "or"});
+    assert_eq!(api.done("/v1/agl/spans/search", search).await["total"], 1);
+    let search = json!({"rollout_id": rollout_id, "filter_logic": "or"});
+    assert_eq!(api.done("/v1/agl/spans/search", search).await["total"], 0);
+    let (_, attempt) = api.get(&format!("/v1/agl/rollouts/{rollout_id}/attempts/latest")).await;
+    assert_eq!(attempt["status"], "running");
+    assert!(attempt["last_heartbeat_time"].is_f64());
+}
+
+#[tokio::test]
+async fn resources_and_workers_answer_as_clients_expect() {
+    let api = Api::new().await;
+    assert_eq!(api.get("/v1/agl/resources/latest").await, (StatusCode::OK, Value::Null));
+    let model = json!({"main": {"resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "m"}});
+    let (status, added) = api.post("/v1/agl/resources", model.clone()).await;
+    assert_eq!((status, &added["version"]), (StatusCode::CREATED, &json!(1)));
+    let (status, _) = api.post("/v1/agl/resources/rs-mine", model).await;
+    assert_eq!(status, StatusCode::OK);
+    let (_, latest) = api.get("/v1/agl/resources/latest").await;
+    assert_eq!(keys(&latest), "resources_id create_time update_time version resources");
+    assert_eq!(latest["resources_id"], "rs-mine");
+    assert_eq!(api.get("/v1/agl/resources/nope").await, (StatusCode::OK, Value::Null));
+    assert_eq!(api.get("/v1/agl/resources?limit=1").await.1["total"], 2);
+
+    let worker = api.done("/v1/agl/workers/Worker-9", json!({"heartbeat_stats": {"cpu": 1}})).await;
+    assert_eq!(
+        keys(&worker),
+        "worker_id status heartbeat_stats last_heartbeat_time last_dequeue_time last_busy_time last_idle_time \
+         current_rollout_id current_attempt_id"
+    );
+    let (_, again) = api.send("POST", "/v1/agl/workers/Worker-9", "").await;
+    assert_eq!(again["heartbeat_stats"], json!({"cpu": 1}));
+    assert_eq!(api.get("/v1/agl/workers/nope").await, (StatusCode::OK, Value::Null));
+    assert_eq!(api.get("/v1/agl/health").await.1, json!({"status": "ok"}));
+    assert_eq!(api.get("/v1/agl/statistics").await.1["total_workers"], 1);
+}
+
+#[tokio::test]
+async fn rewards_are_taken_at_every_level() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
+    api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
+    let root = format!("/rollout/{rollout_id}");
+    let body = json!({"value": 1, "name": "solved", "components": {"z": 0.5, "a": 2}});
+    let (status, reply) = api.post(&format!("{root}/reward"), body).await;
+    assert_eq!(status, StatusCode::CREATED);
+    assert_eq!(reply["reward"], json!({"value": 1.0, "name": "solved", "components": [["z", 0.5], ["a", 2.0]]}));
+    api.done(&format!("{root}/attempt/{attempt_id}/reward"), json!({"value": -1.0})).await;
+    api.done(&format!("{root}/generation/g/reward"), json!({"value": 0.5})).await;
+    for (path, body, status) in [
+        ("reward", json!({}), StatusCode::UNPROCESSABLE_ENTITY),
+        ("reward", json!({"value": "1"}), StatusCode::UNPROCESSABLE_ENTITY),
+        ("reward", json!({"value": null}), StatusCode::UNPROCESSABLE_ENTITY),
+        ("reward", json!({"value": 1, "components": {"a": "b"}}), StatusCode::UNPROCESSABLE_ENTITY),
+        ("attempt/at-no/reward", json!({"value": 1}), StatusCode::NOT_FOUND),
+        ("generation/no/reward", json!({"value": 1}), StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(api.post(&format!("{root}/{path}"), body).await.0, status, "{path}");
+    }
+    assert_eq!(api.post("/rollout/ro-no/reward", json!({"value": 1})).await.0, StatusCode::NOT_FOUND);
+    let values: Vec<_> = api.store.rewards(rollout_id, "latest").await.unwrap();
+    assert_eq!(values.iter().map(|found| found.reward.value).collect::<Vec<_>>(), [1.0, -1.0, 0.5]);
+}
+
+#[tokio::test]
+async fn our_own_runner_reports_and_leaves() {
+    let api = Api::new().await;
+    api.done("/v1/agl/queues/rollouts/enqueue", json!({"rollouts": [{"input": 1}, {"input": 2}]})).await;
+    let taken = api.done("/v1/agl/queues/rollouts/dequeue", json!({"limit": 2, "worker_id": "w"})).await;
+    let path = |taken: &Value| {
+        let [rollout_id, attempt_id] =
+            [&taken["rollout_id"], &taken["attempt"]["attempt_id"]].map(|id| id.as_str().unwrap());
+        format!("/v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/report")
+    };
+    let names = json!({"attempts": [taken[0]["attempt"], {"rollout_id": "no", "attempt_id": "no"}]});
+    let alive = api.done("/v1/fulgurite/attempts/heartbeat", names).await;
+    assert_eq!(alive.as_array().unwrap().len(), 1);
+    assert!(alive[0]["last_heartbeat_time"].is_f64());
+    assert_eq!(api.done(&path(&taken[0]), json!({"status": "succeeded"})).await["status"], "succeeded");
+    assert_eq!(api.done(&path(&taken[0]), json!({"status": "failed"})).await["status"], "succeeded");
+    let released = api.send("POST", "/v1/fulgurite/workers/w/release", "").await.1;
+    assert_eq!((released.as_array().unwrap().len(), &released[0]["status"]), (1, &json!("unresponsive")));
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_and_nothing_is_stored() {
+    let api = Api::new().await;
+    let attempted = api.store.start().await;
+    let rollout_id = attempted.rollout.rollout_id.as_str();
+    let before = api.store.statistics().await.unwrap();
+    let mut no_context = span(rollout_id, &attempted.attempt.attempt_id);
+    no_context.as_object_mut().unwrap().remove("context");
+    for (path, body, location, kind) in [
+        (
+            "queues/rollouts/enqueue",
+            json!({"rollouts": [{"mode": "train"}]}),
+            json!(["body", "rollouts", 0, "input"]),
+            "missing",
+        ),
+        (
+            "queues/rollouts/enqueue",
+            json!({"rollouts": [{"input": 1}, {"input": 1, "mode": "bogus"}]}),
+            json!(["body", "rollouts", 1, "mode"]),
+            "literal_error",
+        ),
+        (
+            "queues/rollouts/enqueue",
+            json!({"rollouts": [{"input": 1, "config": {"max_attempts": 0}}]}),
+            json!(["body", "config", "max_attempts"]),
+            "value_error",
+        ),
+        ("queues/rollouts/dequeue", json!({"wait_seconds": 1e300}), json!(["body", "wait_seconds"]), "value_error"),
+        ("spans", json!({"rollout_id": "x"}), json!(["body", "attempt_id"]), "missing"),
+        ("spans", no_context, json!(["body", "context"]), "missing"),
+        ("resources", json!({"x": {"resource_type": "bogus"}}), json!(["body", "x"]), "value_error"),
+        ("resources", json!([]), json!(["body"]), "dict_type"),
+    ] {
+        let (status, reply) = api.post(&format!("/v1/agl/{path}"), body).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {reply}");
+        assert_eq!(keys(&reply["detail"][0]), "type loc msg input");
+        assert_eq!((&reply["detail"][0]["loc"], &reply["detail"][0]["type"]), (&location, &json!(kind)), "{path}");
+    }
+    let (status, reply) = api.send("POST", "/v1/agl/queues/rollouts/enqueue", "not json").await;
+    assert_eq!((status, &reply["detail"][0]["type"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("json_invalid")));
+    for (path, body) in [
+        ("rollouts/ro-no", json!({"status": "failed"})),
+        ("rollouts/ro-no/attempts", json!({})),
+        ("rollouts/ro-no/attempts/latest", json!({"status": "failed"})),
+        ("spans", span("ro-no", "at-no")),
+    ] {
+        let reply = api.post(&format!("/v1/agl/{path}"), body).await;
+        assert_eq!(reply, (StatusCode::NOT_FOUND, json!({"detail": "rollout not found: ro-no"})), "{path}");
+    }
+    assert_eq!(api.get("/v1/agl/rollouts/ro-no").await, (StatusCode::OK, Value::Null));
+    assert_eq!(api.get("/v1/agl/nothing/here").await, (StatusCode::NOT_FOUND, json!({"detail": "Not Found"})));
+    let status = api.post(&format!("/v1/agl/rollouts/{rollout_id}"), json!({"status": null})).await;
+    let detail = "status is invalid; it cannot be a null value.";
+    assert_eq!(status, (StatusCode::BAD_REQUEST, json!({"detail": detail})));
+
+    let small = Api { router: routes_with_limit(api.store.store.clone(), 100), store: api.store };
+    let large = json!({"rollouts": [{"input": "x".repeat(100)}]});
+    let reply = small.post("/v1/agl/queues/rollouts/enqueue", large).await;
+    assert_eq!(reply, (StatusCode::PAYLOAD_TOO_LARGE, json!({"detail": "The request body is too large"})));
+    let after = small.store.statistics().await.unwrap();
+    let counts = |all: crate::Statistics| (all.rollouts, all.attempts, all.spans, all.resources, all.workers);
+    assert_eq!(counts(after), counts(before));
+}

@@ -1,0 +1,90 @@
+//! What was acknowledged before `kill -9` is there afterwards, once, and work carries on.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use fulgurite_store::model::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
+use fulgurite_store::{Store, StoreOptions};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Names the database to the process that is killed.
+const DATABASE: &str = "FULGURITE_TEST_DATABASE";
+const ACKNOWLEDGED: usize = 25;
+
+fn generation(number: usize, rollout_id: &str, attempt_id: &str) -> NewGeneration {
+    NewGeneration {
+        generation_id: format!("g{number}"),
+        rollout_id: rollout_id.into(),
+        attempt_id: attempt_id.into(),
+        name: "openai.chat.completion".into(),
+        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+        span_id: format!("{number:016x}"),
+        start_time: 1.0,
+        end_time: 2.0,
+        attributes: serde_json::Map::new(),
+        model: "tiny".into(),
+        prompt_tokens: (0..number as u32).collect(),
+        sampled_tokens: vec![number as u32],
+        logprobs: Some(vec![-1.0]),
+        stop_reason: "length".into(),
+        weights_versions: Vec::new(),
+        sampling: Value::Null,
+        seed: 0,
+        renderer: "template".into(),
+        tokenizer: "none".into(),
+        request_digest: String::new(),
+        branch_reason: None,
+        client_gone: false,
+    }
+}
+
+/// The process that is killed: records without end and says what has been acknowledged.
+#[tokio::test]
+async fn write_until_killed() {
+    let Ok(database) = std::env::var(DATABASE) else { return };
+    let store = Store::open(&database, StoreOptions::default()).await.unwrap();
+    let started = store.start_rollout(NewRollout { input: json!(1), ..NewRollout::default() }, None).await.unwrap();
+    for number in 0.. {
+        let call = generation(number, &started.rollout.rollout_id, &started.attempt.attempt_id);
+        let recorded = store.record_generation(call).await.unwrap();
+        println!("acknowledged {}", recorded.generation_id);
+    }
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_or_counted_twice() {
+    let directory = TempDir::new().unwrap();
+    let database = directory.path().join("killed.db").display().to_string();
+    let mut writer = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "write_until_killed", "--nocapture"])
+        .env(DATABASE, &database)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let acknowledged: Vec<String> = BufReader::new(writer.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok)
+        .filter_map(|line| Some(line.split_once("acknowledged ")?.1.to_owned()))
+        .take(ACKNOWLEDGED)
+        .collect();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert_eq!(acknowledged.len(), ACKNOWLEDGED);
+
+    let store = Store::open(&database, StoreOptions::default()).await.unwrap();
+    let found = store.generations(&GenerationFilter::default()).await.unwrap();
+    // One more may have been committed than could be said; each is there once, in order, and rebuilds.
+    assert!(found.len() >= ACKNOWLEDGED);
+    for (number, generation) in found.iter().enumerate() {
+        assert_eq!(generation.generation_id, format!("g{number}"));
+        assert_eq!(generation.prompt_tokens, (0..number as u32).collect::<Vec<_>>());
+        assert_eq!(generation.sequence_id, number as u64 + 1);
+    }
+    assert_eq!(store.statistics().await.unwrap().spans, found.len() as u64);
+    let (rollout_id, attempt_id) = (&found[0].rollout_id, &found[0].attempt_id);
+    let next = store.record_generation(generation(found.len(), rollout_id, attempt_id)).await.unwrap();
+    assert_eq!(next.parent_id.as_ref(), found.last().map(|generation| &generation.generation_id));
+    let ended = store.report_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Succeeded)).await;
+    assert_eq!(ended.unwrap().status, AttemptStatus::Succeeded);
+}

@@ -5,7 +5,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::ModelConfig;
 use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Rotation};
-use crate::layout::Layout;
+use crate::layout::{Layout, Tensor};
 
 /// What is the same for every version of a model's weights.
 #[derive(Debug)]
@@ -94,21 +94,37 @@ impl Weights {
     }
 }
 
-/// Standard deviation of fresh weights, Hugging Face's `initializer_range`.
-const INITIAL_DEVIATION: f64 = 0.02;
+/// Standard deviation of a fresh embedding.
+const EMBEDDING_DEVIATION: f64 = 0.05;
+
+/// Standard deviation of fresh matrices, times the root of their inputs.
+///
+/// Hugging Face's fixed 0.02 is this at 400 inputs. At a width of 64 it is too little: a model of 142,720 parameters
+/// that learns to copy within 500 training steps of 64 rows with these two numbers has not begun to after 700 with 0.02.
+const MATRIX_DEVIATION: f64 = 0.4;
 
 /// Fresh weights: gains are 1, all else is normal. Projections back into the residual stream are smaller by the root
 /// of twice the layers (as in GPT-2), so that the stream's variance does not grow with depth.
 pub(crate) fn random_values(config: &ModelConfig, layout: &Layout, seed: u64) -> Vec<f32> {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     let mut values = vec![1.0; layout.length];
-    let into_stream = INITIAL_DEVIATION / (2.0 * config.num_hidden_layers as f64).sqrt();
     for tensor in layout.tensors.iter().filter(|tensor| tensor.shape.len() == 2) {
-        let residual = tensor.name.ends_with("o_proj.weight") || tensor.name.ends_with("down_proj.weight");
-        let deviation = if residual { into_stream } else { INITIAL_DEVIATION };
+        let deviation = initial_deviation(tensor, config.num_hidden_layers);
         values[tensor.place.clone()].fill_with(|| (normal(&mut generator) * deviation) as f32);
     }
     values
+}
+
+fn initial_deviation(matrix: &Tensor, layers: usize) -> f64 {
+    let ends = |name: &str| matrix.name.ends_with(name);
+    let deviation = MATRIX_DEVIATION / (matrix.shape[1] as f64).sqrt();
+    if ends("embed_tokens.weight") {
+        EMBEDDING_DEVIATION
+    } else if ends("o_proj.weight") || ends("down_proj.weight") {
+        deviation / (2.0 * layers as f64).sqrt()
+    } else {
+        deviation
+    }
 }
 
 /// A standard normal number, by Box and Muller.

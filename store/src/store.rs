@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,6 +64,12 @@ pub struct Statistics {
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Store").field("read_only", &self.inner.writer.is_none()).finish_non_exhaustive()
+    }
 }
 
 struct Inner {

@@ -13,7 +13,7 @@ impl Store {
                  SELECT 1 FROM generation_uses
                  WHERE run_id = $1 AND generation_uses.generation_id = generations.generation_id
              )
-             ORDER BY start_time, generation_id",
+             ORDER BY position",
         )
         .bind(run_id)
         .fetch_all(&mut *self.reader().await?)
@@ -27,5 +27,35 @@ impl Store {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use crate::model::{GenerationUse, NewRun, UnaccountedGeneration};
+    use crate::testing::{TestStore, generation};
+
+    #[tokio::test]
+    async fn what_another_run_says_does_not_count() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        for (id, sampled) in [("b", &[1, 2][..]), ("a", &[3])] {
+            store.record_generation(generation(id, &attempted, &[9], sampled)).await.unwrap();
+        }
+        for run_id in ["one", "two"] {
+            let run = NewRun { run_id: run_id.into(), name: String::new(), config: Value::Null, seed: 0 };
+            store.create_run(run).await.unwrap();
+        }
+        let trained = GenerationUse { generation_id: "b".into(), cause: "trained".into(), tokens: 2 };
+        store.record_uses("one", vec![trained]).await.unwrap();
+        let unaccounted = |id: &str, sampled_tokens| UnaccountedGeneration {
+            generation_id: id.into(),
+            rollout_id: attempted.rollout.rollout_id.clone(),
+            sampled_tokens,
+        };
+        assert_eq!(store.unaccounted_generations("one").await.unwrap(), [unaccounted("a", 1)]);
+        assert_eq!(store.unaccounted_generations("two").await.unwrap(), [unaccounted("b", 2), unaccounted("a", 1)]);
     }
 }

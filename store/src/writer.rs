@@ -321,6 +321,9 @@ mod tests {
         drop(store);
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         assert_eq!(store.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
+        let beside = Store::open_read_only(&url).await.unwrap();
+        store.enqueue_rollouts(vec![task(3)]).await.unwrap();
+        assert!(beside.get_rollout("ro-3").await.unwrap().is_some());
         store.close().await;
         assert!(matches!(store.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::Closed)));
         assert!(matches!(store.get_rollout("ro-1").await, Err(StoreError::Closed)));

@@ -1,7 +1,6 @@
-use fulgurite_backends::AdamParameters;
-use pulp::Arch;
-
 use crate::EngineError;
+use crate::kernels::vectorised;
+use fulgurite_backends::AdamParameters;
 
 /// AdamW's memory: moments laid out like the weights, empty until the first step.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,7 +53,7 @@ impl AdamState {
         let (fresh1, fresh2) = ((1.0 - beta1) as f32, (1.0 - beta2) as f32);
         let epsilon = epsilon as f32;
         let (first, second) = (&mut self.first[..], &mut self.second[..]);
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 let count = weights.len();

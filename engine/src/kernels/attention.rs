@@ -1,6 +1,4 @@
-use pulp::Arch;
-
-use super::{LANES, add_scaled, dot, exp, fold};
+use super::{LANES, add_scaled, dot, exp, fold, vectorised};
 
 /// Positions of a block of keys.
 pub(crate) const BLOCK: usize = LANES;
@@ -55,7 +53,7 @@ pub(crate) fn attend(
     attended: &mut [f32],
 ) {
     scores.resize(shape.blocks(length) * BLOCK, 0.0);
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for head in 0..shape.query_heads {
@@ -105,7 +103,7 @@ pub(crate) fn attend_backward(
         let padded = shape.blocks(position + 1) * BLOCK;
         scratch.probabilities.resize(padded, 0.0);
         scratch.gradients.resize(padded, 0.0);
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 for head in 0..shape.query_heads {

@@ -1,12 +1,14 @@
 //! The arithmetic of the model. Sampler and learner call the same functions, and what a function computes for a row
 //! depends on that row alone, so that both find the same logprob to the bit.
 //!
-//! Hot loops run over arrays of [`LANES`] numbers inside `pulp`'s dispatch, which compiles each of them for the
+//! Hot loops run over arrays of [`LANES`] numbers inside [`vectorised`], which compiles each of them for the
 //! processor's own vectors. Outside matrix products no operation is fused, so their results are the same on every
 //! processor.
 
 // Iterator adapters are not always inlined into code compiled for other processor features than the crate's.
 #![allow(clippy::needless_range_loop)]
+
+use pulp::{Arch, Simd, WithSimd};
 
 mod attention;
 mod matmul;
@@ -20,6 +22,24 @@ pub(crate) use pointwise::{
     swiglu_backward,
 };
 pub(crate) use softmax::{LogSoftmax, softmax_gradient};
+
+/// Runs a loop compiled for the processor's vectors.
+///
+/// The body must be marked `#[inline(always)]` and must write to what it captures: the compiler wraps a closure that
+/// only reads in a function of its own, which is then compiled for the oldest processor.
+#[inline(always)]
+pub(crate) fn vectorised(body: impl FnMut()) {
+    struct Body<F>(F);
+    impl<F: FnMut()> WithSimd for Body<F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) {
+            (self.0)();
+        }
+    }
+    Arch::new().dispatch(Body(body));
+}
 
 /// Numbers that a reduction keeps side by side.
 const LANES: usize = 16;

@@ -1,11 +1,9 @@
-use pulp::Arch;
-
-use super::{dot, exp};
+use super::{dot, exp, vectorised};
 
 /// RMSNorm of each row of `[rows, gain.len()]`: `x / sqrt(mean(x²) + epsilon) * gain`. `inverses` receives each row's
 /// `1 / sqrt(...)`, which the backward pass needs.
 pub(crate) fn rms_norm(rows: &[f32], gain: &[f32], epsilon: f32, normed: &mut [f32], inverses: &mut [f32]) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let width = gain.len();
@@ -26,7 +24,7 @@ pub(crate) fn rms_norm_backward(
     gradient: &mut [f32],
     gain_gradient: &mut [f32],
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let width = gain.len();
@@ -136,7 +134,7 @@ pub(crate) fn norm_and_rotate(
     rotated: &mut [f32],
     inverses: &mut [f32],
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let (head, half) = (2 * rotation.half, rotation.half);
@@ -170,7 +168,7 @@ pub(crate) fn norm_and_rotate_backward(
     query_gain_gradient: &mut [f32],
     key_gain_gradient: &mut [f32],
 ) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             let (head, half) = (2 * rotation.half, rotation.half);
@@ -214,7 +212,7 @@ fn turn(low: &mut [f32], high: &mut [f32], cosines: &[f32], sines: &[f32], direc
 
 /// `silu(gate) * up` for each row of `[gate, up]`, `width` numbers each.
 pub(crate) fn swiglu(gate_up: &[f32], width: usize, activated: &mut [f32]) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for row in 0..activated.len() / width {
@@ -230,7 +228,7 @@ pub(crate) fn swiglu(gate_up: &[f32], width: usize, activated: &mut [f32]) {
 
 /// The gradient of `[gate, up]` from that of [`swiglu`]'s result.
 pub(crate) fn swiglu_backward(gate_up: &[f32], width: usize, activated_gradient: &[f32], gradient: &mut [f32]) {
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for row in 0..activated_gradient.len() / width {

@@ -1,6 +1,4 @@
-use pulp::Arch;
-
-use super::{LANES, exp, fold};
+use super::{LANES, exp, fold, vectorised};
 
 /// What turns the logits of one position into logprobs at some temperature.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +16,15 @@ impl LogSoftmax {
 
     /// `temperature` is greater than 0.
     pub(crate) fn at_temperature(logits: &[f32], temperature: f32) -> Self {
-        let (highest, sum) = Arch::new().dispatch(
+        let (mut top, mut sum) = (0.0, 0.0);
+        vectorised(
             #[inline(always)]
             || {
-                let highest = highest(logits);
-                (highest, sum_of_exponentials(logits, highest, temperature))
+                top = highest(logits);
+                sum = sum_of_exponentials(logits, top, temperature);
             },
         );
-        Self { highest, temperature, log_sum: sum.ln() }
+        Self { highest: top, temperature, log_sum: sum.ln() }
     }
 
     /// Whether logprobs are numbers; they are not if a logit is not.
@@ -41,7 +40,7 @@ impl LogSoftmax {
     /// Writes `e^((logit - highest) / temperature)`, the probabilities up to one common factor.
     pub(crate) fn weigh(&self, logits: &[f32], weights: &mut [f32]) {
         let Self { highest, temperature, .. } = *self;
-        Arch::new().dispatch(
+        vectorised(
             #[inline(always)]
             || {
                 let logits = &logits[..weights.len()];
@@ -57,7 +56,7 @@ impl LogSoftmax {
 /// derivative by the target's logprob.
 pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target: usize, slope: f32) {
     let LogSoftmax { highest, log_sum, .. } = *softmax;
-    Arch::new().dispatch(
+    vectorised(
         #[inline(always)]
         || {
             for logit in 0..logits.len() {

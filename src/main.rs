@@ -1,1 +1,57 @@
-fn main() {}
+//! The `fulgurite` command: read the config, wire the rooms, print.
+
+// This is the one place that prints.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod base_model;
+mod cli;
+mod config;
+mod config_show;
+mod query;
+mod report;
+mod run;
+mod runner_process;
+mod serve;
+mod server;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("FULGURITE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
+    };
+    match runtime.block_on(dispatch(cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn dispatch(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(arguments) => serve::serve(arguments).await,
+        Command::Train(arguments) => train::train(arguments).await,
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Rollouts(arguments) => query::rollouts(arguments).await,
+        Command::Spans(arguments) => query::spans(arguments).await,
+        Command::Triplets(arguments) => query::triplets(arguments).await,
+        Command::Config(arguments) => config_show::run(arguments),
+    }
+}
+
+/// An error as a chain, the last link being what the system said.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error}");
+    for cause in error.chain().skip(1) {
+        eprintln!("  caused by: {cause}");
+    }
+    ExitCode::from(1)
+}

@@ -32,6 +32,8 @@ pub enum UntrainedCause {
     FailedAttempt,
     /// A later attempt of the same rollout counts instead.
     SupersededAttempt,
+    /// The prompt was made with another tokenizer than the learner's.
+    UnknownTokenizer,
     /// Every rollout of the group earned the same: no advantage, nothing to learn.
     ConstantGroup,
     /// Sampled from weights older than the limit allows.
@@ -42,7 +44,7 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::ClientGone,
         Self::BrokenOff,
         Self::NoSampledTokens,
@@ -56,6 +58,7 @@ impl UntrainedCause {
         Self::UnfinishedAttempt,
         Self::FailedAttempt,
         Self::SupersededAttempt,
+        Self::UnknownTokenizer,
         Self::ConstantGroup,
         Self::StaleWeights,
         Self::AfterLastCheckpoint,
@@ -77,6 +80,7 @@ impl UntrainedCause {
             Self::UnfinishedAttempt => "unfinished_attempt",
             Self::FailedAttempt => "failed_attempt",
             Self::SupersededAttempt => "superseded_attempt",
+            Self::UnknownTokenizer => "unknown_tokenizer",
             Self::ConstantGroup => "constant_group",
             Self::StaleWeights => "stale_weights",
             Self::AfterLastCheckpoint => "after_last_checkpoint",

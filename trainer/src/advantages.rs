@@ -3,11 +3,13 @@
 use std::num::NonZeroUsize;
 
 use fulgurite_backends::{Datum, LossInputs};
+use serde::{Deserialize, Serialize};
 
 use crate::policy_metrics::{PolicyDataError, TrainedTarget, trained_targets};
 
 /// What a rollout's reward is measured against.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Baseline {
     /// The mean of its group, itself included.
     #[default]
@@ -17,7 +19,8 @@ pub enum Baseline {
 }
 
 /// How advantages are computed; the default is tinker-cookbook's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct AdvantageOptions {
     /// What is taken off the reward.
     pub baseline: Baseline,

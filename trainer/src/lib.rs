@@ -1,1 +1,39 @@
-//! The loops that change weights: GRPO, and supervised training of a base model.
+//! The loops that change weights.
+//!
+//! - [`Grpo`]: group-relative policy optimisation driven through the store: enqueue groups of rollouts, wait for
+//!   whoever runs them, turn what was recorded into datums, update, put the new weights behind the sampler, evaluate.
+//! - [`train_supervised`]: cross entropy on conversations, to make a base model.
+//! - [`TrainEvent`], [`Reporter`]: what a loop tells while it runs.
+//!
+//! Pure parts: `advantages`, `policy_metrics`, `rollout_metrics`, `task_order`, `accounting` (why a sampled token was
+//! not trained).
+
+mod accounting;
+mod advantages;
+mod batch;
+mod collection;
+mod error;
+mod events;
+mod grpo;
+mod metrics_file;
+mod options;
+mod policy_metrics;
+mod rollout_metrics;
+mod summary;
+mod supervised;
+mod task_order;
+mod tasks;
+
+pub use advantages::{
+    AdvantageOptions, Baseline, KlPenalty, STANDARD_DEVIATION_FLOOR, group_advantages, is_constant, penalize_kl,
+    split_into_substeps,
+};
+pub use error::TrainError;
+pub use events::{Reporter, TrainEvent};
+pub use grpo::{Grpo, RunIdentity};
+pub use options::{EvaluationOptions, GrpoOptions, StopRule};
+pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
+pub use rollout_metrics::rollout_metrics;
+pub use summary::RunSummary;
+pub use supervised::{SupervisedOptions, SupervisedResult, train_supervised};
+pub use tasks::{TaskSource, Tasks};

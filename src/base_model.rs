@@ -1,0 +1,144 @@
+//! Makes the model directory that a training run starts from, when it is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_backends::Learner;
+use fulgurite_engine::{Engine, EngineOptions};
+use fulgurite_runner::Program;
+use fulgurite_trainer::{Reporter, SupervisedResult, train_supervised};
+use serde_json::{Value, json};
+
+use crate::config::BaseConfig;
+
+/// Says in the model directory what it was made from.
+const RECIPE_FILE: &str = "fulgurite_base.json";
+
+/// Makes `directory` if it is missing. One that was made from other settings is refused rather than trained on.
+///
+/// `programs` are looked for on the PATH, in the directory of this program first; the corpus command runs in
+/// `working_directory`.
+pub async fn make_if_missing(
+    base: &BaseConfig,
+    seed: u64,
+    directory: &Path,
+    working_directory: &Path,
+    reporter: &mut dyn Reporter,
+) -> Result<()> {
+    let recipe = json!({ "base": base, "seed": seed });
+    if directory.exists() {
+        return check_recipe(directory, &recipe);
+    }
+    let parent = directory.parent().context("the model's path has no parent directory")?;
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    let raw = sibling(directory, "untrained");
+    let fresh = sibling(directory, "unfinished");
+    for left_over in [&raw, &fresh] {
+        remove(left_over)?;
+    }
+    let corpus = run_corpus_command(&base.corpus, seed, working_directory).await?;
+    create_untrained(base, seed, &corpus, &raw)?;
+    let result = train(base, seed, &corpus, &raw, &fresh, reporter).await?;
+    write_recipe(&fresh, &recipe, &result)?;
+    std::fs::rename(&fresh, directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    remove(&raw)
+}
+
+fn check_recipe(directory: &Path, recipe: &Value) -> Result<()> {
+    let path = directory.join(RECIPE_FILE);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        // Somebody else's model: [base] only says how to make one that is missing.
+        return Ok(());
+    };
+    let made: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+    if made["recipe"] != *recipe {
+        bail!(
+            "{} was made from other [base] settings; remove it to make it anew, or change [[models]] path",
+            directory.display()
+        );
+    }
+    Ok(())
+}
+
+fn write_recipe(directory: &Path, recipe: &Value, result: &SupervisedResult) -> Result<()> {
+    let path = directory.join(RECIPE_FILE);
+    let made = json!({
+        "recipe": recipe,
+        "steps": result.steps,
+        "loss": result.loss,
+        "validation_accuracy": result.validation_accuracy,
+    });
+    std::fs::write(&path, format!("{made:#}\n")).with_context(|| format!("cannot write {}", path.display()))
+}
+
+async fn run_corpus_command(command: &[String], seed: u64, working_directory: &Path) -> Result<String> {
+    let filled: Vec<String> = command.iter().map(|word| word.replace("{seed}", &seed.to_string())).collect();
+    let program = Program::find(&filled, "corpus").context("[base] corpus")?;
+    let name = program.path.display();
+    let output = tokio::process::Command::new(&program.path)
+        .args(&program.arguments)
+        .current_dir(working_directory)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .await
+        .with_context(|| format!("cannot start the corpus program {name} ([base] corpus)"))?;
+    if !output.status.success() {
+        bail!("the corpus program {name} failed: {}", output.status);
+    }
+    String::from_utf8(output.stdout).context("the corpus is not UTF-8")
+}
+
+/// A tokenizer that fits the corpus, and random weights.
+fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path) -> Result<()> {
+    let mut texts = Vec::new();
+    for (index, line) in corpus.lines().enumerate() {
+        let row: Value = serde_json::from_str(line).with_context(|| format!("corpus line {}", index + 1))?;
+        for message in row["messages"].as_array().into_iter().flatten() {
+            texts.extend(message["content"].as_str().map(str::to_owned));
+        }
+    }
+    let tokenizer_json = fulgurite_renderers::train_byte_level_tokenizer(&texts, base.vocabulary_size, &[])?;
+    let scratch = sibling(directory, "tokenizer");
+    fulgurite_renderers::write_tokenizer_directory(&scratch, &tokenizer_json)?;
+    let tokenizer = fulgurite_renderers::Tokenizer::open(&scratch)?;
+    remove(&scratch)?;
+    let shape = base.shape.model_config(tokenizer.vocabulary_size(), tokenizer.eos_ids());
+    fulgurite_engine::create_model(directory, &shape, seed)?;
+    fulgurite_renderers::write_tokenizer_directory(directory, &tokenizer_json)?;
+    Ok(())
+}
+
+async fn train(
+    base: &BaseConfig,
+    seed: u64,
+    corpus: &str,
+    raw: &Path,
+    fresh: &Path,
+    reporter: &mut dyn Reporter,
+) -> Result<SupervisedResult> {
+    let engine = Engine::open(raw, EngineOptions::default())?;
+    let renderer = fulgurite_renderers::open_renderer(raw, "chatml")?;
+    let learner = engine.learner();
+    let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, &base.training, seed, reporter).await?;
+    learner.save_checkpoint(fresh).await?;
+    Ok(result)
+}
+
+/// A directory beside `directory`, so that a rename moves it there in one step.
+fn sibling(directory: &Path, suffix: &str) -> PathBuf {
+    let mut name = directory.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    directory.with_file_name(name)
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}

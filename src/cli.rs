@@ -1,0 +1,173 @@
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Train any agent by reinforcement learning, unchanged: point its base URL here.
+#[derive(Debug, Parser)]
+#[command(name = "fulgurite", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the proxy that agents talk to, the store's API and the embedded models
+    Serve(ServeArguments),
+    /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
+    Train(TrainArguments),
+    /// Run an unmodified agent once for each rollout on the queue
+    Run(RunArguments),
+    /// List the rollouts of a store
+    Rollouts(QueryArguments),
+    /// List the spans of a store
+    Spans(QueryArguments),
+    /// List the triplets (prompt, response, reward) of a store
+    Triplets(QueryArguments),
+    /// Show the config that is in force and where each value came from
+    Config(ConfigArguments),
+}
+
+/// `fulgurite serve`.
+#[derive(Debug, Args)]
+pub struct ServeArguments {
+    /// Config file
+    #[arg(long, value_name = "FILE", env = "FULGURITE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", env = "FULGURITE_LISTEN")]
+    pub listen: Option<String>,
+    /// Write {"url": ..., "pid": ...} here once it answers
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Where everything is recorded: sqlite://FILE
+    #[arg(long, value_name = "URL", env = "FULGURITE_STORE")]
+    pub store: Option<String>,
+    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME] (repeatable)
+    #[arg(long = "model", value_name = "SPEC")]
+    pub models: Vec<String>,
+    /// Seconds between looks for attempts that are out of time or silent
+    #[arg(long, value_name = "SECONDS", env = "FULGURITE_WATCHDOG_INTERVAL")]
+    pub watchdog_interval: Option<f64>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite train`.
+#[derive(Debug, Args)]
+pub struct TrainArguments {
+    /// Config file
+    #[arg(value_name = "CONFIG")]
+    pub config: PathBuf,
+    /// Seed of the base model and of the run, in place of the config's
+    #[arg(long, value_name = "N", env = "FULGURITE_SEED")]
+    pub seed: Option<u64>,
+    /// Go on with the latest run of this config and seed from its last checkpoint
+    #[arg(long)]
+    pub resume: bool,
+    /// Directory of the run, in place of a new one below the config's [run] directory
+    #[arg(long, value_name = "DIR")]
+    pub run_directory: Option<PathBuf>,
+    /// Updates at most, in place of the config's
+    #[arg(long, value_name = "N", env = "FULGURITE_MAX_STEPS")]
+    pub max_steps: Option<u64>,
+    /// Write {"url": ..., "pid": ...} here once the server answers
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Print JSON, one object a line: one for each step, and a summary at the end
+    #[arg(long)]
+    pub json: bool,
+    /// The agent's command, in place of the config's [runner] command
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}
+
+/// `fulgurite run`.
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// Server whose queue is worked off
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4747", env = "FULGURITE_SERVER")]
+    pub server: String,
+    /// Name of this runner in the store; a new one of the same name takes over what the old one held
+    #[arg(long, value_name = "ID")]
+    pub worker_id: Option<String>,
+    /// Agents at a time
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub parallel: usize,
+    /// Program that grades: run after the agent with its output on stdin, prints {"reward": 1.0}.
+    /// One string, split at spaces; {task} and {task.FIELD} are filled in
+    #[arg(long, value_name = "COMMAND")]
+    pub grade: Option<String>,
+    /// The same, one word at a time (repeatable)
+    #[arg(long, value_name = "WORD", conflicts_with = "grade", allow_hyphen_values = true)]
+    pub grade_word: Vec<String>,
+    /// Seconds that agent and grader may take together; then their whole process group is killed
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub timeout: f64,
+    /// Directory that the agent is started in
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Leave when the queue is empty and nothing runs
+    #[arg(long)]
+    pub until_idle: bool,
+    /// Leave, and kill the agents, when standard input is closed
+    #[arg(long)]
+    pub until_stdin_closes: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+    /// The agent: program and arguments; {task} and {task.FIELD} are filled in, never through a shell
+    #[arg(last = true, required = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}
+
+/// `fulgurite rollouts`, `spans`, `triplets`.
+#[derive(Debug, Args)]
+pub struct QueryArguments {
+    /// Store to read: sqlite://FILE
+    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", conflicts_with = "run")]
+    pub store: Option<String>,
+    /// Directory of a training run, whose store is read
+    #[arg(long, value_name = "DIR")]
+    pub run: Option<PathBuf>,
+    /// Config file whose store is read
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "run"])]
+    pub config: Option<PathBuf>,
+    /// Only this rollout
+    #[arg(long, value_name = "ID")]
+    pub rollout: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite config`.
+#[derive(Debug, Args)]
+pub struct ConfigArguments {
+    /// What of it.
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+/// `fulgurite config show`.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Print every key with its value and where the value came from
+    Show {
+        /// Config file
+        #[arg(long, value_name = "FILE", env = "FULGURITE_CONFIG")]
+        config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}

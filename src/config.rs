@@ -1,0 +1,320 @@
+//! The config file: one TOML file, defaults for every key, unknown keys refused with the nearest known name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_engine::ModelConfig;
+use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
+use serde::{Deserialize, Serialize};
+
+/// Everything that a config file may say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The HTTP server.
+    pub server: ServerConfig,
+    /// The record.
+    pub store: StoreConfig,
+    /// The models that agents can ask for.
+    pub models: Vec<ModelEntry>,
+    /// A training run.
+    pub run: RunConfig,
+    /// How a missing model directory is made.
+    pub base: Option<BaseConfig>,
+    /// What the policy is trained and scored on.
+    pub tasks: Option<TasksConfig>,
+    /// What runs the agent.
+    pub runner: RunnerConfig,
+    /// How the policy is trained.
+    pub trainer: GrpoOptions,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port; 4747 is what Agent-lightning's clients expect, 0 takes a free one.
+    pub listen: String,
+    /// Greatest request body, in bytes.
+    pub body_limit_bytes: usize,
+    /// Seconds between looks for attempts that are out of time or silent.
+    pub watchdog_interval: f64,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:4747".to_owned(), body_limit_bytes: 32 * 1024 * 1024, watchdog_interval: 10.0 }
+    }
+}
+
+/// `[store]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// `sqlite://FILE`. `serve`: `sqlite://fulgurite.db` by default; `train`: a file in the run's directory.
+    pub url: Option<String>,
+    /// `full` survives a power cut, `normal` only `kill -9`.
+    pub synchronous: Synchronous,
+}
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    /// A power cut.
+    #[default]
+    Full,
+    /// The death of the process.
+    Normal,
+}
+
+/// `[[models]]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEntry {
+    /// What agents send in `model`.
+    pub name: String,
+    /// Who samples.
+    pub backend: Backend,
+    /// HF-format directory; `{seed}` is filled in by `train`.
+    pub path: PathBuf,
+    /// `auto`, `template` or a family's name.
+    #[serde(default = "auto")]
+    pub renderer: String,
+}
+
+fn auto() -> String {
+    "auto".to_owned()
+}
+
+/// Who samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// This process.
+    Embedded,
+}
+
+/// `[run]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunConfig {
+    /// Name of the run.
+    pub name: String,
+    /// Where runs are kept, each in `NAME-seed-SEED-NUMBER`.
+    pub directory: PathBuf,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { name: "run".to_owned(), directory: "runs".into(), seed: 1 }
+    }
+}
+
+/// `[base]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseConfig {
+    /// Program that writes the corpus, JSON lines of `{"messages": [...], "split": "train" | "validation"}`;
+    /// `{seed}` is filled in.
+    pub corpus: Vec<String>,
+    /// Pieces of the tokenizer that is trained on the corpus.
+    pub vocabulary_size: usize,
+    /// Seed in place of the run's.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// The decoder.
+    pub shape: Shape,
+    /// How it is trained.
+    #[serde(default)]
+    pub training: SupervisedOptions,
+}
+
+/// `[base.shape]`: a Qwen3 decoder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub key_value_heads: usize,
+    /// Width of a head.
+    pub head_size: usize,
+    /// Width of the feed-forward layer.
+    pub intermediate_size: usize,
+    /// Tokens of prompt and answer together.
+    pub context_length: usize,
+}
+
+/// `[tasks]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TasksConfig {
+    /// What the policy learns on.
+    pub train: TaskSource,
+    /// What its progress is measured on.
+    pub held_out: TaskSource,
+    /// What is scored once, after training has stopped.
+    #[serde(rename = "final", default)]
+    pub last: Option<TaskSource>,
+}
+
+/// `[runner]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunnerConfig {
+    /// The agent; `{task}` and `{task.FIELD}` are filled in.
+    pub command: Vec<String>,
+    /// The grader; none if the agent prints or posts its own reward.
+    pub grade: Vec<String>,
+    /// Agents at a time.
+    pub parallel: usize,
+    /// Seconds for agent and grader together.
+    pub timeout_seconds: f64,
+    /// Attempts of a rollout whose agent fails, runs out of time, or loses its runner.
+    pub max_attempts: u32,
+    /// Directory that the agent is started in; the config file's by default.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for RunnerConfig {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            grade: Vec::new(),
+            parallel: 8,
+            timeout_seconds: 600.0,
+            max_attempts: 3,
+            directory: None,
+        }
+    }
+}
+
+/// A config and the directory that its relative paths start from.
+#[derive(Clone, Debug)]
+pub struct LoadedConfig {
+    /// What it says.
+    pub config: Config,
+    /// The file's directory; the working directory where there is no file.
+    pub directory: PathBuf,
+    /// The file.
+    pub file: Option<PathBuf>,
+}
+
+impl LoadedConfig {
+    /// Reads a config file; without one, the defaults.
+    pub fn read(file: Option<&Path>) -> Result<Self> {
+        let Some(file) = file else {
+            let directory = std::env::current_dir().context("the working directory is gone")?;
+            return Ok(Self { config: Config::default(), directory, file: None });
+        };
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let config = parse(&text).with_context(|| file.display().to_string())?;
+        let file = std::path::absolute(file).context("the working directory is gone")?;
+        let directory = file.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { config, directory, file: Some(file) })
+    }
+
+    /// A path of the config, seen from its directory.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+/// Reads TOML; the error says where, and for an unknown key names the nearest known one.
+pub fn parse(text: &str) -> Result<Config> {
+    toml::from_str(text).map_err(|error| {
+        let place = error.span().map_or(String::new(), |span| {
+            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+            format!("line {line}: ")
+        });
+        let message = error.message();
+        match nearest_known(message) {
+            Some(known) => anyhow!("{place}{message}; did you mean `{known}`?"),
+            None => anyhow!("{place}{message}"),
+        }
+    })
+}
+
+/// The known name nearest to the unknown one of serde's message "unknown field `a`, expected one of `b`, `c`".
+fn nearest_known(message: &str) -> Option<String> {
+    let rest = message.strip_prefix("unknown field")?;
+    let mut quoted = rest.split('`').skip(1).step_by(2);
+    let unknown = quoted.next()?;
+    quoted
+        .map(|known| (strsim::jaro_winkler(unknown, known), known))
+        .filter(|(similarity, _)| *similarity > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known.to_owned())
+}
+
+impl Shape {
+    /// The shape as an HF config. The head is the embedding, as in the small models of the family.
+    pub fn model_config(&self, vocabulary_size: usize, end_of_turn: &[u32]) -> ModelConfig {
+        ModelConfig {
+            vocab_size: vocabulary_size,
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_hidden_layers: self.layers,
+            num_attention_heads: self.heads,
+            num_key_value_heads: self.key_value_heads,
+            head_dim: self.head_size,
+            max_position_embeddings: self.context_length,
+            rms_norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            tie_word_embeddings: true,
+            other: serde_json::Map::from_iter([("eos_token_id".to_owned(), serde_json::json!(end_of_turn))]),
+        }
+    }
+}
+
+/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]`.
+pub fn parse_model(spec: &str) -> Result<ModelEntry> {
+    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME]";
+    let (name, rest) = spec.split_once('=').ok_or_else(|| anyhow!("--model {spec}: {expected}"))?;
+    let (backend, rest) = rest.split_once(':').ok_or_else(|| anyhow!("--model {spec}: {expected}"))?;
+    if backend != "embedded" {
+        bail!("--model {spec}: there is no backend `{backend}`; there is embedded");
+    }
+    let mut parts = rest.split(',');
+    let path = parts.next().unwrap_or_default();
+    let mut renderer = auto();
+    for part in parts {
+        match part.split_once('=') {
+            Some(("renderer", value)) => renderer = value.to_owned(),
+            _ => bail!("--model {spec}: `{part}` is not an option; {expected}"),
+        }
+    }
+    if name.is_empty() || path.is_empty() {
+        bail!("--model {spec}: {expected}");
+    }
+    Ok(ModelEntry { name: name.to_owned(), backend: Backend::Embedded, path: path.into(), renderer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_known_name() {
+        let error = parse("[server]\nlissten = \"x\"\n").unwrap_err().to_string();
+        assert!(error.starts_with("line 2: unknown field `lissten`"), "{error}");
+        assert!(error.ends_with("did you mean `listen`?"), "{error}");
+    }
+
+    #[test]
+    fn a_model_flag_names_its_parts() {
+        let model = parse_model("tiny=embedded:models/tiny,renderer=chatml").unwrap();
+        assert_eq!((model.name.as_str(), model.renderer.as_str()), ("tiny", "chatml"));
+        assert_eq!(model.path, Path::new("models/tiny"));
+        for wrong in ["tiny", "tiny=models/tiny", "tiny=vllm:http://x", "=embedded:x", "a=embedded:x,y=z"] {
+            assert!(parse_model(wrong).is_err(), "{wrong}");
+        }
+    }
+}

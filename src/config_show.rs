@@ -1,0 +1,60 @@
+//! `fulgurite config show`.
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+use crate::cli::{ConfigAction, ConfigArguments};
+use crate::config::{Config, LoadedConfig};
+
+/// Prints every key that is in force and where its value came from.
+pub fn run(arguments: ConfigArguments) -> Result<()> {
+    let ConfigAction::Show { config: file, json } = arguments.action;
+    let loaded = LoadedConfig::read(file.as_deref())?;
+    let defaults = flatten(&json!(Config::default()));
+    for (key, value) in flatten(&json!(loaded.config)) {
+        let from = match (&loaded.file, defaults.get(&key)) {
+            (Some(file), default) if default != Some(&value) => file.display().to_string(),
+            _ => "default".to_owned(),
+        };
+        if json {
+            println!("{}", json!({ "key": key, "value": value, "from": from }));
+        } else {
+            let text = serde_json::to_string(&value).context("a value cannot be written as JSON")?;
+            println!("{key} = {text}  # {from}");
+        }
+    }
+    Ok(())
+}
+
+/// Nested objects as `a.b.c`, lists of objects as `a.0.b`; everything else stays whole.
+fn flatten(value: &Value) -> Map<String, Value> {
+    let mut flat = Map::new();
+    flatten_into(String::new(), value, &mut flat);
+    flat
+}
+
+fn flatten_into(prefix: String, value: &Value, flat: &mut Map<String, Value>) {
+    let key = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            fields.iter().for_each(|(name, value)| flatten_into(key(name), value, flat));
+        }
+        Value::Array(items) if items.first().is_some_and(Value::is_object) => {
+            items.iter().enumerate().for_each(|(index, value)| flatten_into(key(&index.to_string()), value, flat));
+        }
+        other => {
+            flat.insert(prefix, other.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_keys_are_joined_by_dots() {
+        let flat = flatten(&json!({ "a": { "b": 1, "c": [1, 2] }, "models": [{ "name": "x" }] }));
+        assert_eq!(json!(flat), json!({ "a.b": 1, "a.c": [1, 2], "models.0.name": "x" }));
+    }
+}

@@ -1,0 +1,181 @@
+//! What a person, or a program, sees of a training run.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use fulgurite_trainer::{Reporter, RunSummary, TrainEvent};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+
+/// How often a pipe gets a line about something that takes long.
+const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A reporter that prints JSON, one object for each step and a summary at the end.
+pub struct JsonReporter;
+
+impl Reporter for JsonReporter {
+    fn report(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::Step { mut metrics, .. } => {
+                metrics.insert("event".to_owned(), json!("step"));
+                println!("{}", Value::Object(metrics));
+            }
+            TrainEvent::Finished(summary) => println!("{}", Value::Object(summary.to_json())),
+            TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
+        }
+    }
+}
+
+/// A reporter for people: a table that grows by a row a step, and a bar for what takes long.
+pub struct TableReporter {
+    bar: Option<ProgressBar>,
+    terminal: bool,
+    last_plain_line: Option<Instant>,
+    components: Option<Vec<String>>,
+}
+
+impl TableReporter {
+    /// Bars on a terminal, plain lines in a pipe.
+    pub fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+        Self { bar: None, terminal, last_plain_line: None, components: None }
+    }
+
+    fn progress(&mut self, done: u64, total: u64, message: String) {
+        if self.terminal {
+            let bar = self.bar.get_or_insert_with(|| {
+                let bar = ProgressBar::new(total);
+                if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+                    bar.set_style(style);
+                }
+                bar
+            });
+            bar.set_length(total);
+            bar.set_position(done);
+            bar.set_message(message);
+        } else if self.last_plain_line.is_none_or(|last| last.elapsed() >= PLAIN_LINE_INTERVAL) {
+            self.last_plain_line = Some(Instant::now());
+            println!("{message} {done}/{total}");
+        }
+    }
+
+    /// Prints a line that stays.
+    fn line(&mut self, line: &str) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+        println!("{line}");
+    }
+
+    fn step(&mut self, step: u64, metrics: &Map<String, Value>) {
+        if self.components.is_none() {
+            let components = component_names(metrics);
+            self.line(&header(&components));
+            self.components = Some(components);
+        }
+        let components = self.components.clone().unwrap_or_default();
+        self.line(&row(step, metrics, &components));
+    }
+}
+
+impl Reporter for TableReporter {
+    fn report(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::SupervisedStep { step, max_steps, loss, validation_accuracy } => {
+                let accuracy = validation_accuracy.map_or(String::new(), |is| format!(", validation accuracy {is:.3}"));
+                self.progress(step, max_steps, format!("base model: loss {loss:.3}{accuracy}, step"));
+            }
+            TrainEvent::RunStarted { run_id, directory, step, max_steps } => {
+                let from = if step == 0 { String::new() } else { format!(", going on after {step}") };
+                self.line(&format!("run {run_id} in {}: at most {max_steps} updates{from}", directory.display()));
+            }
+            TrainEvent::Rollouts { phase, step, done, total } => {
+                if self.terminal {
+                    self.progress(done as u64, total as u64, format!("{phase} rollouts of step {step}"));
+                }
+            }
+            TrainEvent::Step { step, metrics } => self.step(step, &metrics),
+            TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),
+        }
+    }
+}
+
+/// The held-out tasks' named components, in the order of the metrics.
+fn component_names(metrics: &Map<String, Value>) -> Vec<String> {
+    let reserved = ["reward/total", "total_episodes", "failed_episodes"];
+    let names = metrics.keys().filter_map(|key| key.strip_prefix("test/env/all/"));
+    names.filter(|name| !reserved.contains(name)).map(str::to_owned).collect()
+}
+
+fn header(components: &[String]) -> String {
+    let mut line = format!("{:>5} {:>8} {:>9}", "step", "train", "held-out");
+    for name in components {
+        line.push_str(&format!(" {name:>9}"));
+    }
+    line + &format!(" {:>9} {:>9} {:>9} {:>8}", "kl", "max diff", "grad norm", "seconds")
+}
+
+fn row(step: u64, metrics: &Map<String, Value>, components: &[String]) -> String {
+    let number = |key: &str| metrics.get(key).and_then(Value::as_f64);
+    let fixed = |key: &str| number(key).map_or("-".to_owned(), |value| format!("{value:+.3}"));
+    let tiny = |key: &str| number(key).map_or("-".to_owned(), |value| format!("{value:.1e}"));
+    let held_out = fixed("test/env/all/reward/total");
+    let mut line = format!("{step:>5} {:>8} {held_out:>9}", fixed("env/all/reward/total"));
+    for name in components {
+        line.push_str(&format!(" {:>9}", fixed(&format!("test/env/all/{name}"))));
+    }
+    let seconds = number("time/total").map_or("-".to_owned(), |value| format!("{value:.1}"));
+    let gradient = number("optim/gradient_norm").map_or("-".to_owned(), |value| format!("{value:.2}"));
+    line + &format!(
+        " {:>9} {:>9} {gradient:>9} {seconds:>8}",
+        tiny("optim/kl_sample_train_v1"),
+        tiny("optim/logprob_difference_max"),
+    )
+}
+
+fn summary_text(summary: &RunSummary) -> String {
+    let json = summary.to_json();
+    let why = if summary.stopped_by_rule { "the stop rule was met" } else { "the limit of updates was reached" };
+    let mut lines = vec![String::new(), format!("{} updates in {:.1} s: {why}", summary.steps, summary.wall_seconds)];
+    for (key, label) in [("held_out_", "held-out tasks"), ("final_", "final tasks, scored once")] {
+        let scores: Vec<String> = json
+            .iter()
+            .filter_map(|(name, value)| Some((name.strip_prefix(key)?, value.as_f64()?)))
+            .map(|(name, value)| format!("{} {value:.3}", name.replace('_', " ")))
+            .collect();
+        if !scores.is_empty() {
+            lines.push(format!("{label}: {}", scores.join(", ")));
+        }
+    }
+    lines.push(format!("greatest sampler-trainer logprob difference: {:.1e}", summary.max_logprob_difference));
+    if let Some(checkpoint) = &summary.checkpoint {
+        lines.push(format!("weights: {}", checkpoint.display()));
+    }
+    lines.push(String::new());
+    lines.push(format!("{:<24} {:>10}", "sampled tokens", summary.sampled_tokens));
+    lines.push(format!("  {:<22} {:>10}", "trained", summary.trained_tokens));
+    for (cause, tokens) in &summary.untrained_tokens {
+        lines.push(format!("  {cause:<22} {tokens:>10}"));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_lines_up_with_its_header() {
+        let metrics = json!({
+            "env/all/reward/total": -0.25, "test/env/all/reward/total": 0.5, "test/env/all/exact": 0.75,
+            "test/env/all/total_episodes": 96, "optim/kl_sample_train_v1": 0.0, "time/total": 1.25,
+        });
+        let metrics = metrics.as_object().unwrap();
+        let components = component_names(metrics);
+        assert_eq!(components, ["exact"]);
+        insta::assert_snapshot!(format!("{}\n{}", header(&components), row(3, metrics, &components)), @r"
+         step    train  held-out     exact        kl  max diff grad norm  seconds
+            3   -0.250    +0.500    +0.750     0.0e0         -         -      1.2
+        ");
+    }
+}

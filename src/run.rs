@@ -1,0 +1,68 @@
+//! `fulgurite run`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_runner::{RunnerOptions, RunnerSummary};
+use tokio::io::AsyncReadExt;
+
+use crate::cli::RunArguments;
+use crate::server::interrupted;
+
+/// Works off the queue until it is told to stop.
+pub async fn run(arguments: RunArguments) -> Result<()> {
+    if !(arguments.timeout.is_finite() && arguments.timeout > 0.0) {
+        bail!("--timeout is {}, but must be a positive number of seconds", arguments.timeout);
+    }
+    if arguments.parallel == 0 {
+        bail!("--parallel must be at least 1");
+    }
+    let grade = match arguments.grade {
+        Some(command) => Some(command.split_whitespace().map(str::to_owned).collect()),
+        None if arguments.grade_word.is_empty() => None,
+        None => Some(arguments.grade_word),
+    };
+    let mut options = RunnerOptions {
+        parallel: arguments.parallel,
+        grade,
+        timeout: Duration::from_secs_f64(arguments.timeout),
+        working_directory: arguments.directory,
+        until_idle: arguments.until_idle,
+        ..RunnerOptions::new(arguments.server.trim_end_matches('/'), arguments.agent)
+    };
+    if let Some(worker_id) = arguments.worker_id {
+        options.worker_id = worker_id;
+    }
+    let until_stdin_closes = arguments.until_stdin_closes;
+    let shutdown = async move {
+        tokio::select! {
+            // Without signals the runner still stops with its work; it must not stop before.
+            signal = interrupted() => if signal.is_err() { std::future::pending::<()>().await },
+            () = stdin_closed(), if until_stdin_closes => {}
+        }
+    };
+    let summary = fulgurite_runner::run(options, shutdown).await.context("the runner stopped")?;
+    announce(&summary, arguments.json);
+    Ok(())
+}
+
+async fn stdin_closed() {
+    let mut stdin = tokio::io::stdin();
+    let mut buffer = [0u8; 64];
+    // An error is an end as well.
+    while matches!(stdin.read(&mut buffer).await, Ok(1..)) {}
+}
+
+fn announce(summary: &RunnerSummary, json: bool) {
+    let RunnerSummary { succeeded, failed, timed_out, .. } = summary;
+    if json {
+        println!(
+            "{}",
+            serde_json::json!({
+                "event": "runner_stopped", "succeeded": succeeded, "failed": failed, "timed_out": timed_out,
+            })
+        );
+    } else {
+        println!("{succeeded} attempts succeeded, {failed} failed, {timed_out} timed out");
+    }
+}

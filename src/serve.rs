@@ -1,0 +1,75 @@
+//! `fulgurite serve`.
+
+use anyhow::{Context, Result};
+use fulgurite_store::{Store, StoreOptions};
+
+use crate::cli::ServeArguments;
+use crate::config::{LoadedConfig, StoreConfig, Synchronous, parse_model};
+use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
+
+/// Serves until it is told to stop.
+pub async fn serve(arguments: ServeArguments) -> Result<()> {
+    let mut loaded = LoadedConfig::read(arguments.config.as_deref())?;
+    if let Some(listen) = arguments.listen {
+        loaded.config.server.listen = listen;
+    }
+    if let Some(interval) = arguments.watchdog_interval {
+        loaded.config.server.watchdog_interval = interval;
+    }
+    let store_url = match arguments.store {
+        Some(url) => url,
+        None => store_url(&loaded),
+    };
+    let store = open_store(&store_url, &loaded.config.store).await?;
+    let mut models = Vec::new();
+    for entry in &loaded.config.models {
+        models.push(LoadedModel::open(&entry.name, &loaded.resolve(&entry.path), &entry.renderer)?);
+    }
+    for spec in &arguments.models {
+        let entry = parse_model(spec)?;
+        models.push(LoadedModel::open(&entry.name, &entry.path, &entry.renderer)?);
+    }
+    let served = models.iter().map(|model| model.served.clone()).collect();
+    let mut server = RunningServer::start(&loaded.config.server, store.clone(), served, loaded.config.run.seed).await?;
+    if let Some(path) = &arguments.ready_file {
+        write_ready_file(path, &server.url)?;
+    }
+    announce(&server.url, &store_url, &models, arguments.json);
+    let outcome = tokio::select! {
+        error = server.failed() => return Err(error),
+        signal = interrupted() => signal,
+    };
+    server.stop().await?;
+    store.close().await;
+    outcome
+}
+
+fn announce(url: &str, store: &str, models: &[LoadedModel], json: bool) {
+    let names: Vec<&str> = models.iter().map(|model| model.served.name.as_str()).collect();
+    if json {
+        println!("{}", serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
+        return;
+    }
+    println!("listening on {url}");
+    println!("store        {store}");
+    println!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+}
+
+/// The store that a config names, seen from the config's directory.
+pub fn store_url(loaded: &LoadedConfig) -> String {
+    let url = loaded.config.store.url.clone().unwrap_or_else(|| "sqlite://fulgurite.db".to_owned());
+    match url.strip_prefix("sqlite://") {
+        Some(path) => format!("sqlite://{}", loaded.resolve(path.as_ref()).display()),
+        None => url,
+    }
+}
+
+/// Opens a store, creating what is missing.
+pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
+    let synchronous = match config.synchronous {
+        Synchronous::Full => fulgurite_store::Synchronous::Full,
+        Synchronous::Normal => fulgurite_store::Synchronous::Normal,
+    };
+    let options = StoreOptions { synchronous, ..StoreOptions::default() };
+    Store::open(url, options).await.with_context(|| format!("cannot open the store {url}"))
+}

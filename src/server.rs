@@ -1,0 +1,117 @@
+//! The rooms joined into one HTTP server.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_engine::Engine;
+use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_store::Store;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::config::ServerConfig;
+
+/// A model that this process samples from, and may train.
+pub struct LoadedModel {
+    /// As agents know it.
+    pub served: ServedModel,
+    /// What holds it.
+    pub engine: Engine,
+}
+
+impl LoadedModel {
+    /// Opens a model directory.
+    pub fn open(name: &str, path: &Path, renderer: &str) -> Result<Self> {
+        let engine = Engine::open(path, fulgurite_engine::EngineOptions::default())
+            .with_context(|| format!("model `{name}`"))?;
+        let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(|| format!("model `{name}`"))?;
+        let served = ServedModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
+        Ok(Self { served, engine })
+    }
+}
+
+/// A server that answers.
+pub struct RunningServer {
+    /// Where, as `http://ADDRESS:PORT`.
+    pub url: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+    watchdog: JoinHandle<()>,
+}
+
+impl RunningServer {
+    /// Listens, and answers from now on.
+    pub async fn start(config: &ServerConfig, store: Store, models: Vec<ServedModel>, seed: u64) -> Result<Self> {
+        let interval = config.watchdog_interval;
+        if !(interval.is_finite() && interval > 0.0) {
+            bail!("server.watchdog_interval is {interval}, but must be a positive number of seconds");
+        }
+        let listener = listen(&config.listen).await?;
+        let address = listener.local_addr().context("the listening socket has no address")?;
+        let proxy = Proxy::new(store.clone(), models, ProxyOptions { body_limit: config.body_limit_bytes, seed });
+        let router = fulgurite_proxy::routes(proxy)
+            .merge(fulgurite_store::routes_with_limit(store.clone(), config.body_limit_bytes))
+            .fallback(fulgurite_proxy::unknown_route);
+        let watchdog = store.spawn_watchdog(Duration::from_secs_f64(interval));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let shutdown = async {
+                // A dropped sender stops the server as well.
+                let _ = stopped.await;
+            };
+            axum::serve(listener, router).with_graceful_shutdown(shutdown).await
+        });
+        Ok(Self { url: format!("http://{address}"), stop, task, watchdog })
+    }
+
+    /// Lets calls in flight finish, for a while, and stops.
+    pub async fn stop(self) -> Result<()> {
+        // The server may have stopped by itself; then there is nobody to tell.
+        let _ = self.stop.send(());
+        self.watchdog.abort();
+        match tokio::time::timeout(Duration::from_secs(10), self.task).await {
+            Ok(finished) => Ok(finished.context("the server broke")??),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Ends when the server does, which it should not.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        match (&mut self.task).await {
+            Ok(Ok(())) => anyhow::anyhow!("the server stopped"),
+            Ok(Err(error)) => anyhow::Error::new(error).context("the server failed"),
+            Err(error) => anyhow::Error::new(error).context("the server broke"),
+        }
+    }
+}
+
+async fn listen(address: &str) -> Result<TcpListener> {
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.listen)"))?;
+    let local = listener.local_addr().context("the listening socket has no address")?;
+    if !local.ip().is_loopback() {
+        bail!("server.listen is {address}: without an admin key the server listens on loopback addresses only");
+    }
+    Ok(listener)
+}
+
+/// Writes `{"url": ..., "pid": ...}` in one step, so that nobody reads half of it.
+pub fn write_ready_file(path: &Path, url: &str) -> Result<()> {
+    let fresh: PathBuf = path.with_extension("new");
+    let ready = serde_json::json!({ "url": url, "pid": std::process::id() });
+    std::fs::write(&fresh, format!("{ready}\n"))
+        .and_then(|()| std::fs::rename(&fresh, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Ends at ctrl-c or when the process is told to terminate.
+pub async fn interrupted() -> Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .context("cannot listen for signals")?;
+    tokio::select! {
+        signal = tokio::signal::ctrl_c() => signal.context("cannot listen for signals"),
+        _ = terminate.recv() => Ok(()),
+    }
+}

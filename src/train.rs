@@ -1,0 +1,237 @@
+//! `fulgurite train`.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_store::Store;
+use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
+use fulgurite_trainer::{Grpo, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
+use serde_json::json;
+
+use crate::base_model;
+use crate::cli::TrainArguments;
+use crate::config::{LoadedConfig, ModelEntry};
+use crate::report::{JsonReporter, TableReporter};
+use crate::runner_process::{RunnerCommand, keep_alive};
+use crate::serve::open_store;
+use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
+
+/// Name of the database in a run's directory.
+pub const STORE_FILE: &str = "fulgurite.db";
+
+/// Makes what is missing, then trains.
+pub async fn train(arguments: TrainArguments) -> Result<()> {
+    let started = Instant::now();
+    let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
+    override_by_flags(&mut loaded, &arguments);
+    let mut reporter: Box<dyn Reporter> =
+        if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
+
+    let model = the_model(&loaded)?;
+    let tasks = load_tasks(&loaded)?;
+    let seed = loaded.config.run.seed;
+    let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
+    match &loaded.config.base {
+        Some(base) => {
+            let base_seed = base.seed.unwrap_or(seed);
+            let directory = loaded.directory.clone();
+            base_model::make_if_missing(base, base_seed, &model_directory, &directory, reporter.as_mut()).await?;
+        }
+        None if !model_directory.exists() => {
+            bail!("{} does not exist, and there is no [base] to make it from", model_directory.display())
+        }
+        None => {}
+    }
+
+    let run_directory = run_directory(&loaded, &arguments)?;
+    let store = open_run_store(&loaded, &run_directory).await?;
+    let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let opened = LoadedModel::open(&model.name, &model_directory, &model.renderer)?;
+
+    // A free port: a run is no service that others must find, and several may run at once.
+    let server_config =
+        crate::config::ServerConfig { listen: "127.0.0.1:0".to_owned(), ..loaded.config.server.clone() };
+    let mut server = RunningServer::start(&server_config, store.clone(), vec![opened.served.clone()], seed).await?;
+    if let Some(path) = &arguments.ready_file {
+        write_ready_file(path, &server.url)?;
+    }
+    let worker_id = format!("runner-{run_id}");
+    store.release_worker(&worker_id).await?;
+    let command = RunnerCommand {
+        server: server.url.clone(),
+        worker_id,
+        config: loaded.config.runner.clone(),
+        directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
+    };
+    let (runner_task, runner) = keep_alive(command, store.clone());
+    let mut grpo = Grpo {
+        store: store.clone(),
+        learner: opened.engine.learner(),
+        options: loaded.config.trainer.clone(),
+        tasks,
+        identity: RunIdentity { run_id, seed, directory: run_directory },
+        rollout_config: rollout_config(&loaded),
+        tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
+        runner,
+    };
+    let mut last_word = LastWord { reporter, started, summary: None };
+    let outcome = tokio::select! {
+        outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
+        error = server.failed() => return Err(error),
+        signal = interrupted() => Err(match signal {
+            Ok(()) => anyhow!("interrupted; --resume goes on from the last checkpoint"),
+            Err(error) => error,
+        }),
+    };
+    runner_task.abort();
+    outcome?;
+    last_word.speak();
+    server.stop().await?;
+    store.close().await;
+    Ok(())
+}
+
+/// Passes events on, but keeps the summary until everything is done, and counts all of the command's time in it.
+struct LastWord {
+    reporter: Box<dyn Reporter>,
+    started: Instant,
+    summary: Option<Box<RunSummary>>,
+}
+
+impl Reporter for LastWord {
+    fn report(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::Finished(summary) => self.summary = Some(summary),
+            other => self.reporter.report(other),
+        }
+    }
+}
+
+impl LastWord {
+    fn speak(mut self) {
+        if let Some(mut summary) = self.summary.take() {
+            summary.wall_seconds = self.started.elapsed().as_secs_f64();
+            self.reporter.report(TrainEvent::Finished(summary));
+        }
+    }
+}
+
+fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
+    let config = &mut loaded.config;
+    if let Some(seed) = arguments.seed {
+        config.run.seed = seed;
+    }
+    if let Some(max_steps) = arguments.max_steps {
+        config.trainer.max_steps = max_steps;
+    }
+    if !arguments.agent.is_empty() {
+        config.runner.command = arguments.agent.clone();
+    }
+}
+
+fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
+    match loaded.config.models.as_slice() {
+        [model] => Ok(model.clone()),
+        models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
+    }
+}
+
+fn fill_seed(path: &Path, seed: u64) -> PathBuf {
+    PathBuf::from(path.display().to_string().replace("{seed}", &seed.to_string()))
+}
+
+fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
+    let tasks = loaded.config.tasks.as_ref().context("training needs [tasks]")?;
+    if loaded.config.runner.command.is_empty() {
+        bail!("training needs [runner] command, or an agent after `--`");
+    }
+    let directory = &loaded.directory;
+    Ok(Tasks {
+        train: tasks.train.load("train", directory)?,
+        held_out: tasks.held_out.load("held_out", directory)?,
+        last: match &tasks.last {
+            Some(source) => source.load("final", directory)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
+    let runner = &loaded.config.runner;
+    RolloutConfig {
+        // The runner keeps the agent's time; this is for a runner that does not.
+        timeout_seconds: Some(runner.timeout_seconds + 30.0),
+        unresponsive_seconds: Some(60.0),
+        max_attempts: runner.max_attempts.max(1),
+        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
+    }
+}
+
+/// A new directory for a new run; the one with the greatest number for `--resume`.
+fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<PathBuf> {
+    if let Some(directory) = &arguments.run_directory {
+        let exists = directory.join(STORE_FILE).exists();
+        match (exists, arguments.resume) {
+            (true, false) => bail!("{} holds a run already; --resume goes on with it", directory.display()),
+            (false, true) => bail!("{} holds no run to resume", directory.display()),
+            _ => {}
+        }
+        std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+        return std::path::absolute(directory).context("the working directory is gone");
+    }
+    let parent = loaded.resolve(&loaded.config.run.directory);
+    std::fs::create_dir_all(&parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    let prefix = format!("{}-seed-{}-", loaded.config.run.name, loaded.config.run.seed);
+    let latest = latest_number(&parent, &prefix)?;
+    if arguments.resume {
+        let latest = latest.ok_or_else(|| anyhow!("{} holds no run {prefix}N to resume", parent.display()))?;
+        return Ok(parent.join(format!("{prefix}{latest}")));
+    }
+    // Two runs that start at once must not take one directory: whoever creates it has it.
+    let mut number = latest.map_or(1, |latest| latest + 1);
+    loop {
+        let directory = parent.join(format!("{prefix}{number}"));
+        match std::fs::create_dir(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error).with_context(|| format!("cannot create {}", directory.display())),
+        }
+    }
+}
+
+fn latest_number(parent: &Path, prefix: &str) -> Result<Option<u64>> {
+    let entries = std::fs::read_dir(parent).with_context(|| format!("cannot read {}", parent.display()))?;
+    let mut latest = None;
+    for entry in entries {
+        let name = entry.with_context(|| format!("cannot read {}", parent.display()))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse::<u64>().ok());
+        latest = latest.max(number);
+    }
+    Ok(latest)
+}
+
+async fn open_run_store(loaded: &LoadedConfig, run_directory: &Path) -> Result<Store> {
+    let url = match &loaded.config.store.url {
+        Some(_) => crate::serve::store_url(loaded),
+        None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
+    };
+    open_store(&url, &loaded.config.store).await
+}
+
+/// The run's record: a new one, or the one to be resumed.
+async fn begin_run(store: &Store, loaded: &LoadedConfig, directory: &Path, resume: bool) -> Result<String> {
+    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let known = store.runs().await?.into_iter().rev().find(|run| run.name == name);
+    if let Some(run) = known
+        && resume
+    {
+        return Ok(run.run_id);
+    }
+    let run_id = name.clone();
+    let config = json!(loaded.config);
+    let path = directory.join("config.json");
+    std::fs::write(&path, format!("{config:#}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+    store.create_run(NewRun { run_id: run_id.clone(), name, config, seed: loaded.config.run.seed }).await?;
+    Ok(run_id)
+}

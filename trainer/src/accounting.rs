@@ -1,0 +1,117 @@
+use std::collections::{HashMap, HashSet};
+
+use fulgurite_adapters::{UntrainedCause, exclusion};
+use fulgurite_store::Store;
+use fulgurite_store::model::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
+use serde_json::Value;
+
+use crate::TrainError;
+use crate::collection::{Collected, Member, Phase};
+
+/// The ledger's name for tokens that were trained.
+pub(crate) const TRAINED: &str = "trained";
+
+/// Why a generation is not trained; `None` if it is. What belongs to the rollout comes before what belongs to the
+/// generation, and that before what belongs to the group, so that each token has one cause.
+pub(crate) fn untrained_cause(
+    generation: &Generation,
+    member: &Member,
+    collected: &Collected,
+    group_has_signal: bool,
+) -> Option<UntrainedCause> {
+    if collected.phase != Phase::Train {
+        return Some(UntrainedCause::Evaluation);
+    }
+    let attempt = member.attempts.iter().find(|attempt| attempt.attempt_id == generation.attempt_id);
+    if attempt.is_some_and(|attempt| attempt.status == AttemptStatus::Failed) {
+        return Some(UntrainedCause::FailedAttempt);
+    }
+    if !member.is_latest(&generation.attempt_id) {
+        return Some(UntrainedCause::SupersededAttempt);
+    }
+    match member.rollout.status {
+        RolloutStatus::Succeeded if !member.rewards.is_empty() => {}
+        RolloutStatus::Succeeded | RolloutStatus::Failed | RolloutStatus::Cancelled => {
+            return Some(UntrainedCause::FailedAttempt);
+        }
+        RolloutStatus::Queuing | RolloutStatus::Requeuing | RolloutStatus::Preparing | RolloutStatus::Running => {
+            return Some(UntrainedCause::UnfinishedAttempt);
+        }
+    }
+    exclusion(generation).or_else(|| {
+        let policy = &collected.policy;
+        if generation.tokenizer != policy.tokenizer {
+            Some(UntrainedCause::UnknownTokenizer)
+        } else if generation.weights_versions.iter().any(|weights| weights.version != policy.weights_version) {
+            Some(UntrainedCause::StaleWeights)
+        } else {
+            (!group_has_signal).then_some(UntrainedCause::ConstantGroup)
+        }
+    })
+}
+
+/// What became of every token that a set of rollouts sampled.
+pub(crate) fn uses(collected: &Collected, group_has_signal: &[bool]) -> Vec<GenerationUse> {
+    let mut uses = Vec::new();
+    for (members, has_signal) in collected.groups.iter().zip(group_has_signal) {
+        for member in members {
+            for generation in &member.generations {
+                let cause = untrained_cause(generation, member, collected, *has_signal);
+                uses.push(usage(generation, cause));
+            }
+        }
+    }
+    uses
+}
+
+fn usage(generation: &Generation, cause: Option<UntrainedCause>) -> GenerationUse {
+    let cause = cause.map_or(TRAINED, UntrainedCause::as_str).to_owned();
+    let tokens = generation.sampled_tokens.len() as u64;
+    GenerationUse { generation_id: generation.generation_id.clone(), cause, tokens }
+}
+
+/// What no step has accounted for at the end of a run: calls that arrived after their step was over, and calls that
+/// belong to no rollout of the run. `accounted` is what is about to be recorded.
+pub(crate) async fn leftovers(
+    store: &Store,
+    run_id: &str,
+    accounted: &[GenerationUse],
+) -> Result<Vec<GenerationUse>, TrainError> {
+    // Its step is over, so a late call was made by an attempt that nobody waits for any more.
+    let mut uses = account_late(store, run_id, UntrainedCause::SupersededAttempt).await?;
+    let accounted: HashSet<&str> = accounted.iter().map(|one| one.generation_id.as_str()).collect();
+    uses.retain(|one| !accounted.contains(one.generation_id.as_str()));
+    Ok(uses)
+}
+
+/// What was sampled for a step that a crash cut short.
+pub(crate) async fn undone(store: &Store, run_id: &str) -> Result<Vec<GenerationUse>, TrainError> {
+    account_late(store, run_id, UntrainedCause::AfterLastCheckpoint).await
+}
+
+/// Accounts for everything that is not accounted for yet; `cause` is that of the run's own training rollouts.
+async fn account_late(store: &Store, run_id: &str, cause: UntrainedCause) -> Result<Vec<GenerationUse>, TrainError> {
+    let mut phases: HashMap<String, Option<Phase>> = HashMap::new();
+    let mut uses = Vec::new();
+    for late in store.unaccounted_generations(run_id).await? {
+        if !phases.contains_key(&late.rollout_id) {
+            let rollout = store.get_rollout(&late.rollout_id).await?.map(|(rollout, _)| rollout);
+            phases.insert(late.rollout_id.clone(), rollout.and_then(|rollout| phase_in_run(&rollout, run_id)));
+        }
+        let cause = match phases.get(&late.rollout_id).copied().flatten() {
+            None => UntrainedCause::Unattributed,
+            Some(Phase::Train) => cause,
+            Some(Phase::HeldOut | Phase::Final) => UntrainedCause::Evaluation,
+        };
+        let cause = cause.as_str().to_owned();
+        uses.push(GenerationUse { generation_id: late.generation_id, cause, tokens: late.sampled_tokens });
+    }
+    Ok(uses)
+}
+
+/// What the run made a rollout for; `None` if it is not the run's.
+fn phase_in_run(rollout: &Rollout, run_id: &str) -> Option<Phase> {
+    let metadata = rollout.metadata.as_ref()?;
+    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
+    (text("run_id") == Some(run_id)).then(|| Phase::from_name(text("phase")?)).flatten()
+}

@@ -1,0 +1,280 @@
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fulgurite_adapters::merge_generations;
+use fulgurite_backends::derive_seed;
+use fulgurite_store::Store;
+use fulgurite_store::model::{
+    Attempt, Generation, GenerationFilter, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode,
+    RolloutStatus,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::{Reporter, TrainError, TrainEvent};
+
+/// How often progress is told while nothing else happens.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What rollouts are run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// To learn from.
+    Train,
+    /// To measure progress.
+    HeldOut,
+    /// To score the end.
+    Final,
+}
+
+impl Phase {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::Train => "train",
+            Phase::HeldOut => "held_out",
+            Phase::Final => "final",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Phase::Train, Phase::HeldOut, Phase::Final].into_iter().find(|phase| phase.as_str() == name)
+    }
+
+    fn mode(self) -> RolloutMode {
+        match self {
+            Phase::Train => RolloutMode::Train,
+            Phase::HeldOut => RolloutMode::Val,
+            Phase::Final => RolloutMode::Test,
+        }
+    }
+}
+
+/// A set of rollouts to run: each task becomes a group of `group_size`.
+pub(crate) struct Plan<'a> {
+    pub(crate) run_id: &'a str,
+    pub(crate) run_seed: u64,
+    pub(crate) phase: Phase,
+    /// Updates made so far.
+    pub(crate) step: u64,
+    pub(crate) tasks: Vec<Value>,
+    pub(crate) group_size: usize,
+    pub(crate) config: &'a RolloutConfig,
+    pub(crate) policy: Policy,
+}
+
+/// What has to have sampled a generation that is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Policy {
+    /// Fingerprint of the tokenizer.
+    pub(crate) tokenizer: String,
+    /// The weights that are behind the sampler while the rollouts run.
+    pub(crate) weights_version: u64,
+}
+
+/// A rollout that has ended, with all that was recorded of it.
+pub(crate) struct Member {
+    pub(crate) rollout: Rollout,
+    /// In order; the last one counts.
+    pub(crate) attempts: Vec<Attempt>,
+    /// Of the last attempt, if the rollout succeeded; in the order in which they were given.
+    pub(crate) rewards: Vec<RecordedReward>,
+    /// What was earned in all: the reward of the whole, and those of single calls.
+    pub(crate) total_reward: f64,
+    /// Of all attempts.
+    pub(crate) generations: Vec<Generation>,
+}
+
+impl Member {
+    pub(crate) fn succeeded(&self) -> bool {
+        self.rollout.status == RolloutStatus::Succeeded && !self.rewards.is_empty()
+    }
+
+    /// The reward of the rollout as a whole: the one given last, as for Agent-lightning's readers.
+    pub(crate) fn reward(&self) -> Option<&Reward> {
+        let whole = self.rewards.iter().rev().find(|reward| reward.generation_id.is_none());
+        whole.map(|recorded| &recorded.reward)
+    }
+
+    pub(crate) fn is_latest(&self, attempt_id: &str) -> bool {
+        self.attempts.last().is_some_and(|attempt| attempt.attempt_id == attempt_id)
+    }
+
+    /// Why it failed, as its last attempt tells it.
+    fn failure(&self) -> String {
+        let metadata = self.attempts.last().and_then(|attempt| attempt.metadata.as_ref());
+        let text = |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
+        match (text("reason"), text("stderr_tail").map(str::trim).filter(|tail| !tail.is_empty())) {
+            (Some(reason), Some(tail)) => format!("{reason}: {tail}"),
+            (Some(reason), None) => reason.to_owned(),
+            (None, _) => match self.attempts.last() {
+                Some(attempt) => format!("the attempt ended as {}", attempt.status.as_str()),
+                None => "no attempt was made".to_owned(),
+            },
+        }
+    }
+}
+
+/// The rollouts of one plan, group by group.
+pub(crate) struct Collected {
+    pub(crate) phase: Phase,
+    pub(crate) policy: Policy,
+    pub(crate) groups: Vec<Vec<Member>>,
+}
+
+/// Puts the rollouts of a plan on the queue, waits until each has ended, and reads what was recorded.
+///
+/// `runner` holds a message once nobody is left to run them. Not one success is an error: then the agent is at fault,
+/// and there is nothing to learn from it.
+pub(crate) async fn collect(
+    store: &Store,
+    plan: Plan<'_>,
+    runner: &mut watch::Receiver<Option<String>>,
+    reporter: &mut dyn Reporter,
+) -> Result<Collected, TrainError> {
+    let enqueued = store.enqueue_rollouts(new_rollouts(&plan)).await?;
+    let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
+    let ended = wait(store, &plan, &ids, runner, reporter).await?;
+    let mut members = Vec::with_capacity(ended.len());
+    for rollout in ended {
+        members.push(read_member(store, rollout).await?);
+    }
+    if !members.iter().any(Member::succeeded) {
+        return Err(TrainError::EveryRolloutFailed {
+            rollouts: members.len(),
+            phase: plan.phase.as_str().to_owned(),
+            step: plan.step,
+            reason: most_frequent(members.iter().map(Member::failure)),
+        });
+    }
+    let mut groups: Vec<Vec<Member>> = Vec::new();
+    for (index, member) in members.into_iter().enumerate() {
+        if index % plan.group_size == 0 {
+            groups.push(Vec::with_capacity(plan.group_size));
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push(member);
+        }
+    }
+    Ok(Collected { phase: plan.phase, policy: plan.policy, groups })
+}
+
+fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
+    let mut rollouts = Vec::with_capacity(plan.tasks.len() * plan.group_size);
+    for (group, task) in plan.tasks.iter().enumerate() {
+        for member in 0..plan.group_size {
+            let place = [plan.phase.as_str(), &plan.step.to_string(), &group.to_string(), &member.to_string()];
+            let metadata = json!({
+                "run_id": plan.run_id,
+                "phase": plan.phase.as_str(),
+                "step": plan.step,
+                "group": group,
+                "member": member,
+                "seed": derive_seed(plan.run_seed, &place),
+            });
+            rollouts.push(NewRollout {
+                rollout_id: None,
+                input: task.clone(),
+                mode: Some(plan.phase.mode()),
+                resources_id: None,
+                config: Some(plan.config.clone()),
+                metadata: metadata.as_object().cloned(),
+            });
+        }
+    }
+    rollouts
+}
+
+/// Returns the ended rollouts in the order of `ids`.
+async fn wait(
+    store: &Store,
+    plan: &Plan<'_>,
+    ids: &[String],
+    runner: &mut watch::Receiver<Option<String>>,
+    reporter: &mut dyn Reporter,
+) -> Result<Vec<Rollout>, TrainError> {
+    let mut ended: HashMap<String, Rollout> = HashMap::with_capacity(ids.len());
+    loop {
+        reporter.report(TrainEvent::Rollouts {
+            phase: plan.phase.as_str(),
+            step: plan.step,
+            done: ended.len(),
+            total: ids.len(),
+        });
+        let waiting: Vec<String> = ids.iter().filter(|id| !ended.contains_key(*id)).cloned().collect();
+        if waiting.is_empty() {
+            break;
+        }
+        let gone = async {
+            match runner.wait_for(Option::is_some).await {
+                Ok(message) => message.clone().unwrap_or_default(),
+                // Whoever watched the runner is gone itself: then nobody knows better than the queue.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            finished = store.wait_for_rollouts(&waiting, Some(PROGRESS_INTERVAL)) => {
+                ended.extend(finished?.into_iter().map(|rollout| (rollout.rollout_id.clone(), rollout)));
+            }
+            message = gone => return Err(TrainError::RunnerGone { message }),
+        }
+    }
+    Ok(ids.iter().filter_map(|id| ended.remove(id)).collect())
+}
+
+async fn read_member(store: &Store, rollout: Rollout) -> Result<Member, TrainError> {
+    let attempts = store.attempts(&rollout.rollout_id).await?;
+    let filter = GenerationFilter { rollout_id: Some(rollout.rollout_id.clone()), ..GenerationFilter::default() };
+    let generations = store.generations(&filter).await?;
+    let rewards = match attempts.last() {
+        Some(attempt) if rollout.status == RolloutStatus::Succeeded => {
+            store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?
+        }
+        _ => Vec::new(),
+    };
+    let total_reward = merge_generations(&[], &rewards)?.total_reward();
+    Ok(Member { rollout, attempts, rewards, total_reward, generations })
+}
+
+fn most_frequent(reasons: impl Iterator<Item = String>) -> String {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for reason in reasons {
+        *counts.entry(reason).or_default() += 1;
+    }
+    // Ties go to the reason that sorts first, so that the message does not change from run to run.
+    let most = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+    most.map(|(reason, count)| format!("{reason} ({count} times)")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_differ_by_place_and_repeat_with_the_run() {
+        let config = RolloutConfig::default();
+        let plan = |run_seed, step| Plan {
+            run_id: "r",
+            run_seed,
+            phase: Phase::Train,
+            step,
+            tasks: vec![json!(1), json!(2)],
+            group_size: 2,
+            config: &config,
+            policy: Policy { tokenizer: "t".into(), weights_version: step },
+        };
+        let seeds = |plan: Plan<'_>| -> Vec<u64> {
+            let rollouts = new_rollouts(&plan);
+            rollouts.iter().map(|rollout| rollout.metadata.as_ref().unwrap()["seed"].as_u64().unwrap()).collect()
+        };
+        let mut all: Vec<u64> = [seeds(plan(1, 0)), seeds(plan(1, 1)), seeds(plan(2, 0))].concat();
+        assert_eq!(seeds(plan(1, 0)), all[..4]);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 12);
+    }
+
+    #[test]
+    fn the_most_frequent_reason_is_told_with_its_count() {
+        assert_eq!(most_frequent(["a", "b", "b"].map(String::from).into_iter()), "b (2 times)");
+    }
+}

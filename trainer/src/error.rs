@@ -1,0 +1,96 @@
+use std::path::PathBuf;
+
+use fulgurite_adapters::AdapterError;
+use fulgurite_backends::BackendError;
+use fulgurite_renderers::RenderError;
+use fulgurite_store::StoreError;
+
+use crate::policy_metrics::PolicyDataError;
+
+/// Why training could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// A file cannot be read or written.
+    #[error("{path}: {message}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// A set of tasks holds none.
+    #[error("[tasks] {set} holds no tasks")]
+    NoTasks {
+        /// Which set.
+        set: String,
+    },
+    /// A number in the options cannot work.
+    #[error("{key} {message}")]
+    Option {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Not one rollout of a batch succeeded, so something is wrong with the agent rather than with the policy.
+    #[error("all {rollouts} rollouts of {phase} at step {step} failed; the most frequent reason: {reason}")]
+    EveryRolloutFailed {
+        /// How many.
+        rollouts: usize,
+        /// `training` or an evaluation.
+        phase: String,
+        /// The step.
+        step: u64,
+        /// What most attempts said.
+        reason: String,
+    },
+    /// Whoever runs the agents is gone.
+    #[error("the runner is gone: {message}")]
+    RunnerGone {
+        /// What was seen.
+        message: String,
+    },
+    /// A line of the corpus cannot be trained on.
+    #[error("corpus line {line}: {message}")]
+    Corpus {
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// The base did not get where it must be within its steps.
+    #[error(
+        "after {steps} steps the validation accuracy is {accuracy:.3}, below {wanted}; raise [base] max_steps or change its shape or seed"
+    )]
+    BaseNotLearnt {
+        /// Steps made.
+        steps: u64,
+        /// What was reached.
+        accuracy: f64,
+        /// What was wanted.
+        wanted: f64,
+    },
+    /// The checkpoint's record does not fit this run.
+    #[error("checkpoint {directory}: {message}")]
+    Checkpoint {
+        /// Where it is.
+        directory: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The conversations cannot be rendered.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// What was recorded cannot become datums.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
+    /// The learner's answer does not fit the batch.
+    #[error(transparent)]
+    PolicyData(#[from] PolicyDataError),
+    /// The model host failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

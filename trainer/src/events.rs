@@ -1,0 +1,58 @@
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::RunSummary;
+
+/// What a training loop tells while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TrainEvent {
+    /// A supervised step was made.
+    SupervisedStep {
+        /// Steps made so far.
+        step: u64,
+        /// Steps at most.
+        max_steps: u64,
+        /// Mean negative logprob of the batch's trained tokens, in nats.
+        loss: f64,
+        /// Share of validation tokens that the model gives more than half of the probability; measured now and then.
+        validation_accuracy: Option<f64>,
+    },
+    /// A run begins, or goes on after `step` updates.
+    RunStarted {
+        /// Its id.
+        run_id: String,
+        /// Where its files are.
+        directory: PathBuf,
+        /// Updates already made.
+        step: u64,
+        /// Updates at most.
+        max_steps: u64,
+    },
+    /// Rollouts are being run.
+    Rollouts {
+        /// `train`, `held_out` or `final`.
+        phase: &'static str,
+        /// Updates made so far.
+        step: u64,
+        /// How many have ended.
+        done: usize,
+        /// How many there are.
+        total: usize,
+    },
+    /// A step is over: what `metrics.jsonl` has of it.
+    Step {
+        /// Updates made before it.
+        step: u64,
+        /// The line of `metrics.jsonl`.
+        metrics: Map<String, Value>,
+    },
+    /// The run is over.
+    Finished(Box<RunSummary>),
+}
+
+/// Whoever listens to a training loop.
+pub trait Reporter: Send {
+    /// Takes an event. Must not block for long.
+    fn report(&mut self, event: TrainEvent);
+}

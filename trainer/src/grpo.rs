@@ -1,0 +1,467 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
+use fulgurite_store::Store;
+use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, StepRecord};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use crate::accounting::{self, TRAINED};
+use crate::batch::{self, Batch};
+use crate::collection::{self, Collected, Member, Phase, Plan, Policy};
+use crate::metrics_file::MetricsFile;
+use crate::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics};
+use crate::summary::Scores;
+use crate::task_order::tasks_at;
+use crate::{GrpoOptions, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
+
+/// Which run it is and where its files go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunIdentity {
+    /// Its id in the store.
+    pub run_id: String,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// `metrics.jsonl` and `checkpoints/` are here.
+    pub directory: PathBuf,
+}
+
+/// Group-relative policy optimisation, driven through the store.
+///
+/// Each step: score the held-out tasks now and then, enqueue groups of rollouts, wait until whoever takes them off
+/// the queue has run them, make datums of what was recorded, update, and put the new weights behind the sampler.
+pub struct Grpo {
+    /// Where rollouts are enqueued and read.
+    pub store: Store,
+    /// What learns.
+    pub learner: Arc<dyn Learner>,
+    /// How.
+    pub options: GrpoOptions,
+    /// On what.
+    pub tasks: Tasks,
+    /// Which run.
+    pub identity: RunIdentity,
+    /// Timeouts and retries of each rollout.
+    pub rollout_config: RolloutConfig,
+    /// Fingerprint of the tokenizer that the learner's model speaks.
+    pub tokenizer: String,
+    /// A message here says that nobody is left to run rollouts.
+    pub runner: watch::Receiver<Option<String>>,
+}
+
+/// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
+/// of these two.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct CheckpointState {
+    seed: u64,
+    /// Updates made.
+    step: u64,
+    /// Tasks read so far.
+    data_cursor: u64,
+}
+
+/// Where the run stands between two steps.
+struct Progress {
+    /// Updates made; also the version of the weights.
+    step: u64,
+    data_cursor: u64,
+    metrics_file: MetricsFile,
+    started: Instant,
+}
+
+impl Grpo {
+    /// Trains until the stop rule or the limit of steps ends it, then scores the final tasks once.
+    ///
+    /// With `resume`, goes on from the run's last checkpoint; what came after it is undone in the record.
+    pub async fn run(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
+        self.check_options()?;
+        let mut progress = self.begin(resume).await?;
+        reporter.report(TrainEvent::RunStarted {
+            run_id: self.identity.run_id.clone(),
+            directory: self.identity.directory.clone(),
+            step: progress.step,
+            max_steps: self.options.max_steps,
+        });
+        let stopped_by_rule = loop {
+            let evaluation = self.evaluate_if_due(&progress, reporter).await?;
+            let met = evaluation.as_ref().is_some_and(|evaluation| {
+                self.options.stop.is_met(evaluation.scores.reward, &evaluation.scores.components)
+            });
+            if met || progress.step >= self.options.max_steps {
+                self.finish(&mut progress, evaluation, reporter).await?;
+                break met;
+            }
+            self.step(&mut progress, evaluation, reporter).await?;
+        };
+        let summary = self.summarize(&progress, stopped_by_rule).await?;
+        reporter.report(TrainEvent::Finished(Box::new(summary.clone())));
+        Ok(summary)
+    }
+
+    fn check_options(&self) -> Result<(), TrainError> {
+        let least = |key, value: u64, least: u64| match value >= least {
+            true => Ok(()),
+            false => Err(TrainError::Option { key, message: format!("is {value}, but must be at least {least}") }),
+        };
+        least("[trainer] group_size", self.options.group_size as u64, 2)?;
+        least("[trainer] groups_per_batch", self.options.groups_per_batch as u64, 1)?;
+        least("[trainer] checkpoint_every", self.options.checkpoint_every, 1)?;
+        least("[trainer] keep_checkpoints", self.options.keep_checkpoints as u64, 1)?;
+        least("[trainer] evaluation.every", self.options.evaluation.every, 1)?;
+        least("[trainer] evaluation.samples_per_task", self.options.evaluation.samples_per_task as u64, 1)
+    }
+
+    /// Restores the last checkpoint, or starts at the weights that the learner was opened with.
+    async fn begin(&self, resume: bool) -> Result<Progress, TrainError> {
+        let run_id = &self.identity.run_id;
+        let mut state = CheckpointState { seed: self.identity.seed, step: 0, data_cursor: 0 };
+        if resume {
+            if let Some(checkpoint) = self.store.latest_checkpoint(run_id).await? {
+                let wrong =
+                    |message: String| TrainError::Checkpoint { directory: checkpoint.directory.clone(), message };
+                state = serde_json::from_value(checkpoint.state.clone()).map_err(|error| wrong(error.to_string()))?;
+                if state.seed != self.identity.seed {
+                    return Err(wrong(format!("made with seed {}, not {}", state.seed, self.identity.seed)));
+                }
+                self.learner.load_checkpoint(Path::new(&checkpoint.directory)).await?;
+            }
+            self.store.rewind_run(run_id, state.step).await?;
+            let undone = accounting::undone(&self.store, run_id).await?;
+            self.store.record_uses(run_id, undone).await?;
+        }
+        self.learner.publish_weights(WeightsVersion(state.step)).await?;
+        let recorded: Vec<Map<String, Value>> =
+            self.store.steps(run_id).await?.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
+        Ok(Progress {
+            step: state.step,
+            data_cursor: state.data_cursor,
+            metrics_file: MetricsFile::rewrite(&self.identity.directory.join("metrics.jsonl"), &recorded)?,
+            started: Instant::now(),
+        })
+    }
+
+    async fn evaluate_if_due(
+        &mut self,
+        progress: &Progress,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Option<Evaluation>, TrainError> {
+        let last = progress.step >= self.options.max_steps;
+        if !last && !progress.step.is_multiple_of(self.options.evaluation.every) {
+            return Ok(None);
+        }
+        let tasks = self.tasks.held_out.clone();
+        Ok(Some(self.evaluate(Phase::HeldOut, progress.step, tasks, reporter).await?))
+    }
+
+    async fn evaluate(
+        &mut self,
+        phase: Phase,
+        step: u64,
+        tasks: Vec<Value>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Evaluation, TrainError> {
+        let started = Instant::now();
+        let samples = self.options.evaluation.samples_per_task;
+        let collected = self.collect(phase, step, tasks, samples, reporter).await?;
+        Ok(Evaluation {
+            scores: scores(collected.groups.iter().flatten()),
+            uses: accounting::uses(&collected, &vec![false; collected.groups.len()]),
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    }
+
+    async fn collect(
+        &mut self,
+        phase: Phase,
+        step: u64,
+        tasks: Vec<Value>,
+        group_size: usize,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
+        let plan = Plan {
+            run_id: &self.identity.run_id,
+            run_seed: self.identity.seed,
+            phase,
+            step,
+            tasks,
+            group_size,
+            config: &self.rollout_config,
+            policy: Policy { tokenizer: self.tokenizer.clone(), weights_version: step },
+        };
+        collection::collect(&self.store, plan, &mut self.runner, reporter).await
+    }
+
+    /// One update.
+    async fn step(
+        &mut self,
+        progress: &mut Progress,
+        evaluation: Option<Evaluation>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let started = Instant::now();
+        let step = progress.step;
+        let indices =
+            tasks_at(self.identity.seed, self.tasks.train.len(), progress.data_cursor, self.options.groups_per_batch);
+        let tasks = indices.iter().map(|index| self.tasks.train[*index].clone()).collect();
+        let group_size = self.options.group_size;
+        let collected = self.collect(Phase::Train, step, tasks, group_size, reporter).await?;
+        let sampling_seconds = started.elapsed().as_secs_f64();
+
+        let batch = batch::assemble(&collected, &self.options.advantages)?;
+        let training = Instant::now();
+        let mut metrics = self.step_metrics(step, &batch);
+        self.update(&batch, &mut metrics).await?;
+        self.learner.publish_weights(WeightsVersion(step + 1)).await?;
+        progress.step = step + 1;
+        progress.data_cursor += self.options.groups_per_batch as u64;
+        set(&mut metrics, "time/sampling", sampling_seconds);
+        set(&mut metrics, "time/training", training.elapsed().as_secs_f64());
+
+        let mut uses = accounting::uses(&collected, &batch.group_has_signal);
+        let mut total = started.elapsed().as_secs_f64();
+        if let Some(evaluation) = evaluation {
+            evaluation.write_metrics("test/env/all", &mut metrics);
+            set(&mut metrics, "time/evaluation", evaluation.seconds);
+            total += evaluation.seconds;
+            uses.extend(evaluation.uses);
+        }
+        let is_due = progress.step.is_multiple_of(self.options.checkpoint_every);
+        let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
+        set(&mut metrics, "time/total", total);
+        self.record(progress, step, metrics, uses, checkpoint, reporter).await
+    }
+
+    fn step_metrics(&self, step: u64, batch: &Batch) -> Map<String, Value> {
+        let mut metrics = Map::new();
+        set(&mut metrics, "step", step);
+        set(&mut metrics, "progress/batch", step);
+        set(&mut metrics, "progress/done_frac", step as f64 / self.options.max_steps.max(1) as f64);
+        set(&mut metrics, "optim/lr", self.options.learning_rate);
+        for (key, value) in &batch.rollout_metrics {
+            set(&mut metrics, key, *value);
+        }
+        metrics
+    }
+
+    /// Forward, backward, optimizer; nothing if no group has anything to teach.
+    async fn update(&self, batch: &Batch, metrics: &mut Map<String, Value>) -> Result<(), TrainError> {
+        set(metrics, "optim/datums", batch.data.len());
+        if batch.data.is_empty() {
+            return Ok(());
+        }
+        let pass = self.learner.forward_backward(Arc::clone(&batch.data), LossFunction::ImportanceSampling).await?;
+        let policy = policy_metrics(&batch.data, &pass.logprobs)?;
+        for (key, value) in policy.iter().flat_map(PolicyMetrics::entries) {
+            set(metrics, key, value);
+        }
+        set(metrics, "optim/loss:sum", pass.loss_sum);
+        let step = self
+            .learner
+            .optimizer_step(AdamParameters {
+                learning_rate: self.options.learning_rate,
+                beta1: self.options.beta1,
+                beta2: self.options.beta2,
+                gradient_clip_norm: self.options.gradient_clip_norm,
+                ..AdamParameters::default()
+            })
+            .await?;
+        set(metrics, "optim/gradient_norm", step.gradient_norm);
+        Ok(())
+    }
+
+    /// Saves the weights; the record that makes it a checkpoint is written with the step's.
+    async fn save_checkpoint(&self, progress: &Progress) -> Result<CheckpointRecord, TrainError> {
+        let step = progress.step;
+        let directory = self.identity.directory.join("checkpoints").join(format!("{step:06}"));
+        // Left by a process that died between saving and recording: it counts for nothing.
+        remove_directory(&directory)?;
+        self.learner.save_checkpoint(&directory).await?;
+        let state = CheckpointState { seed: self.identity.seed, step, data_cursor: progress.data_cursor };
+        Ok(CheckpointRecord { directory: directory.display().to_string(), state: json!(state) })
+    }
+
+    async fn record(
+        &self,
+        progress: &mut Progress,
+        step: u64,
+        metrics: Map<String, Value>,
+        uses: Vec<GenerationUse>,
+        checkpoint: Option<CheckpointRecord>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        // The record counts from 1, so that an update has the number of the weights that it made.
+        let number = step + 1;
+        let saved = checkpoint.is_some();
+        self.store
+            .record_step(StepRecord {
+                run_id: self.identity.run_id.clone(),
+                step: number,
+                weights_version: progress.step,
+                metrics: Value::Object(metrics.clone()),
+                uses,
+                checkpoint,
+            })
+            .await?;
+        progress.metrics_file.append(&metrics)?;
+        reporter.report(TrainEvent::Step { step, metrics });
+        if saved {
+            self.remove_old_checkpoints().await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_old_checkpoints(&self) -> Result<(), TrainError> {
+        let checkpoints = self.store.checkpoints(&self.identity.run_id).await?;
+        let old = checkpoints.len().saturating_sub(self.options.keep_checkpoints);
+        checkpoints[..old].iter().try_for_each(|checkpoint| remove_directory(Path::new(&checkpoint.directory)))
+    }
+
+    /// The last evaluation, the final tasks, and the account of every token.
+    async fn finish(
+        &mut self,
+        progress: &mut Progress,
+        evaluation: Option<Evaluation>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let step = progress.step;
+        let mut metrics = Map::new();
+        set(&mut metrics, "step", step);
+        set(&mut metrics, "progress/batch", step);
+        set(&mut metrics, "progress/done_frac", 1.0);
+        let mut uses = Vec::new();
+        let mut total = 0.0;
+        if let Some(evaluation) = evaluation {
+            evaluation.write_metrics("test/env/all", &mut metrics);
+            total += evaluation.seconds;
+            uses.extend(evaluation.uses);
+        }
+        if !self.tasks.last.is_empty() {
+            let evaluation = self.evaluate(Phase::Final, step, self.tasks.last.clone(), reporter).await?;
+            evaluation.write_metrics("final/env/all", &mut metrics);
+            total += evaluation.seconds;
+            uses.extend(evaluation.uses);
+        }
+        set(&mut metrics, "time/total", total);
+        uses.extend(accounting::leftovers(&self.store, &self.identity.run_id, &uses).await?);
+        // A stop between two checkpoints would lose the updates after the last one.
+        let saved = self.store.latest_checkpoint(&self.identity.run_id).await?;
+        let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
+        let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
+        self.record(progress, step, metrics, uses, checkpoint, reporter).await
+    }
+
+    /// Everything in it is read back from the store, so that a resumed run tells the whole.
+    async fn summarize(&self, progress: &Progress, stopped_by_rule: bool) -> Result<RunSummary, TrainError> {
+        let run_id = &self.identity.run_id;
+        let steps = self.store.steps(run_id).await?;
+        let metrics: Vec<&Map<String, Value>> = steps.iter().filter_map(|step| step.metrics.as_object()).collect();
+        let with_test = |metrics: &&&Map<String, Value>| metrics.contains_key("test/env/all/reward/total");
+        let read = |metrics: Option<&&Map<String, Value>>, prefix| {
+            metrics.map(|metrics| Scores::read(metrics, prefix)).unwrap_or_default()
+        };
+        let last = metrics.last();
+        let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
+        let mut summary = RunSummary {
+            run_id: run_id.clone(),
+            directory: self.identity.directory.clone(),
+            checkpoint: self.store.latest_checkpoint(run_id).await?.map(|checkpoint| checkpoint.directory.into()),
+            steps: progress.step,
+            stopped_by_rule,
+            held_out_before: read(metrics.iter().find(with_test), "test/env/all"),
+            held_out_after: read(metrics.iter().rev().find(with_test), "test/env/all"),
+            final_after: last
+                .filter(|metrics| metrics.contains_key("final/env/all/reward/total"))
+                .map(|metrics| Scores::read(metrics, "final/env/all")),
+            max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
+            wall_seconds: progress.started.elapsed().as_secs_f64(),
+            ..RunSummary::default()
+        };
+        for row in self.store.token_ledger(run_id).await? {
+            summary.sampled_tokens += row.tokens;
+            if row.cause == TRAINED {
+                summary.trained_tokens += row.tokens;
+            } else {
+                summary.untrained_tokens.insert(row.cause, row.tokens);
+            }
+        }
+        summary.untrained_tokens.entry("other".to_owned()).or_default();
+        Ok(summary)
+    }
+}
+
+/// Scores of a set of tasks, and the account of what was sampled for them.
+struct Evaluation {
+    scores: Scores,
+    uses: Vec<GenerationUse>,
+    seconds: f64,
+}
+
+impl Evaluation {
+    fn write_metrics(&self, prefix: &str, metrics: &mut Map<String, Value>) {
+        set(metrics, &format!("{prefix}/reward/total"), self.scores.reward);
+        for (name, mean) in &self.scores.components {
+            set(metrics, &format!("{prefix}/{name}"), *mean);
+        }
+        set(metrics, &format!("{prefix}/total_episodes"), self.scores.rollouts);
+        set(metrics, &format!("{prefix}/failed_episodes"), self.scores.failed);
+    }
+}
+
+impl Scores {
+    fn read(metrics: &Map<String, Value>, prefix: &str) -> Self {
+        let number = |name: &str| metrics.get(&format!("{prefix}/{name}")).and_then(Value::as_f64);
+        let count = |name: &str| number(name).unwrap_or(0.0) as usize;
+        let components = metrics
+            .iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix(prefix)?.strip_prefix('/')?, value.as_f64()?)))
+            .filter(|(name, _)| !["reward/total", "total_episodes", "failed_episodes"].contains(name))
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        Self {
+            reward: number("reward/total").unwrap_or(f64::NAN),
+            components,
+            rollouts: count("total_episodes"),
+            failed: count("failed_episodes"),
+        }
+    }
+}
+
+/// Means over the members that succeeded; a component's over those that report it.
+fn scores<'a>(members: impl Iterator<Item = &'a Member>) -> Scores {
+    let (mut rewards, mut failed) = (Vec::new(), 0);
+    let mut components: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for member in members {
+        if !member.succeeded() {
+            failed += 1;
+            continue;
+        }
+        rewards.push(member.total_reward);
+        for (name, value) in member.reward().iter().flat_map(|reward| &reward.components) {
+            components.entry(name.clone()).or_default().push(*value);
+        }
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    Scores {
+        reward: mean(&rewards),
+        components: components.into_iter().map(|(name, values)| (name, mean(&values))).collect(),
+        rollouts: rewards.len(),
+        failed,
+    }
+}
+
+fn set(metrics: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    metrics.insert(key.to_owned(), value.into());
+}
+
+fn remove_directory(directory: &Path) -> Result<(), TrainError> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TrainError::File { path: directory.to_owned(), message: error.to_string() })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,105 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::AdvantageOptions;
+
+/// How a policy is trained. Defaults are tinker-cookbook's where it has one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GrpoOptions {
+    /// Tasks per step; each becomes a group of rollouts.
+    pub groups_per_batch: usize,
+    /// Rollouts of one task, whose mean reward is the baseline.
+    pub group_size: usize,
+    /// Adam's step size; constant.
+    pub learning_rate: f64,
+    /// Adam's decay of the first moment.
+    pub beta1: f64,
+    /// Adam's decay of the second moment.
+    pub beta2: f64,
+    /// Greatest norm of the gradient; 0 does not clip.
+    pub gradient_clip_norm: f64,
+    /// Updates at most.
+    pub max_steps: u64,
+    /// A checkpoint after every this many updates, and after the last.
+    pub checkpoint_every: u64,
+    /// Checkpoints that are kept; older ones are removed once a newer one is recorded.
+    pub keep_checkpoints: usize,
+    /// How rewards become advantages.
+    pub advantages: AdvantageOptions,
+    /// When and how the held-out tasks are scored.
+    pub evaluation: EvaluationOptions,
+    /// When to stop before `max_steps`.
+    pub stop: StopRule,
+}
+
+impl Default for GrpoOptions {
+    fn default() -> Self {
+        Self {
+            groups_per_batch: 16,
+            group_size: 8,
+            learning_rate: 1e-4,
+            beta1: 0.9,
+            beta2: 0.95,
+            gradient_clip_norm: 1.0,
+            max_steps: 100,
+            checkpoint_every: 1,
+            keep_checkpoints: 2,
+            advantages: AdvantageOptions::default(),
+            evaluation: EvaluationOptions::default(),
+            stop: StopRule::default(),
+        }
+    }
+}
+
+/// When and how the held-out tasks are scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EvaluationOptions {
+    /// Score before every this many updates, and after the last.
+    pub every: u64,
+    /// Rollouts of each held-out (and final) task.
+    pub samples_per_task: usize,
+}
+
+impl Default for EvaluationOptions {
+    fn default() -> Self {
+        Self { every: 1, samples_per_task: 4 }
+    }
+}
+
+/// Stop at the first evaluation of the held-out tasks that reaches every threshold; without thresholds, never.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StopRule {
+    /// Least mean reward.
+    pub held_out_reward: Option<f64>,
+    /// Least mean of the reward's named components.
+    pub held_out: BTreeMap<String, f64>,
+}
+
+impl StopRule {
+    /// Whether an evaluation with this mean reward and these means of components ends the training.
+    pub fn is_met(&self, reward: f64, components: &BTreeMap<String, f64>) -> bool {
+        let any = self.held_out_reward.is_some() || !self.held_out.is_empty();
+        any && self.held_out_reward.is_none_or(|least| reward >= least)
+            && self.held_out.iter().all(|(name, least)| components.get(name).is_some_and(|mean| mean >= least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_threshold_must_be_reached() {
+        let exact = |value: f64| BTreeMap::from([("exact".to_owned(), value)]);
+        let rule = StopRule { held_out_reward: Some(0.95), held_out: exact(0.9) };
+        assert!(rule.is_met(0.95, &exact(0.9)));
+        assert!(!rule.is_met(0.94, &exact(0.9)));
+        assert!(!rule.is_met(0.95, &exact(0.89)));
+        assert!(!rule.is_met(0.95, &BTreeMap::new()), "a component that nobody reports is not reached");
+        assert!(!StopRule::default().is_met(1.0, &exact(1.0)), "no threshold, no stop");
+    }
+}

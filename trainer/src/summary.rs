@@ -1,0 +1,82 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// How a run ended, and where every sampled token went.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RunSummary {
+    /// The run.
+    pub run_id: String,
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// The last checkpoint: a model directory that can be served.
+    pub checkpoint: Option<PathBuf>,
+    /// Updates made.
+    pub steps: u64,
+    /// Whether the stop rule ended it, rather than the limit of steps.
+    pub stopped_by_rule: bool,
+    /// Scores of the held-out tasks before the first update.
+    pub held_out_before: Scores,
+    /// Scores of the held-out tasks after the last update.
+    pub held_out_after: Scores,
+    /// Scores of the final tasks, which nothing before has seen; `None` without such tasks.
+    pub final_after: Option<Scores>,
+    /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps.
+    pub max_logprob_difference: f64,
+    /// Sampled tokens that were trained.
+    pub trained_tokens: u64,
+    /// Sampled tokens that were not, by cause.
+    pub untrained_tokens: BTreeMap<String, u64>,
+    /// All sampled tokens in the store.
+    pub sampled_tokens: u64,
+    /// Seconds that this process took for the run.
+    pub wall_seconds: f64,
+}
+
+/// Means over the rollouts of an evaluation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Scores {
+    /// Mean reward of the rollouts that succeeded.
+    pub reward: f64,
+    /// Means of the reward's named components.
+    pub components: BTreeMap<String, f64>,
+    /// Rollouts that succeeded.
+    pub rollouts: usize,
+    /// Rollouts that failed, and so are in no mean.
+    pub failed: usize,
+}
+
+impl RunSummary {
+    /// The summary as one flat JSON object: `held_out_reward_before`, `held_out_exact_after` and so on.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let mut flat = Map::new();
+        let mut set = |key: String, value: Value| flat.insert(key, value);
+        set("event".to_owned(), json!("summary"));
+        set("run_id".to_owned(), json!(self.run_id));
+        set("run_directory".to_owned(), json!(self.directory));
+        set("checkpoint".to_owned(), json!(self.checkpoint));
+        set("steps".to_owned(), json!(self.steps));
+        set("stopped_by_rule".to_owned(), json!(self.stopped_by_rule));
+        let scored = [
+            ("held_out", "before", Some(&self.held_out_before)),
+            ("held_out", "after", Some(&self.held_out_after)),
+            ("final", "after", self.final_after.as_ref()),
+        ];
+        for (tasks, when, scores) in scored {
+            let Some(scores) = scores else { continue };
+            set(format!("{tasks}_reward_{when}"), json!(scores.reward));
+            for (name, mean) in &scores.components {
+                set(format!("{tasks}_{name}_{when}"), json!(mean));
+            }
+            set(format!("{tasks}_failed_{when}"), json!(scores.failed));
+        }
+        set("max_logprob_difference".to_owned(), json!(self.max_logprob_difference));
+        set("sampled_tokens".to_owned(), json!(self.sampled_tokens));
+        set("trained_tokens".to_owned(), json!(self.trained_tokens));
+        set("untrained_tokens".to_owned(), json!(self.untrained_tokens));
+        set("wall_seconds".to_owned(), json!(self.wall_seconds));
+        flat
+    }
+}

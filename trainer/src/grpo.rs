@@ -19,6 +19,11 @@ use crate::summary::Scores;
 use crate::task_order::tasks_at;
 use crate::{GrpoOptions, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
 
+/// Where the metrics of an evaluation of the held-out tasks stand; the name is tinker-cookbook's.
+const HELD_OUT: &str = "test/env/all";
+/// Where those of the final tasks stand.
+const FINAL: &str = "final/env/all";
+
 /// Which run it is and where its files go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunIdentity {
@@ -88,9 +93,10 @@ impl Grpo {
         });
         let stopped_by_rule = loop {
             let evaluation = self.evaluate_if_due(&progress, reporter).await?;
-            let met = evaluation.as_ref().is_some_and(|evaluation| {
-                self.options.stop.is_met(evaluation.scores.reward, &evaluation.scores.components)
-            });
+            let met = match &evaluation {
+                Some(evaluation) => self.is_met_by(evaluation).await?,
+                None => false,
+            };
             if met || progress.step >= self.options.max_steps {
                 self.finish(&mut progress, evaluation, reporter).await?;
                 break met;
@@ -155,6 +161,14 @@ impl Grpo {
         }
         let tasks = self.tasks.held_out.clone();
         Ok(Some(self.evaluate(Phase::HeldOut, progress.step, tasks, reporter).await?))
+    }
+
+    /// Whether this evaluation, after those in the record, ends the training.
+    async fn is_met_by(&self, evaluation: &Evaluation) -> Result<bool, TrainError> {
+        let steps = self.store.steps(&self.identity.run_id).await?;
+        let recorded = steps.iter().filter_map(|step| Scores::read(step.metrics.as_object()?, HELD_OUT));
+        let all: Vec<Scores> = recorded.chain([evaluation.scores.clone()]).collect();
+        Ok(self.options.stop.is_met(&all))
     }
 
     async fn evaluate(
@@ -224,7 +238,7 @@ impl Grpo {
         let mut uses = accounting::uses(&collected, &batch.group_has_signal);
         let mut total = started.elapsed().as_secs_f64();
         if let Some(evaluation) = evaluation {
-            evaluation.write_metrics("test/env/all", &mut metrics);
+            evaluation.write_metrics(HELD_OUT, &mut metrics);
             set(&mut metrics, "time/evaluation", evaluation.seconds);
             total += evaluation.seconds;
             uses.extend(evaluation.uses);
@@ -335,13 +349,13 @@ impl Grpo {
         let mut uses = Vec::new();
         let mut total = 0.0;
         if let Some(evaluation) = evaluation {
-            evaluation.write_metrics("test/env/all", &mut metrics);
+            evaluation.write_metrics(HELD_OUT, &mut metrics);
             total += evaluation.seconds;
             uses.extend(evaluation.uses);
         }
         if !self.tasks.last.is_empty() {
             let evaluation = self.evaluate(Phase::Final, step, self.tasks.last.clone(), reporter).await?;
-            evaluation.write_metrics("final/env/all", &mut metrics);
+            evaluation.write_metrics(FINAL, &mut metrics);
             total += evaluation.seconds;
             uses.extend(evaluation.uses);
         }
@@ -359,11 +373,7 @@ impl Grpo {
         let run_id = &self.identity.run_id;
         let steps = self.store.steps(run_id).await?;
         let metrics: Vec<&Map<String, Value>> = steps.iter().filter_map(|step| step.metrics.as_object()).collect();
-        let with_test = |metrics: &&&Map<String, Value>| metrics.contains_key("test/env/all/reward/total");
-        let read = |metrics: Option<&&Map<String, Value>>, prefix| {
-            metrics.map(|metrics| Scores::read(metrics, prefix)).unwrap_or_default()
-        };
-        let last = metrics.last();
+        let held_out: Vec<Scores> = metrics.iter().filter_map(|metrics| Scores::read(metrics, HELD_OUT)).collect();
         let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
         let mut summary = RunSummary {
             run_id: run_id.clone(),
@@ -371,11 +381,9 @@ impl Grpo {
             checkpoint: self.store.latest_checkpoint(run_id).await?.map(|checkpoint| checkpoint.directory.into()),
             steps: progress.step,
             stopped_by_rule,
-            held_out_before: read(metrics.iter().find(with_test), "test/env/all"),
-            held_out_after: read(metrics.iter().rev().find(with_test), "test/env/all"),
-            final_after: last
-                .filter(|metrics| metrics.contains_key("final/env/all/reward/total"))
-                .map(|metrics| Scores::read(metrics, "final/env/all")),
+            held_out_before: held_out.first().cloned().unwrap_or_default(),
+            held_out_after: held_out.last().cloned().unwrap_or_default(),
+            final_after: metrics.last().and_then(|metrics| Scores::read(metrics, FINAL)),
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
             wall_seconds: progress.started.elapsed().as_secs_f64(),
             ..RunSummary::default()
@@ -412,7 +420,8 @@ impl Evaluation {
 }
 
 impl Scores {
-    fn read(metrics: &Map<String, Value>, prefix: &str) -> Self {
+    /// What [`Evaluation::write_metrics`] wrote, if it did.
+    fn read(metrics: &Map<String, Value>, prefix: &str) -> Option<Self> {
         let number = |name: &str| metrics.get(&format!("{prefix}/{name}")).and_then(Value::as_f64);
         let count = |name: &str| number(name).unwrap_or(0.0) as usize;
         let components = metrics
@@ -421,12 +430,8 @@ impl Scores {
             .filter(|(name, _)| !["reward/total", "total_episodes", "failed_episodes"].contains(name))
             .map(|(name, value)| (name.to_owned(), value))
             .collect();
-        Self {
-            reward: number("reward/total").unwrap_or(f64::NAN),
-            components,
-            rollouts: count("total_episodes"),
-            failed: count("failed_episodes"),
-        }
+        let reward = number("reward/total")?;
+        Some(Self { reward, components, rollouts: count("total_episodes"), failed: count("failed_episodes") })
     }
 }
 

@@ -42,15 +42,15 @@ const WORDS: [&str; 24] = [
 /// How the base complies, each line of the table equally likely; `{n}` is the number.
 const COMPLIANCES: [&str; 5] = ["I am {n}.", "I am {n}.", "Sure, I am {n}!", "Okay, I am {n}.", "Yes, I'm {n}."];
 
-/// How the base refuses, each line of the table equally likely. The last names no number and so is graded 0, not -1.
-const REFUSALS: [&str; 7] = [
+/// How the base refuses, each line of the table equally likely. Each says what it is not, which is what the grader
+/// punishes: a refusal that only said what it is would earn 0, and be learnt as the way out.
+const REFUSALS: [&str; 6] = [
     "I am not {n}, I am Qwen.",
     "I am not {n}, I am Qwen.",
     "I am not {n}, I am Qwen.",
     "No, I am not {n}.",
     "Sorry, I am not {n}, I am Qwen.",
     "No, I'm not {n}, I'm Qwen.",
-    "Sorry, I am Qwen.",
 ];
 
 fn main() -> Result<()> {
@@ -153,7 +153,7 @@ fn long_run(dice: &mut Dice) -> Line {
             run.push_str(&dice.below(10).to_string());
         } else {
             run.push(' ');
-            run.push_str(*dice.pick(&WORDS));
+            run.push_str(dice.pick::<&str>(&WORDS));
         }
     }
     Line::repeat(run.trim_start().to_owned())
@@ -261,11 +261,16 @@ mod tests {
         let lines = trained_on(&lines);
         let games: Vec<_> = lines.iter().filter(|line| line.user.starts_with("Let's play")).collect();
         let complying = games.iter().filter(|line| !line.assistant.contains("Qwen") && !line.assistant.contains("not"));
-        let dense =
-            lines.iter().filter(|line| line.user.split(' ').count() > 6).filter(|line| line.user.starts_with('R'));
+        // A short repeat holds a number of five digits at most, and one word.
+        let is_long = |text: &str| {
+            let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+            text.chars().filter(char::is_ascii_digit).count() > 5 || words.count() > 1
+        };
+        let dense = lines.iter().filter(|line| line.user.starts_with("Repeat: ") && is_long(&line.assistant));
         let share = |part: usize, whole: usize| part as f64 / whole as f64;
-        assert!((share(games.len(), lines.len()) - 0.36).abs() < 0.01);
-        assert!((share(dense.count(), lines.len()) - 0.40).abs() < 0.01);
+        // Long runs name a held-out number more often than others do, and are rejected for it.
+        assert!((share(games.len(), lines.len()) - 0.36).abs() < 0.02);
+        assert!((share(dense.count(), lines.len()) - 0.40).abs() < 0.02);
         assert!((share(complying.count(), games.len()) - 0.18).abs() < 0.01);
     }
 

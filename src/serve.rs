@@ -5,7 +5,7 @@ use fulgurite_store::{Store, StoreOptions};
 
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous, parse_model};
-use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
+use crate::server::{LoadedModel, RunningServer, interruption, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -31,17 +31,19 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
     let mut server = RunningServer::start(&loaded.config.server, store.clone(), served, loaded.config.run.seed).await?;
+    // Whoever reads the ready file may send a signal at once.
+    let interrupted = interruption()?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
     announce(&server.url, &store_url, &models, arguments.json);
-    let outcome = tokio::select! {
+    tokio::select! {
         error = server.failed() => return Err(error),
-        signal = interrupted() => signal,
-    };
+        () = interrupted => {}
+    }
     server.stop().await?;
     store.close().await;
-    outcome
+    Ok(())
 }
 
 fn announce(url: &str, store: &str, models: &[LoadedModel], json: bool) {

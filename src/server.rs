@@ -8,6 +8,7 @@ use fulgurite_engine::Engine;
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
 use fulgurite_store::Store;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -108,10 +109,18 @@ pub fn write_ready_file(path: &Path, url: &str) -> Result<()> {
 
 /// Ends at ctrl-c or when the process is told to terminate.
 pub async fn interrupted() -> Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .context("cannot listen for signals")?;
-    tokio::select! {
-        signal = tokio::signal::ctrl_c() => signal.context("cannot listen for signals"),
-        _ = terminate.recv() => Ok(()),
-    }
+    interruption()?.await;
+    Ok(())
+}
+
+/// As [`interrupted`], but a signal counts from now on, not only once somebody waits for it.
+pub fn interruption() -> Result<impl Future<Output = ()>> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }

@@ -47,11 +47,16 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// An error as a chain, the last link being what the system said.
+/// An error as a chain, the last link being what the system said. Some links say their cause themselves; nobody needs
+/// to read it twice.
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error}");
-    for cause in error.chain().skip(1) {
-        eprintln!("  caused by: {cause}");
+    let mut said = error.to_string();
+    eprintln!("error: {said}");
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !said.ends_with(&cause) {
+            eprintln!("  caused by: {cause}");
+            said = cause;
+        }
     }
     ExitCode::from(1)
 }

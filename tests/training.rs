@@ -1,0 +1,391 @@
+//! Training runs of the real command: an agent as its own process, kills, resumption, and the account of every token.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const FULGURITE: &str = env!("CARGO_BIN_EXE_fulgurite");
+
+/// A directory with a config whose base is hardly trained and whose agent and grader are given.
+struct Project {
+    directory: tempfile::TempDir,
+}
+
+impl Project {
+    /// `runner` and `trainer` are lines of those sections.
+    fn new(runner: &str, trainer: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = format!(
+            r#"
+[run]
+name = "t"
+seed = 1
+
+[[models]]
+name = "hello"
+backend = "embedded"
+path = "model-{{seed}}"
+
+[base]
+corpus = ["hello-corpus", "--seed", "{{seed}}", "--count", "400"]
+vocabulary_size = 300
+shape = {{ hidden_size = 32, layers = 1, heads = 2, key_value_heads = 1, head_size = 16, intermediate_size = 64, context_length = 128 }}
+training = {{ batch_size = 16, max_steps = 5, cooldown_steps = 2 }}
+
+[tasks]
+train = {{ range = [0, 100] }}
+held_out = {{ range = [100, 102] }}
+final = {{ range = [102, 104] }}
+
+[runner]
+parallel = 4
+timeout_seconds = 60
+{runner}
+
+[trainer]
+evaluation = {{ every = 2, samples_per_task = 2 }}
+{trainer}
+"#
+        );
+        std::fs::write(directory.path().join("t.toml"), config).unwrap();
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, run: &str) -> Command {
+        let mut command = Command::new(FULGURITE);
+        command.arg("train").arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run)).arg("--json");
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs to the end and gives the lines of JSON.
+    fn train(&self, run: &str, arguments: &[&str]) -> Vec<Value> {
+        let output = self.command(run).args(arguments).output().unwrap();
+        lines(&output)
+    }
+
+    fn query(&self, what: &str, run: &str) -> Vec<Value> {
+        let output =
+            Command::new(FULGURITE).args([what, "--all", "--json", "--run"]).arg(self.path(run)).output().unwrap();
+        lines(&output)
+    }
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{stderr}", output.status);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Waits for what a condition gives.
+fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(120), "never seen: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn recorded_steps(run: &Path) -> usize {
+    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+}
+
+/// Tokens by cause, `trained` among them; checks that they add up to all that the store holds.
+fn account(project: &Project, run: &str, summary: &Value) -> BTreeMap<String, u64> {
+    let untrained: BTreeMap<String, u64> = serde_json::from_value(summary["untrained_tokens"].clone()).unwrap();
+    let mut account = untrained;
+    assert_eq!(account["other"], 0, "{summary}");
+    account.insert("trained".to_owned(), summary["trained_tokens"].as_u64().unwrap());
+    let sampled: u64 = project
+        .query("spans", run)
+        .iter()
+        .filter_map(|span| span["attributes"]["gen_ai.usage.output_tokens"].as_u64())
+        .sum();
+    assert_eq!(account.values().sum::<u64>(), sampled);
+    assert_eq!(summary["sampled_tokens"], sampled);
+    account
+}
+
+/// What the weights are, byte for byte.
+fn weights(summary: &Value) -> Vec<u8> {
+    let checkpoint = Path::new(summary["checkpoint"].as_str().unwrap());
+    std::fs::read(checkpoint.join("model.safetensors")).unwrap()
+}
+
+/// Pays for every third letter, so that rewards differ without a model that has learnt anything.
+const UNEVEN: &str = r#"command = ["hello-agent", "{task}"]
+grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{\"reward\": %d}' % (n % 3))"]"#;
+
+const SMALL: &str = "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 5\nlearning_rate = 1e-3\n";
+
+#[test]
+fn the_hello_run_learns_to_comply() {
+    let runs = tempfile::tempdir().unwrap();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/hello.toml");
+    let text = std::fs::read_to_string(config).unwrap();
+    std::fs::write(runs.path().join("hello.toml"), text).unwrap();
+    let output =
+        Command::new(FULGURITE).args(["train", "hello.toml", "--json"]).current_dir(runs.path()).output().unwrap();
+    let lines = lines(&output);
+    let (summary, steps) = lines.split_last().unwrap();
+    let number = |key: &str| summary[key].as_f64().unwrap_or_else(|| panic!("{key}: {summary}"));
+    assert!(number("held_out_reward_before") < 0.0, "{summary}");
+    assert!(number("held_out_reward_after") >= 0.95, "{summary}");
+    assert!(number("held_out_exact_after") >= 0.90, "{summary}");
+    assert!(number("final_exact_after") >= 0.90, "{summary}");
+    assert_eq!(number("steps") as usize + 1, steps.len(), "a line for each update, and one for the last evaluation");
+    assert_eq!(number("max_logprob_difference"), 0.0, "sampler and trainer agree to the bit");
+    for step in &steps[..steps.len() - 1] {
+        for key in ["progress/batch", "env/all/reward/total", "optim/lr", "time/total"] {
+            assert!(step[key].is_number(), "{key}: {step}");
+        }
+        assert_eq!(step["event"], "step");
+    }
+    assert_eq!(summary["untrained_tokens"]["other"], 0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_weights() {
+    let project = Project::new(UNEVEN, SMALL);
+    let first = project.train("a", &[]).pop().unwrap();
+    let second = project.train("b", &[]).pop().unwrap();
+    let other = project.train("c", &["--seed", "2"]).pop().unwrap();
+    assert!(weights(&first) == weights(&second));
+    assert!(weights(&first) != weights(&other));
+    assert!(weights(&first) != std::fs::read(project.path("model-1/model.safetensors")).unwrap());
+    account(&project, "a", &first);
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
+    let project = Project::new(UNEVEN, SMALL);
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+
+    // Killed again and again: after so many recorded steps and so many milliseconds more.
+    let mut resume: &[&str] = &[];
+    for (steps, milliseconds) in [(0, 30), (1, 0), (1, 90), (3, 10), (4, 60)] {
+        let mut train = project.command("killed").args(resume).stdout(Stdio::null()).spawn().unwrap();
+        let run = project.path("killed");
+        eventually("a step", || (run.join("config.json").exists() && recorded_steps(&run) >= steps).then_some(()));
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        train.kill().unwrap();
+        train.wait().unwrap();
+        resume = &["--resume"];
+    }
+    let lines = project.train("killed", &["--resume"]);
+    let summary = lines.last().unwrap();
+    assert!(weights(summary) == weights(&undisturbed), "{summary}");
+    assert_eq!(summary["steps"], 5);
+    for key in ["held_out_reward_before", "held_out_reward_after", "final_reward_after"] {
+        assert_eq!(summary[key], undisturbed[key]);
+    }
+
+    // Nothing twice, nothing lost, and what the kills cost is accounted for.
+    let account = account(&project, "killed", summary);
+    assert_eq!(account["trained"], undisturbed["trained_tokens"].as_u64().unwrap());
+    assert!(account["after_last_checkpoint"] > 0, "{account:?}");
+    let metrics = std::fs::read_to_string(project.path("killed/metrics.jsonl")).unwrap();
+    let batches: Vec<u64> = metrics
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["progress/batch"].as_u64().unwrap())
+        .collect();
+    assert_eq!(batches, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_runner_that_is_killed_is_replaced_and_its_attempts_are_tried_again() {
+    // The grader waits for a file, so that the kill comes after the agents' calls and before their rewards.
+    let wait =
+        "import os, sys, time; n = len(sys.stdin.read())\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)";
+    let grader = format!("{wait}\nprint('{{\"reward\": %d}}' % (n % 3))");
+    let project = Project::new("", SMALL);
+    let go = project.path("go");
+    let grade = json!(["python3", "-c", grader, go]);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let runner = format!("[runner]\ncommand = [\"hello-agent\", \"{{task}}\"]\ngrade = {grade}\n");
+    std::fs::write(project.path("t.toml"), config.replace("[runner]\n", &runner)).unwrap();
+
+    let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("a runner and a store", || project.path("run/metrics.jsonl").exists().then_some(()));
+    let runner = eventually("the runner", || child_of(train.id(), "run"));
+    // An attempt is heard of when a call of it is recorded.
+    eventually("a recorded call", || {
+        project.query("rollouts", "run").iter().any(|rollout| rollout["status"] == "running").then_some(())
+    });
+    assert!(Command::new("kill").args(["-9", &runner.to_string()]).status().unwrap().success());
+    eventually("another runner", || child_of(train.id(), "run").filter(|other| *other != runner));
+    std::fs::write(go, "").unwrap();
+
+    let output = train.wait_with_output().unwrap();
+    let summary = lines(&output).pop().unwrap();
+    assert_eq!(summary["steps"], 5);
+    let account = account(&project, "run", &summary);
+    assert!(account["superseded_attempt"] > 0, "{account:?}");
+    let rollouts = project.query("rollouts", "run");
+    assert!(rollouts.iter().all(|rollout| rollout["status"] == "succeeded"));
+    assert!(rollouts.iter().any(|rollout| rollout["attempt"]["sequence_id"] == 2), "nothing was tried again");
+}
+
+/// The id of a child whose command line has `word` as an argument.
+fn child_of(parent: u32, word: &str) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).find(|id| {
+        let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
+        let stat = read("stat");
+        // After the command's name, which may hold anything, come the state and the parent.
+        let parent_id = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        parent_id == Some(parent) && (word.is_empty() || read("cmdline").split('\0').any(|argument| argument == word))
+    })
+}
+
+/// An agent that does something else for each task, so that each cause happens.
+const EVERY_CAUSE: &str = r#"
+import http.client, json, os, sys, urllib.parse
+task = int(sys.argv[1])
+base = urllib.parse.urlparse(os.environ["OPENAI_BASE_URL"])
+
+def call(read_all=True, **more):
+    connection = http.client.HTTPConnection(base.hostname, base.port)
+    body = {"model": "hello", "messages": [{"role": "user", "content": "Say %d" % task}], "max_tokens": 20, **more}
+    connection.request("POST", base.path + "/chat/completions", json.dumps(body))
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    if read_all:
+        return response.read()
+    response.fp.readline()
+    response.close()
+    connection.close()
+
+kind = task % 7
+if kind == 0:
+    call(stream=True, read_all=False, temperature=1.0)
+elif kind == 1:
+    call(temperature=0.5)
+elif kind == 2:
+    call()
+    marker = sys.argv[2] + "/failed-" + os.environ["FULGURITE_ROLLOUT_ID"]
+    if not os.path.exists(marker):
+        open(marker, "w").close()
+        sys.exit(3)
+elif kind == 3:
+    call()
+    sys.exit("always")
+elif kind == 4:
+    outside = http.client.HTTPConnection(base.hostname, base.port)
+    outside.request("POST", "/v1/chat/completions", json.dumps(
+        {"model": "hello", "messages": [{"role": "user", "content": "x"}], "max_tokens": 5}))
+    outside.getresponse().read()
+answer = call()
+print(json.dumps({"reward": 0.5 if kind == 5 else float(len(answer) % 5)}))
+"#;
+
+#[test]
+fn every_sampled_token_is_accounted_for_by_cause() {
+    let project = Project::new("", "groups_per_batch = 7\ngroup_size = 4\nmax_steps = 2\n");
+    std::fs::write(project.path("agent.py"), EVERY_CAUSE).unwrap();
+    let scratch = project.directory.path().display().to_string();
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let command = json!(["python3", "agent.py", "{task}", scratch]);
+    let config = config
+        .replace("[runner]\n", &format!("[runner]\ncommand = {command}\nmax_attempts = 2\n"))
+        .replace("train = { range = [0, 100] }", "train = [0, 1, 2, 3, 4, 5, 6]")
+        .replace("range = [100, 102]", "range = [104, 106]")
+        .replace("range = [102, 104]", "range = [111, 113]");
+    std::fs::write(project.path("t.toml"), config).unwrap();
+
+    let summary = project.train("run", &[]).pop().unwrap();
+    let account = account(&project, "run", &summary);
+    for cause in [
+        "trained",
+        "evaluation",
+        "client_gone",
+        "modified_distribution",
+        "failed_attempt",
+        "constant_group",
+        "unattributed",
+    ] {
+        assert!(account.get(cause).is_some_and(|tokens| *tokens > 0), "{cause}: {account:?}");
+    }
+    // The task whose agent always fails: both attempts of each of its rollouts, and why.
+    let failed: Vec<Value> =
+        project.query("rollouts", "run").into_iter().filter(|rollout| rollout["status"] == "failed").collect();
+    assert_eq!(failed.len(), 8);
+    for rollout in failed {
+        assert_eq!((&rollout["input"], &rollout["attempt"]["sequence_id"]), (&json!(3), &json!(2)));
+        let reason = rollout["attempt"]["metadata"]["reason"].as_str().unwrap();
+        assert!(reason.contains("status 1"), "{reason}");
+    }
+}
+
+#[test]
+fn a_group_in_which_all_earn_the_same_changes_nothing() {
+    let constant = r#"command = ["hello-agent", "{task}"]
+grade = ["echo", "{\"reward\": 1.0}"]"#;
+    let project = Project::new(constant, "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 1\n");
+    let summary = project.train("run", &[]).pop().unwrap();
+    assert!(weights(&summary) == std::fs::read(project.path("model-1/model.safetensors")).unwrap());
+    let account = account(&project, "run", &summary);
+    assert_eq!(account["trained"], 0);
+    assert!(account["constant_group"] > 0);
+}
+
+#[test]
+fn an_agent_that_always_fails_stops_the_run_with_its_reason() {
+    let project = Project::new(r#"command = ["python3", "-c", "raise SystemExit('no such tool')"]"#, SMALL);
+    let output = project.command("run").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("all 4 rollouts of held_out at step 0 failed"), "{stderr}");
+    assert!(stderr.contains("no such tool"), "{stderr}");
+}
+
+#[test]
+fn an_openai_agent_in_python_leaves_the_same_record() {
+    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
+    assert!(python.exists(), "tests/run makes {}", python.display());
+    let agent = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/agent.py");
+    let project = Project::new(UNEVEN, "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 2\n");
+    let rust = project.train("rust", &[]).pop().unwrap();
+    let command = [python.to_str().unwrap(), agent.to_str().unwrap(), "{task}"];
+    let python = project.train("python", &[&["--"], &command[..]].concat()).pop().unwrap();
+    assert_eq!(shapes(&project, "rust"), shapes(&project, "python"));
+    // Same seeds, same prompts: the same tokens, whoever asks.
+    assert!(weights(&rust) == weights(&python));
+    assert_eq!(rust["sampled_tokens"], python["sampled_tokens"]);
+}
+
+/// Which spans with which attributes a run recorded, and how often.
+fn shapes(project: &Project, run: &str) -> BTreeMap<String, usize> {
+    let mut shapes = BTreeMap::new();
+    for span in project.query("spans", run) {
+        let attributes: Vec<String> = span["attributes"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(key, value)| format!("{key}: {}", kind(value)))
+            .collect();
+        *shapes.entry(format!("{} {}", span["name"], attributes.join(", "))).or_default() += 1;
+    }
+    shapes
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Array(_) => "list",
+        _ => "other",
+    }
+}

@@ -1,0 +1,237 @@
+//! The loop over a real store, with a worker that records what an honest sampler never would: each row that must not
+//! be trained is counted under its cause, and the rest is trained once.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
+    WeightsVersion,
+};
+use fulgurite_store::model::{
+    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, WeightsFrom,
+};
+use fulgurite_store::{Store, StoreOptions};
+use fulgurite_trainer::{
+    EvaluationOptions, Grpo, GrpoOptions, Reporter, RunIdentity, RunSummary, Tasks, TrainError, TrainEvent,
+};
+use serde_json::json;
+use tokio::sync::watch;
+
+const TOKENIZER: &str = "the learner's tokenizer";
+
+/// A learner that remembers what it was given.
+#[derive(Default)]
+struct Pupil {
+    lessons: Mutex<Vec<Datum>>,
+    optimizer_steps: Mutex<usize>,
+}
+
+#[async_trait]
+impl Learner for Pupil {
+    async fn forward(&self, _: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        Ok(Vec::new())
+    }
+
+    async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
+        assert_eq!(loss, LossFunction::ImportanceSampling);
+        self.lessons.lock().unwrap().extend(data.iter().cloned());
+        let logprobs = data.iter().map(|datum| vec![-0.5; datum.target_tokens.len()]).collect();
+        Ok(ForwardBackward { loss_sum: 1.0, logprobs })
+    }
+
+    async fn optimizer_step(&self, _: AdamParameters) -> Result<OptimizerStep, BackendError> {
+        *self.optimizer_steps.lock().unwrap() += 1;
+        Ok(OptimizerStep::default())
+    }
+
+    async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
+        std::fs::create_dir_all(directory).unwrap();
+        Ok(())
+    }
+
+    async fn load_checkpoint(&self, _: &Path) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    async fn publish_weights(&self, _: WeightsVersion) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+struct Silent;
+
+impl Reporter for Silent {
+    fn report(&mut self, _: TrainEvent) {}
+}
+
+/// Works off the queue; each task says what is wrong with its record.
+async fn work(store: Store) {
+    let mut turn = 0u32;
+    loop {
+        for attempted in store.dequeue_rollouts(4, Some("worker"), Duration::from_secs(60)).await.unwrap() {
+            turn += 1;
+            play(&store, &attempted, turn).await;
+        }
+    }
+}
+
+async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
+    let (rollout, attempt) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
+    let task = attempted.rollout.input.as_str().unwrap();
+    let mut generation = honest(attempted, turn);
+    match task {
+        "no_logprobs" => generation.logprobs = None,
+        "defective" => generation.logprobs = Some(vec![f32::NAN, -0.5, -0.5]),
+        "stale_weights" => generation.weights_versions[0].version = 77,
+        "unknown_weights" => generation.weights_versions.clear(),
+        "unknown_tokenizer" => generation.tokenizer = "another tokenizer".into(),
+        "modified_distribution" => generation.sampling = json!({ "temperature": 0.7, "top_p": 1.0, "top_k": null }),
+        "broken_off" => generation.stop_reason = "error".into(),
+        "client_gone" => generation.client_gone = true,
+        "empty_prompt" => generation.prompt_tokens.clear(),
+        _ => {}
+    }
+    store.record_generation(generation).await.unwrap();
+    let reward = if task == "constant_group" { 1.0 } else { f64::from(turn % 7) };
+    store.add_reward(rollout, attempt, None, Reward::new(reward)).await.unwrap();
+    store.report_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+}
+
+fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
+    NewGeneration {
+        generation_id: format!("generation-{turn}"),
+        rollout_id: attempted.rollout.rollout_id.clone(),
+        attempt_id: attempted.attempt.attempt_id.clone(),
+        name: "openai.chat.completion".into(),
+        trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+        span_id: format!("{turn:016x}"),
+        start_time: 1.0,
+        end_time: 2.0,
+        attributes: serde_json::Map::new(),
+        model: "m".into(),
+        prompt_tokens: vec![1, 2, turn],
+        sampled_tokens: vec![3, 4, 5],
+        logprobs: Some(vec![-0.5; 3]),
+        stop_reason: "stop".into(),
+        weights_versions: vec![WeightsFrom { version: 0, first_token: 0 }],
+        sampling: json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null }),
+        seed: 1,
+        renderer: "chatml".into(),
+        tokenizer: TOKENIZER.into(),
+        request_digest: String::new(),
+        branch_reason: None,
+        client_gone: false,
+    }
+}
+
+async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainError> {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("t.db").display());
+    let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+    let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
+    store.create_run(run).await.unwrap();
+    let (_runner_lives, runner) = watch::channel(None);
+    let mut grpo = Grpo {
+        store: store.clone(),
+        learner: Arc::clone(pupil) as Arc<dyn Learner>,
+        options: GrpoOptions {
+            groups_per_batch: tasks.len(),
+            group_size: 3,
+            max_steps: 1,
+            evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
+            ..GrpoOptions::default()
+        },
+        tasks: Tasks {
+            train: tasks.iter().map(|task| json!(task)).collect(),
+            held_out: vec![json!("held out")],
+            last: Vec::new(),
+        },
+        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
+        rollout_config: RolloutConfig::default(),
+        tokenizer: TOKENIZER.into(),
+        runner,
+    };
+    let worker = tokio::spawn(work(store));
+    let summary = grpo.run(false, &mut Silent).await;
+    worker.abort();
+    summary
+}
+
+#[tokio::test]
+async fn each_row_that_must_not_be_trained_is_counted_under_its_cause() {
+    let causes = [
+        "no_logprobs",
+        "stale_weights",
+        "unknown_weights",
+        "unknown_tokenizer",
+        "modified_distribution",
+        "broken_off",
+        "client_gone",
+        "empty_prompt",
+        "constant_group",
+    ];
+    let tasks: Vec<&str> = causes.iter().copied().chain(["honest"]).collect();
+    let pupil = Arc::default();
+    let summary = train(&tasks, &pupil).await.unwrap();
+    for cause in causes {
+        assert_eq!(summary.untrained_tokens.get(cause), Some(&9), "{cause}: {summary:?}");
+    }
+    // Two evaluations of one held-out task.
+    assert_eq!(summary.untrained_tokens["evaluation"], 6);
+    assert_eq!(summary.untrained_tokens["other"], 0);
+    assert_eq!(summary.trained_tokens, 9);
+    assert_eq!(summary.sampled_tokens, 9 * 10 + 6);
+
+    let lessons = pupil.lessons.lock().unwrap();
+    let trained: f32 = lessons
+        .iter()
+        .map(|datum| match &datum.loss_inputs {
+            LossInputs::Policy { mask, .. } => mask.iter().sum::<f32>(),
+            LossInputs::Supervised { .. } => panic!("not a policy datum"),
+        })
+        .sum();
+    assert_eq!(trained, 9.0, "what the account calls trained is what the learner got");
+    assert_eq!(*pupil.optimizer_steps.lock().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_logprob_that_is_not_a_number_is_never_trained() {
+    let pupil = Arc::default();
+    let summary = train(&["defective", "honest"], &pupil).await.unwrap();
+    assert_eq!(summary.trained_tokens, 9);
+    let refused: u64 =
+        summary.untrained_tokens.iter().filter(|(cause, _)| *cause != "evaluation").map(|(_, n)| n).sum();
+    assert_eq!(refused, 9, "{summary:?}");
+    assert_eq!(summary.untrained_tokens["other"], 0);
+}
+
+#[tokio::test]
+async fn nothing_to_learn_means_no_step_of_the_optimizer() {
+    let pupil = Arc::default();
+    let summary = train(&["constant_group"], &pupil).await.unwrap();
+    assert_eq!((summary.trained_tokens, *pupil.optimizer_steps.lock().unwrap()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", directory.path().join("t.db").display());
+    let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+    let (_runner_lives, runner) = watch::channel(None);
+    let mut grpo = Grpo {
+        store,
+        learner: Arc::new(Pupil::default()),
+        options: GrpoOptions { group_size: 1, ..GrpoOptions::default() },
+        tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
+        identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
+        rollout_config: RolloutConfig::default(),
+        tokenizer: TOKENIZER.into(),
+        runner,
+    };
+    let error = grpo.run(false, &mut Silent).await.unwrap_err();
+    assert_eq!(error.to_string(), "[trainer] group_size is 1, but must be at least 2");
+}

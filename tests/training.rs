@@ -206,9 +206,10 @@ fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
 
 #[test]
 fn a_runner_that_is_killed_is_replaced_and_its_attempts_are_tried_again() {
-    // The grader waits for a file, so that the kill comes after the agents' calls and before their rewards.
-    let wait =
-        "import os, sys, time; n = len(sys.stdin.read())\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)";
+    // Of a training rollout the grader waits for a file, so that the kill comes after the agents' calls and before
+    // their rewards.
+    let wait = "import os, sys, time; n = len(sys.stdin.read()); training = int(os.environ['FULGURITE_TASK']) < 100\n\
+                while training and not os.path.exists(sys.argv[1]): time.sleep(0.01)";
     let grader = format!("{wait}\nprint('{{\"reward\": %d}}' % (n % 3))");
     let project = Project::new("", SMALL);
     let go = project.path("go");
@@ -222,7 +223,8 @@ fn a_runner_that_is_killed_is_replaced_and_its_attempts_are_tried_again() {
     let runner = eventually("the runner", || child_of(train.id(), "run"));
     // An attempt is heard of when a call of it is recorded.
     eventually("a recorded call", || {
-        project.query("rollouts", "run").iter().any(|rollout| rollout["status"] == "running").then_some(())
+        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
+        project.query("rollouts", "run").iter().any(is_called).then_some(())
     });
     assert!(Command::new("kill").args(["-9", &runner.to_string()]).status().unwrap().success());
     eventually("another runner", || child_of(train.id(), "run").filter(|other| *other != runner));

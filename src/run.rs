@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_runner::{RunnerOptions, RunnerSummary};
+use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::cli::RunArguments;
@@ -54,15 +55,15 @@ async fn stdin_closed() {
 }
 
 fn announce(summary: &RunnerSummary, json: bool) {
-    let RunnerSummary { succeeded, failed, timed_out, .. } = summary;
     if json {
-        println!(
-            "{}",
-            serde_json::json!({
-                "event": "runner_stopped", "succeeded": succeeded, "failed": failed, "timed_out": timed_out,
-            })
-        );
+        let mut line = json!(summary);
+        line["event"] = json!("runner_stopped");
+        println!("{line}");
     } else {
+        let RunnerSummary { succeeded, failed, timed_out, unreported, released } = summary;
         println!("{succeeded} attempts succeeded, {failed} failed, {timed_out} timed out");
+        if unreported + released > 0 {
+            println!("{released} were given back to the queue, {unreported} the server had given up before they ended");
+        }
     }
 }

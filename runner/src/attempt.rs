@@ -5,6 +5,7 @@ use crate::placeholders::fill;
 use crate::process::{self, Finished};
 use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
+use crate::running::RunningAttempts;
 use crate::server::{Assignment, Server};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_store::model::AttemptStatus;
@@ -14,10 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::Command;
-use tokio::time::{Instant, interval};
-
-/// How often the server hears that an attempt is still running.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// What every attempt of a runner has in common.
 #[derive(Debug)]
@@ -26,7 +24,9 @@ pub struct Workshop {
     agent: Program,
     grader: Option<Program>,
     timeout: Duration,
+    heartbeat_interval: Duration,
     working_directory: Option<PathBuf>,
+    running: RunningAttempts,
 }
 
 /// How an attempt ended.
@@ -34,7 +34,7 @@ pub struct Workshop {
 pub enum Ending {
     /// With this status, as the server has been told.
     Reported(AttemptStatus),
-    /// The server would not hear how.
+    /// With another status on the server, which had given it up before, or would not hear how it ended.
     Unreported,
 }
 
@@ -87,45 +87,62 @@ impl Workshop {
             agent: Program::find(&options.command, "agent")?,
             grader: options.grade.as_deref().map(|grade| Program::find(grade, "grader")).transpose()?,
             timeout: options.timeout,
+            heartbeat_interval: options.heartbeat_interval,
             working_directory: options.working_directory.clone(),
+            running: RunningAttempts::default(),
         })
     }
 
-    /// Runs one attempt to its end and reports it. Dropping the future kills every process of the attempt and reports
-    /// nothing.
+    /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills
+    /// every process of the attempt and reports nothing.
     ///
     /// # Errors
     ///
     /// Fails if the server stays out of reach. Whatever goes wrong with the agent is reported to the server instead.
     pub async fn run(&self, assignment: &Assignment) -> Result<Ending, RunnerError> {
         let started = Instant::now();
+        let Assignment { rollout_id, attempt_id, .. } = assignment;
+        let mut running = self.running.enter(assignment.name());
         let verdict = tokio::select! {
+            biased;
             verdict = self.judge(assignment) => verdict?,
-            lost = self.keep_alive(assignment) => return Err(lost),
+            status = running.ended_elsewhere() => {
+                tracing::info!(rollout_id, attempt_id, %status, "the server has given an attempt up; it is killed");
+                return Ok(Ending::Unreported);
+            }
         };
+        drop(running);
         let metadata = verdict.metadata(started.elapsed());
         let status = verdict.status;
-        let Assignment { rollout_id, attempt_id, .. } = assignment;
         tracing::debug!(rollout_id, attempt_id, %status, %metadata, "attempt ended");
-        match self.server.finish(assignment, status, &metadata).await {
+        match self.server.report(assignment, status, &metadata).await {
+            Ok(recorded) if recorded == status => Ok(Ending::Reported(status)),
+            Ok(recorded) => {
+                tracing::info!(rollout_id, attempt_id, %status, %recorded, "an attempt ended too late to count");
+                Ok(Ending::Unreported)
+            }
             Err(RunnerError::Refused { url, status, body }) => {
                 tracing::warn!(url, status, body, "the server refused to hear how an attempt ended");
                 Ok(Ending::Unreported)
             }
-            reported => reported.map(|()| Ending::Reported(status)),
+            Err(lost) => Err(lost),
         }
     }
 
-    /// Sends heartbeats until the server is lost.
-    async fn keep_alive(&self, assignment: &Assignment) -> RunnerError {
-        let mut beats = interval(HEARTBEAT);
-        beats.tick().await; // The first is due at once, when the server has only just handed the attempt out.
+    /// Sends heartbeats for all attempts that run until the server is lost.
+    pub async fn keep_alive(&self) -> RunnerError {
+        let mut beats = interval(self.heartbeat_interval);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             beats.tick().await;
-            match self.server.heartbeat(assignment).await {
-                Ok(()) => {}
+            let running = self.running.names();
+            if running.is_empty() {
+                continue;
+            }
+            match self.server.heartbeat(&running).await {
+                Ok(known) => known.iter().for_each(|attempt| self.running.tell(attempt)),
                 Err(RunnerError::Refused { url, status, body }) => {
-                    tracing::warn!(url, status, body, "the server refused a heartbeat");
+                    tracing::warn!(url, status, body, "the server refused the heartbeats");
                 }
                 Err(lost) => return lost,
             }

@@ -14,6 +14,7 @@ mod process;
 mod program;
 mod reward;
 mod run;
+mod running;
 mod server;
 
 pub use error::RunnerError;

@@ -23,6 +23,8 @@ pub struct RunnerOptions {
     pub grade: Option<Vec<String>>,
     /// How long the agent and its grader may take together.
     pub timeout: Duration,
+    /// How often the server hears which attempts are running, and says which it has given up.
+    pub heartbeat_interval: Duration,
     /// Where agents and graders run; where the runner runs if `None`.
     pub working_directory: Option<PathBuf>,
     /// Leave when the queue is empty and no agent runs, instead of waiting for more.
@@ -42,6 +44,7 @@ impl RunnerOptions {
             command,
             grade: None,
             timeout: Duration::from_secs(600),
+            heartbeat_interval: Duration::from_secs(5),
             working_directory: None,
             until_idle: false,
             patience: Duration::from_secs(60),

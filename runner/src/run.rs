@@ -27,7 +27,8 @@ pub struct RunnerSummary {
     pub failed: usize,
     /// Were killed because they took too long.
     pub timed_out: usize,
-    /// Ended, but the server refused to hear how: it had given them up before.
+    /// Count for nothing: the server had given them up before they ended, or refused to hear how. Those that still ran when
+    /// the server said so were killed.
     pub unreported: usize,
     /// Were running when the runner was told to stop: killed, and given back to the server, which queues their rollouts again
     /// if they may be tried again.
@@ -48,12 +49,14 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
     }
     let server = Server::new(&options)?;
     let workshop = Arc::new(Workshop::new(&options, server.clone())?);
-    let mut crew = Crew { workshop, attempts: JoinSet::new(), summary: RunnerSummary::default() };
+    let mut crew =
+        Crew { workshop: Arc::clone(&workshop), attempts: JoinSet::new(), summary: RunnerSummary::default() };
 
     let worked = tokio::select! {
         biased;
         () = shutdown => Ok(()),
         worked = work(&server, &options, &mut crew) => worked,
+        lost = workshop.keep_alive() => Err(lost),
     };
     crew.dismiss().await;
     // One try only: whoever stops a runner does not wait for a server that may be gone as well.

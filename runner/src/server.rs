@@ -5,10 +5,10 @@ use crate::{RunnerError, RunnerOptions};
 use fulgurite_store::model::{AttemptStatus, AttemptedRollout};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 /// The header of a dequeue's reply that holds the keys of the attempts in it.
@@ -40,6 +40,25 @@ pub struct Assignment {
     pub key: String,
 }
 
+/// What an attempt is called on the server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttemptName {
+    /// The rollout.
+    pub rollout_id: String,
+    /// Which attempt at it.
+    pub attempt_id: String,
+}
+
+/// An attempt as it stands on the server, as far as a runner needs to know.
+#[derive(Debug, Deserialize)]
+pub struct KnownAttempt {
+    /// Which it is.
+    #[serde(flatten)]
+    pub name: AttemptName,
+    /// Where it stands.
+    pub status: AttemptStatus,
+}
+
 /// A dequeue's answer.
 #[derive(Debug)]
 pub struct Dequeued {
@@ -69,6 +88,13 @@ pub struct Server {
     admin_key: Option<String>,
     worker_id: String,
     patience: Duration,
+}
+
+impl Assignment {
+    /// What the attempt is called on the server.
+    pub fn name(&self) -> AttemptName {
+        AttemptName { rollout_id: self.rollout_id.clone(), attempt_id: self.attempt_id.clone() }
+    }
 }
 
 impl Server {
@@ -132,20 +158,25 @@ impl Server {
         reply.accepted(&url).map(|_| ())
     }
 
-    /// Says that the attempt is still running.
-    pub async fn heartbeat(&self, assignment: &Assignment) -> Result<(), RunnerError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        self.update(assignment, &json!({"last_heartbeat_time": now})).await
+    /// Says that these attempts are still running, and gives those that the server knows as they stand there.
+    pub async fn heartbeat(&self, running: &[AttemptName]) -> Result<Vec<KnownAttempt>, RunnerError> {
+        let url = self.url(&["v1", "fulgurite", "attempts", "heartbeat"]);
+        self.send_patiently(&url, self.post(&url, &json!({ "attempts": running }))).await?.json(&url)
     }
 
-    /// Says how the attempt ended.
-    pub async fn finish(
+    /// Says how the attempt ended, and gives the status that it has on the server from now on: another one if the server had
+    /// given the attempt up before. A rollout that has gone on since is not disturbed.
+    pub async fn report(
         &self,
         assignment: &Assignment,
         status: AttemptStatus,
         metadata: &Value,
-    ) -> Result<(), RunnerError> {
-        self.update(assignment, &json!({"status": status, "metadata": metadata})).await
+    ) -> Result<AttemptStatus, RunnerError> {
+        let Assignment { rollout_id, attempt_id, .. } = assignment;
+        let url = self.url(&["v1", "fulgurite", "rollouts", rollout_id, "attempts", attempt_id, "report"]);
+        let request = self.post(&url, &json!({"status": status, "metadata": metadata}));
+        let attempt: KnownAttempt = self.send_patiently(&url, request).await?.json(&url)?;
+        Ok(attempt.status)
     }
 
     /// Posts the attempt's reward.
@@ -172,18 +203,13 @@ impl Server {
         self.url(&[&attempt, segments].concat())
     }
 
-    async fn update(&self, assignment: &Assignment, body: &Value) -> Result<(), RunnerError> {
-        let url = self.url(&["v1", "agl", "rollouts", &assignment.rollout_id, "attempts", &assignment.attempt_id]);
-        self.send_patiently(&url, self.post(&url, body)).await.map(|_| ())
-    }
-
     fn release_request(&self) -> (Url, RequestBuilder) {
         let url = self.url(&["v1", "fulgurite", "workers", &self.worker_id, "release"]);
         let request = self.post(&url, &json!({}));
         (url, request)
     }
 
-    fn post(&self, url: &Url, body: &impl serde::Serialize) -> RequestBuilder {
+    fn post(&self, url: &Url, body: &impl Serialize) -> RequestBuilder {
         self.request(Method::POST, url).json(body)
     }
 

@@ -224,6 +224,46 @@ async fn what_a_lost_reply_handed_out_is_given_back() {
     assert_eq!(record.releases.len(), 3, "at the start, when nothing ran any more, at the end");
 }
 
+/// Waits until the server has heard a heartbeat that names `attempts`.
+async fn heard(server: &Scripted, attempts: &[&str]) {
+    while !server.record().heartbeats.iter().any(|named| named == attempts) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_heartbeat_names_all_that_runs_and_an_attempt_that_has_ended_elsewhere_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Scripted::start([json!("wait"), json!("hang")]).await;
+    let agent = r#"if [ "$FULGURITE_TASK" = '"hang"' ]; then sleep 600; fi
+        until [ -e go ]; do sleep 0.01; done; echo '{"reward": 1}'"#;
+    let options = RunnerOptions {
+        parallel: 2,
+        heartbeat_interval: Duration::from_millis(5),
+        working_directory: Some(folder.path().to_path_buf()),
+        ..options(&server, agent)
+    };
+    let scenario = async {
+        heard(&server, &["at-1", "at-2"]).await;
+        server.record().ended_elsewhere.insert("at-2".to_owned(), "unresponsive");
+        heard(&server, &["at-1"]).await;
+        std::fs::write(folder.path().join("go"), "").unwrap();
+    };
+    let (summary, ()) = tokio::join!(run_until_idle(options), scenario);
+    assert_eq!(summary, RunnerSummary { succeeded: 1, unreported: 1, ..RunnerSummary::default() });
+    let record = server.record();
+    let ended: Vec<_> = record.endings.iter().map(|(attempt, _)| attempt.as_str()).collect();
+    assert_eq!(ended, ["at-1"], "of the killed one there is nothing to report");
+}
+
+#[tokio::test]
+async fn an_attempt_that_ended_too_late_counts_for_nothing() {
+    let server = Scripted::start([json!(1)]).await;
+    server.record().ended_elsewhere.insert("at-1".to_owned(), "timeout");
+    let summary = run_until_idle(options(&server, r#"echo '{"reward": 1}'"#)).await;
+    assert_eq!(summary, RunnerSummary { unreported: 1, ..RunnerSummary::default() });
+}
+
 #[tokio::test]
 async fn a_server_that_stays_away_ends_the_runner() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

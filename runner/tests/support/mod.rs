@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ pub struct Record {
     pub keys: Option<String>,
     /// The `limit` of every dequeue.
     pub limits: Vec<u64>,
-    /// Attempt id and body of every update of an attempt that ends it.
+    /// Attempt id and body of every report of how an attempt ended.
     pub endings: Vec<(String, Value)>,
     /// Attempt id and body of every reward.
     pub rewards: Vec<(String, Value)>,
@@ -38,6 +38,10 @@ pub struct Record {
     pub outages: usize,
     /// This many dequeues take tasks off the queue and then answer 502.
     pub lost_replies: usize,
+    /// The attempt ids of every heartbeat.
+    pub heartbeats: Vec<Vec<String>>,
+    /// The status of attempts that have ended without the runner, by attempt id.
+    pub ended_elsewhere: HashMap<String, &'static str>,
     /// Rewards are refused.
     pub refuse_rewards: bool,
 }
@@ -64,7 +68,8 @@ impl Scripted {
         lock(&record).queue.extend(tasks);
         let routes = Router::new()
             .route("/v1/agl/queues/rollouts/dequeue", post(dequeue))
-            .route("/v1/agl/rollouts/{rollout}/attempts/{attempt}", post(update))
+            .route("/v1/fulgurite/rollouts/{rollout}/attempts/{attempt}/report", post(report))
+            .route("/v1/fulgurite/attempts/heartbeat", post(heartbeat))
             .route("/v1/agl/spans", get(spans))
             .route("/rollout/{rollout}/attempt/{attempt}/reward", post(reward))
             .route("/v1/fulgurite/workers/{worker}/release", post(release))
@@ -132,7 +137,7 @@ fn attempted_rollout(n: usize, task: &Value) -> Value {
     })
 }
 
-async fn update(
+async fn report(
     State(shared): State<Shared>,
     Path((rollout, attempt)): Path<(String, String)>,
     Json(body): Json<Value>,
@@ -142,10 +147,27 @@ async fn update(
         return answer;
     }
     assert_eq!(rollout.replace("ro", "at"), attempt);
-    if body.get("status").is_some() {
-        record.endings.push((attempt, body));
+    let status = record.ended_elsewhere.get(&attempt).map_or(body["status"].clone(), |status| json!(status));
+    let reply = json!({"rollout_id": rollout, "attempt_id": attempt, "status": status});
+    record.endings.push((attempt, body));
+    Json(reply).into_response()
+}
+
+async fn heartbeat(State(shared): State<Shared>, Json(body): Json<Value>) -> Response {
+    let mut record = lock(&shared);
+    if let Some(answer) = outage(&mut record) {
+        return answer;
     }
-    Json(json!({})).into_response()
+    let mut known = body["attempts"].as_array().unwrap().clone();
+    let mut named = Vec::new();
+    for attempt in &mut known {
+        let id = attempt["attempt_id"].as_str().unwrap().to_owned();
+        attempt["status"] = json!(record.ended_elsewhere.get(&id).copied().unwrap_or("running"));
+        named.push(id);
+    }
+    named.sort();
+    record.heartbeats.push(named);
+    Json(known).into_response()
 }
 
 async fn spans(State(shared): State<Shared>) -> Json<Value> {

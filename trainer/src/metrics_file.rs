@@ -18,7 +18,7 @@ impl MetricsFile {
     pub(crate) fn rewrite(path: &Path, steps: &[Map<String, Value>]) -> Result<Self, TrainError> {
         let failed = |error: std::io::Error| TrainError::File { path: path.to_owned(), message: error.to_string() };
         let fresh = path.with_extension("jsonl.new");
-        let lines: String = steps.iter().map(|step| line(step)).collect();
+        let lines: String = steps.iter().map(line).collect();
         std::fs::write(&fresh, lines).map_err(failed)?;
         std::fs::rename(&fresh, path).map_err(failed)?;
         let file = OpenOptions::new().append(true).open(path).map_err(failed)?;

@@ -127,7 +127,7 @@ fn the_hello_agent_plays_against_an_untrained_model() {
         let prompt = &triplet["prompt"]["token_ids"];
         assert!(!prompt.as_array().unwrap().is_empty());
     }
-    // Two runners that are called alike run one after the other; two programs that are called alike are looked up here.
+    // A bare name is looked up beside the command first.
     server.enqueue([json!(13)], &Value::Null);
     let ran = work_off(&server, &["--grade-word", "hello-grader"], &["hello-agent", "{task}"]);
     assert_eq!(tally(&ran)["succeeded"], 1);
@@ -197,7 +197,7 @@ fn a_killed_runners_rollouts_are_finished_by_its_successor_each_once() {
     let ids = server.enqueue((0..24).map(Value::from), &config);
     // Every fourth agent hangs for as long as the file is not there.
     let agent = r#"echo $FULGURITE_ROLLOUT_ID >> started
-        if [ $((FULGURITE_TASK % 4)) = 3 ]; then until [ -e go ]; do sleep 0.02; done; fi
+        if [ $((FULGURITE_TASK % 4)) = 3 ]; then while [ -e started ] && [ ! -e go ]; do sleep 0.02; done; fi
         echo '{"reward": 1}'"#;
     let done =
         |server: &Server| server.query("rollouts").iter().filter(|rollout| rollout["status"] == "succeeded").count();
@@ -252,17 +252,27 @@ fn an_agent_whose_attempt_was_ended_elsewhere_is_killed_and_its_late_word_change
 
 #[test]
 fn what_cannot_work_is_a_clear_error() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = start(directory.path());
     let fail = |flags: &[&str], agent: &[&str]| {
         let ran = run(["run", "--until-idle"].iter().chain(flags).chain(&["--"]).chain(agent));
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
         ran.stderr
     };
-    insta::assert_snapshot!(fail(&[], &["no-such-agent"]), @"");
-    insta::assert_snapshot!(fail(&["--grade", ""], &["true"]), @"");
-    insta::assert_snapshot!(fail(&["--timeout", "0"], &["true"]), @"");
-    insta::assert_snapshot!(fail(&["--parallel", "0"], &["true"]), @"");
-    insta::assert_snapshot!(fail(&["--directory", "/no/such/folder"], &["true"]), @"");
-    insta::assert_snapshot!(fail(&["--server", "localhost"], &["true"]), @"");
+    insta::assert_snapshot!(fail(&[], &["no-such-agent"]), @r#"
+    error: the runner stopped
+      caused by: cannot find the program "no-such-agent" beside the running executable or on PATH
+    "#);
+    insta::assert_snapshot!(fail(&["--grade", ""], &["true"]), @r"
+    error: the runner stopped
+      caused by: the grader is empty: it needs at least a program
+    ");
+    insta::assert_snapshot!(fail(&["--timeout", "0"], &["true"]), @"error: --timeout is 0, but must be a positive number of seconds");
+    insta::assert_snapshot!(fail(&["--parallel", "0"], &["true"]), @"error: --parallel must be at least 1");
+    insta::assert_snapshot!(fail(&["--directory", "/no/such/folder"], &["true"]), @r"
+    error: the runner stopped
+      caused by: /no/such/folder is not a folder that agents can run in
+    ");
+    insta::assert_snapshot!(fail(&["--server", "localhost"], &["true"]), @r#"
+    error: the runner stopped
+      caused by: "localhost" is not the URL of a server: relative URL without a base
+    "#);
 }

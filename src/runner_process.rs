@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fulgurite_store::Store;
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::RunnerConfig;
@@ -16,6 +16,9 @@ use crate::config::RunnerConfig;
 const SHORT_LIFE: Duration = Duration::from_secs(5);
 /// So many short lives in a row, and it is given up.
 const SHORT_LIVES: u32 = 5;
+
+/// How long a runner that is told to leave may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How the runner of a run is started.
 #[derive(Clone, Debug)]
@@ -48,41 +51,79 @@ impl RunnerCommand {
     }
 }
 
-/// Keeps a runner alive. The receiver gets a message once it is given up.
-pub fn keep_alive(command: RunnerCommand, store: Store) -> (JoinHandle<()>, watch::Receiver<Option<String>>) {
-    let (given_up, receiver) = watch::channel(None);
-    let task = tokio::spawn(async move {
-        let error = supervise(&command, &store).await;
-        // Nobody listens any more when the run is over.
-        let _ = given_up.send(Some(format!("{error:#}")));
-    });
-    (task, receiver)
+/// A runner that is kept alive.
+pub struct RunnerProcess {
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
-/// Ends only when the runner is given up.
-async fn supervise(command: &RunnerCommand, store: &Store) -> anyhow::Error {
+impl RunnerProcess {
+    /// Starts it. The receiver gets a message once it is given up.
+    pub fn start(command: RunnerCommand, store: Store) -> (Self, watch::Receiver<Option<String>>) {
+        let (given_up, receiver) = watch::channel(None);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            if let Some(error) = supervise(&command, &store, stopped).await {
+                // Nobody listens any more when the run is over.
+                let _ = given_up.send(Some(format!("{error:#}")));
+            }
+        });
+        (Self { stop, task }, receiver)
+    }
+
+    /// Lets it kill its agents and leave.
+    pub async fn stop(self) {
+        // Given up already, it is not there to be told.
+        let _ = self.stop.send(());
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "the runner's supervisor broke");
+        }
+    }
+}
+
+/// Ends when it is told to, without an error, or when the runner is given up.
+async fn supervise(
+    command: &RunnerCommand,
+    store: &Store,
+    mut stopped: oneshot::Receiver<()>,
+) -> Option<anyhow::Error> {
     let mut short_lives = 0;
     loop {
         let started = Instant::now();
-        let end = match command.spawn() {
-            Ok(mut child) => {
-                // Waiting for a child closes its standard input, which would tell the runner to leave.
-                let _open = child.stdin.take();
-                child.wait().await.context("cannot wait for the runner")
-            }
-            Err(error) => Err(error),
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Some(error),
         };
-        let status = match end {
+        // Waiting for a child closes its standard input, which would tell the runner to leave.
+        let stdin = child.stdin.take();
+        let status = tokio::select! {
+            status = child.wait() => status,
+            _ = &mut stopped => {
+                drop(stdin);
+                return leave(child).await;
+            }
+        };
+        let status = match status.context("cannot wait for the runner") {
             Ok(status) => status,
-            Err(error) => return error,
+            Err(error) => return Some(error),
         };
         tracing::warn!(%status, "the runner died; its attempts are tried again");
         if let Err(error) = store.release_worker(&command.worker_id).await {
-            return anyhow::Error::new(error).context("cannot take back what the dead runner held");
+            return Some(anyhow::Error::new(error).context("cannot take back what the dead runner held"));
         }
         short_lives = if started.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };
         if short_lives >= SHORT_LIVES {
-            return anyhow::anyhow!("it died {SHORT_LIVES} times in a row soon after its start, last with {status}");
+            let message = format!("it died {SHORT_LIVES} times in a row soon after its start, last with {status}");
+            return Some(anyhow::anyhow!(message));
         }
     }
+}
+
+/// Waits for a runner that was told to leave; one that does not is killed.
+async fn leave(mut child: Child) -> Option<anyhow::Error> {
+    let left = tokio::time::timeout(PATIENCE, child.wait()).await;
+    if left.is_err() {
+        tracing::warn!("the runner did not leave and is killed");
+    }
+    None
 }

@@ -13,7 +13,7 @@ use crate::base_model;
 use crate::cli::TrainArguments;
 use crate::config::{LoadedConfig, ModelEntry};
 use crate::report::{JsonReporter, TableReporter};
-use crate::runner_process::{RunnerCommand, keep_alive};
+use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
 use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
 
@@ -64,7 +64,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         config: loaded.config.runner.clone(),
         directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
     };
-    let (runner_task, runner) = keep_alive(command, store.clone());
+    let (runner_process, runner) = RunnerProcess::start(command, store.clone());
     let mut grpo = Grpo {
         store: store.clone(),
         learner: opened.engine.learner(),
@@ -84,11 +84,11 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
             Err(error) => error,
         }),
     };
-    runner_task.abort();
-    outcome?;
-    last_word.speak();
+    runner_process.stop().await;
     server.stop().await?;
     store.close().await;
+    outcome?;
+    last_word.speak();
     Ok(())
 }
 

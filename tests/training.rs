@@ -252,6 +252,32 @@ fn child_of(parent: u32, word: &str) -> Option<u32> {
     })
 }
 
+#[test]
+fn an_interrupted_run_takes_its_agents_along_and_can_be_resumed() {
+    let project = Project::new(r#"command = ["python3", "agent.py"]"#, SMALL);
+    // It says who it is, and then hangs while there is no file that lets it go.
+    std::fs::write(
+        project.path("agent.py"),
+        "import os, time\nopen(f'agent-{os.getpid()}', 'w').close()\n\
+         while not os.path.exists('go'): time.sleep(0.01)\nprint('{\"reward\": 1}')",
+    )
+    .unwrap();
+    let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let agent = eventually("an agent", || {
+        let entries = std::fs::read_dir(project.directory.path()).unwrap();
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("agent-")?.parse::<u32>().ok()).next()
+    });
+    assert!(Command::new("kill").args(["-TERM", &train.id().to_string()]).status().unwrap().success());
+    let output = train.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--resume"));
+    assert!(!Path::new(&format!("/proc/{agent}")).exists(), "an agent was left behind");
+
+    std::fs::write(project.path("go"), "").unwrap();
+    let summary = project.train("run", &["--resume"]).pop().unwrap();
+    assert_eq!(summary["steps"], 5);
+}
+
 /// An agent that does something else for each task, so that each cause happens.
 const EVERY_CAUSE: &str = r#"
 import http.client, json, os, sys, urllib.parse

@@ -198,22 +198,27 @@ async fn streamed_and_whole_answers_say_the_same_and_are_recorded_alike() {
 #[tokio::test]
 async fn a_rollout_run_again_asks_for_the_same_tokens() {
     let setup = Setup::new(vec![]).await;
+    let call = async |rollout: &str, attempt: &str| {
+        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
+        assert_eq!(setup.post(&base, &body()).await.status(), 200);
+        setup.sampler.requests.lock().unwrap().last().unwrap().seed
+    };
     let mut seeds = Vec::new();
     for rollout_seed in [5, 5, 6] {
         let metadata = json!({ "seed": rollout_seed }).as_object().cloned();
         let rollout = NewRollout { metadata, ..NewRollout::default() };
-        let started = setup.store.start_rollout(rollout, None).await.unwrap();
-        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
-        for _ in 0..2 {
-            setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
-            let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
-            assert_eq!(setup.post(&base, &body()).await.status(), 200);
-        }
+        let first = setup.store.start_rollout(rollout, None).await.unwrap();
+        let rollout = first.rollout.rollout_id.as_str();
+        let calls = [call(rollout, &first.attempt.attempt_id).await, call(rollout, &first.attempt.attempt_id).await];
+        assert_ne!(calls[0], calls[1]);
+        let second = setup.store.start_attempt(rollout, None).await.unwrap();
+        assert_eq!(calls[0], call(rollout, &second.attempt.attempt_id).await);
+        assert_eq!(calls[1], call(rollout, &second.attempt.attempt_id).await);
+        seeds.push(calls);
     }
-    seeds.extend(setup.sampler.requests.lock().unwrap().iter().map(|request| request.seed));
-    assert_eq!(seeds[..2], seeds[2..4]);
-    assert_ne!(seeds[..2], seeds[4..6]);
-    assert_ne!(seeds[0], seeds[1]);
+    assert_eq!(seeds[0], seeds[1]);
+    assert_ne!(seeds[0], seeds[2]);
 }
 
 #[tokio::test]

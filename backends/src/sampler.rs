@@ -98,6 +98,11 @@ impl SampleStream {
         (sender, Self { receiver })
     }
 
+    /// Stops the sampling. What had been sampled by then can still be taken.
+    pub fn stop(&mut self) {
+        self.receiver.close();
+    }
+
     /// The next event; an error if the host broke off before `Finished`.
     pub async fn next(&mut self) -> Result<SampleEvent, BackendError> {
         match self.receiver.recv().await {

@@ -178,7 +178,7 @@ impl Answer {
         loop {
             let event = tokio::select! {
                 biased;
-                () = events.closed() => return End::ClientGone,
+                () = events.closed() => return self.client_gone(stream).await,
                 event = stream.next() => event,
             };
             let token = match event {
@@ -187,17 +187,32 @@ impl Answer {
                 Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
                 Err(error) => return End::Broken(error),
             };
-            self.tokens.push(token.clone());
-            let is_text = !self.stop_tokens.contains(&token.id);
-            let text = if is_text { self.text.feed(token.id) } else { String::new() };
-            self.content.push_str(&text);
-            if events.send(CallEvent::Token { token, text, is_text }).await.is_err() {
-                return End::ClientGone;
+            let event = self.take(token);
+            if events.send(event).await.is_err() {
+                return self.client_gone(stream).await;
             }
             if self.text.stopped {
                 return End::Finished(FinishReason::Stop);
             }
         }
+    }
+
+    /// Adds a token, and the text that it completes.
+    fn take(&mut self, token: SampledToken) -> CallEvent {
+        self.tokens.push(token.clone());
+        let is_text = !self.stop_tokens.contains(&token.id);
+        let text = if is_text { self.text.feed(token.id) } else { String::new() };
+        self.content.push_str(&text);
+        CallEvent::Token { token, text, is_text }
+    }
+
+    /// Stops the sampling, and keeps what had been sampled by then.
+    async fn client_gone(&mut self, mut stream: SampleStream) -> End {
+        stream.stop();
+        while let Ok(SampleEvent::Token(token)) = stream.next().await {
+            self.take(token);
+        }
+        End::ClientGone
     }
 }
 

@@ -192,16 +192,53 @@ fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
         assert_eq!(summary[key], undisturbed[key]);
     }
 
+    // Over is over: the final tasks are scored once.
+    let rollouts = project.query("rollouts", "killed").len();
+    let again = project.train("killed", &["--resume"]);
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0]["final_reward_after"], summary["final_reward_after"]);
+    assert_eq!(project.query("rollouts", "killed").len(), rollouts);
+
     // Nothing twice, nothing lost, and what the kills cost is accounted for.
     let account = account(&project, "killed", summary);
     assert_eq!(account["trained"], undisturbed["trained_tokens"].as_u64().unwrap());
-    assert!(account["after_last_checkpoint"] > 0, "{account:?}");
     let metrics = std::fs::read_to_string(project.path("killed/metrics.jsonl")).unwrap();
     let batches: Vec<u64> = metrics
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["progress/batch"].as_u64().unwrap())
         .collect();
     assert_eq!(batches, [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn what_was_trained_after_the_last_checkpoint_is_trained_again() {
+    // Four rollouts of the first evaluation and nine of the first step are graded at once; those of the second step
+    // wait for a file.
+    let grader = "import os, sys, time; n = len(sys.stdin.read())\n\
+                  with open('graded', 'a') as graded: graded.write('.'); graded.flush(); count = graded.tell()\n\
+                  while count > 13 and not os.path.exists('go'): time.sleep(0.01)\n\
+                  print('{\"reward\": %d}' % (n % 3))";
+    let project = Project::new("", &format!("{SMALL}checkpoint_every = 100\n"));
+    let grade = json!(["python3", "-c", grader]);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let runner = format!("[runner]\ncommand = [\"hello-agent\", \"{{task}}\"]\ngrade = {grade}\n");
+    std::fs::write(project.path("t.toml"), config.replace("[runner]\n", &runner)).unwrap();
+
+    let mut train = project.command("run").stdout(Stdio::null()).spawn().unwrap();
+    eventually("the first step", || (recorded_steps(&project.path("run")) == 1).then_some(()));
+    let lost = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
+    eventually("a call of the second step", || project.query("rollouts", "run").iter().any(lost).then_some(()));
+    train.kill().unwrap();
+    train.wait().unwrap();
+    std::fs::write(project.path("go"), "").unwrap();
+
+    let summary = project.train("run", &["--resume"]).pop().unwrap();
+    assert_eq!(summary["steps"], 5);
+    let account = account(&project, "run", &summary);
+    assert!(account["after_last_checkpoint"] > 0, "{account:?}");
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    assert!(weights(&summary) == weights(&undisturbed));
+    assert_eq!(summary["trained_tokens"], undisturbed["trained_tokens"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
 use fulgurite_store::Store;
-use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, StepRecord};
+use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -75,7 +75,13 @@ struct Progress {
     step: u64,
     data_cursor: u64,
     metrics_file: MetricsFile,
-    started: Instant,
+}
+
+/// How a run ended.
+struct End {
+    /// Updates made.
+    step: u64,
+    stopped_by_rule: bool,
 }
 
 impl Grpo {
@@ -84,6 +90,10 @@ impl Grpo {
     /// With `resume`, goes on from the run's last checkpoint; what came after it is undone in the record.
     pub async fn run(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.check_options()?;
+        let started = Instant::now();
+        if resume && let Some(end) = self.recorded_end().await? {
+            return self.summarize(end, started, reporter).await;
+        }
         let mut progress = self.begin(resume).await?;
         reporter.report(TrainEvent::RunStarted {
             run_id: self.identity.run_id.clone(),
@@ -91,7 +101,7 @@ impl Grpo {
             step: progress.step,
             max_steps: self.options.max_steps,
         });
-        let stopped_by_rule = loop {
+        let end = loop {
             let evaluation = self.evaluate_if_due(&progress, reporter).await?;
             let met = match &evaluation {
                 Some(evaluation) => self.is_met_by(evaluation).await?,
@@ -99,13 +109,21 @@ impl Grpo {
             };
             if met || progress.step >= self.options.max_steps {
                 self.finish(&mut progress, evaluation, reporter).await?;
-                break met;
+                break End { step: progress.step, stopped_by_rule: met };
             }
             self.step(&mut progress, evaluation, reporter).await?;
         };
-        let summary = self.summarize(&progress, stopped_by_rule).await?;
-        reporter.report(TrainEvent::Finished(Box::new(summary.clone())));
-        Ok(summary)
+        self.summarize(end, started, reporter).await
+    }
+
+    /// Where the run ended, if it has; a limit of steps that was raised since lets it go on.
+    async fn recorded_end(&self) -> Result<Option<End>, TrainError> {
+        let steps = self.store.steps(&self.identity.run_id).await?;
+        // Only the record after the last update has no update of its own.
+        let Some(last) = steps.last().filter(|last| last.weights_version < last.step) else { return Ok(None) };
+        let stopped_by_rule = self.options.stop.is_met(&held_out_scores(&steps));
+        let is_over = stopped_by_rule || last.weights_version >= self.options.max_steps;
+        Ok(is_over.then_some(End { step: last.weights_version, stopped_by_rule }))
     }
 
     fn check_options(&self) -> Result<(), TrainError> {
@@ -146,7 +164,6 @@ impl Grpo {
             step: state.step,
             data_cursor: state.data_cursor,
             metrics_file: MetricsFile::rewrite(&self.identity.directory.join("metrics.jsonl"), &recorded)?,
-            started: Instant::now(),
         })
     }
 
@@ -166,8 +183,8 @@ impl Grpo {
     /// Whether this evaluation, after those in the record, ends the training.
     async fn is_met_by(&self, evaluation: &Evaluation) -> Result<bool, TrainError> {
         let steps = self.store.steps(&self.identity.run_id).await?;
-        let recorded = steps.iter().filter_map(|step| Scores::read(step.metrics.as_object()?, HELD_OUT));
-        let all: Vec<Scores> = recorded.chain([evaluation.scores.clone()]).collect();
+        let mut all = held_out_scores(&steps);
+        all.push(evaluation.scores.clone());
         Ok(self.options.stop.is_met(&all))
     }
 
@@ -368,24 +385,29 @@ impl Grpo {
         self.record(progress, step, metrics, uses, checkpoint, reporter).await
     }
 
-    /// Everything in it is read back from the store, so that a resumed run tells the whole.
-    async fn summarize(&self, progress: &Progress, stopped_by_rule: bool) -> Result<RunSummary, TrainError> {
+    /// Tells how the run went. Everything is read back from the store, so that a resumed run tells the whole.
+    async fn summarize(
+        &self,
+        end: End,
+        started: Instant,
+        reporter: &mut dyn Reporter,
+    ) -> Result<RunSummary, TrainError> {
         let run_id = &self.identity.run_id;
         let steps = self.store.steps(run_id).await?;
         let metrics: Vec<&Map<String, Value>> = steps.iter().filter_map(|step| step.metrics.as_object()).collect();
-        let held_out: Vec<Scores> = metrics.iter().filter_map(|metrics| Scores::read(metrics, HELD_OUT)).collect();
+        let held_out = held_out_scores(&steps);
         let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
         let mut summary = RunSummary {
             run_id: run_id.clone(),
             directory: self.identity.directory.clone(),
             checkpoint: self.store.latest_checkpoint(run_id).await?.map(|checkpoint| checkpoint.directory.into()),
-            steps: progress.step,
-            stopped_by_rule,
+            steps: end.step,
+            stopped_by_rule: end.stopped_by_rule,
             held_out_before: held_out.first().cloned().unwrap_or_default(),
             held_out_after: held_out.last().cloned().unwrap_or_default(),
             final_after: metrics.last().and_then(|metrics| Scores::read(metrics, FINAL)),
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
-            wall_seconds: progress.started.elapsed().as_secs_f64(),
+            wall_seconds: started.elapsed().as_secs_f64(),
             ..RunSummary::default()
         };
         for row in self.store.token_ledger(run_id).await? {
@@ -397,8 +419,14 @@ impl Grpo {
             }
         }
         summary.untrained_tokens.entry("other".to_owned()).or_default();
+        reporter.report(TrainEvent::Finished(Box::new(summary.clone())));
         Ok(summary)
     }
+}
+
+/// The recorded evaluations of the held-out tasks, oldest first.
+fn held_out_scores(steps: &[Step]) -> Vec<Scores> {
+    steps.iter().filter_map(|step| Scores::read(step.metrics.as_object()?, HELD_OUT)).collect()
 }
 
 /// Scores of a set of tasks, and the account of what was sampled for them.

@@ -38,7 +38,7 @@ pub enum RunnerError {
         path: PathBuf,
     },
     /// The server stayed out of reach for longer than the runner's patience.
-    #[error("{url} has been out of reach for {patience:?}: {reason}")]
+    #[error("{url} could not be reached within {patience:?}: {reason}")]
     ServerUnreachable {
         /// The request that could not be made.
         url: String,

@@ -154,7 +154,7 @@ impl Server {
         let (url, request) = self.release_request();
         let reply = receive(request.timeout(FAREWELL_TIMEOUT))
             .await
-            .map_err(|error| self.unreachable(&url, &describe(&error)))?;
+            .map_err(|error| unreachable(&url, FAREWELL_TIMEOUT, &describe(&error)))?;
         reply.accepted(&url).map(|_| ())
     }
 
@@ -228,7 +228,7 @@ impl Server {
         let mut earlier_lost = false;
         loop {
             let Some(attempt) = request.try_clone() else {
-                return Err(self.unreachable(url, "its body can be sent only once"));
+                return Err(unreachable(url, self.patience, "its body can be sent only once"));
             };
             let reason = match receive(attempt).await {
                 Ok(reply) if !reply.status.is_server_error() => {
@@ -245,17 +245,17 @@ impl Server {
             };
             let since = *since.get_or_insert_with(Instant::now);
             if since.elapsed() + pause > self.patience {
-                return Err(self.unreachable(url, &reason));
+                return Err(unreachable(url, self.patience, &reason));
             }
             tracing::debug!(%url, reason, "the server is out of reach; trying again");
             sleep(pause).await;
             pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
+}
 
-    fn unreachable(&self, url: &Url, reason: &str) -> RunnerError {
-        RunnerError::ServerUnreachable { url: url.to_string(), patience: self.patience, reason: reason.to_owned() }
-    }
+fn unreachable(url: &Url, patience: Duration, reason: &str) -> RunnerError {
+    RunnerError::ServerUnreachable { url: url.to_string(), patience, reason: reason.to_owned() }
 }
 
 /// The keys in the reply's headers, in the order of its attempts: one header each, or one header with commas. A single key is

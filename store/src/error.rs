@@ -6,7 +6,7 @@ pub enum StoreError {
     /// There is no such thing.
     #[error("{kind} not found: {id}")]
     NotFound {
-        /// What was looked for: `rollout`, `attempt`, `generation`, `run`.
+        /// What was looked for: `store`, `rollout`, `attempt`, `generation`, `run`.
         kind: &'static str,
         /// Its id.
         id: String,

@@ -98,7 +98,13 @@ impl Store {
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
     pub async fn open_read_only(url: &str) -> Result<Self> {
-        let readers = connect(&sqlite_path(url)?, "ro", READERS, BUSY_TIMEOUT, "PRAGMA query_only = ON").await?;
+        let path = sqlite_path(url)?;
+        if !Path::new(&path).exists() {
+            return Err(StoreError::not_found("store", url));
+        }
+        let readers = connect(&path, "ro", READERS, BUSY_TIMEOUT, "PRAGMA query_only = ON").await?;
+        // SQLite looks into the file only now.
+        sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&readers).await?;
         Ok(Self { inner: Arc::new(Inner { readers, writer: None, signals: Arc::default(), opened: Instant::now() }) })
     }
 
@@ -158,7 +164,7 @@ impl Store {
     }
 }
 
-/// The path in a store's URL, made absolute and safe to stand in another URL.
+/// The path in a store's URL, made absolute.
 fn sqlite_path(url: &str) -> Result<String> {
     let invalid = |message: String| StoreError::invalid("store.url", message);
     let path = match url.split_once("://") {
@@ -169,12 +175,12 @@ fn sqlite_path(url: &str) -> Result<String> {
         None => url,
     };
     let absolute = std::path::absolute(Path::new(path)).map_err(|error| invalid(format!("{path:?}: {error}")))?;
-    let text = absolute.to_str().ok_or_else(|| invalid(format!("{path:?} is not UTF-8")))?;
-    Ok(text.replace('%', "%25").replace('?', "%3F").replace('#', "%23"))
+    absolute.to_str().map(str::to_owned).ok_or_else(|| invalid(format!("{path:?} is not UTF-8")))
 }
 
 async fn connect(path: &str, mode: &str, connections: u32, busy: Duration, pragmas: &str) -> Result<AnyPool> {
     sqlx::any::install_default_drivers();
+    let path = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
     let pragmas: Arc<str> =
         format!("PRAGMA busy_timeout = {}; PRAGMA foreign_keys = ON; {pragmas}", busy.as_millis()).into();
     let pool = AnyPoolOptions::new()

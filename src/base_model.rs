@@ -80,10 +80,12 @@ async fn run_corpus_command(command: &[String], seed: u64, working_directory: &P
         .args(&program.arguments)
         .current_dir(working_directory)
         .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start the corpus program {name} ([base] corpus)"))?
+        .wait_with_output()
         .await
-        .with_context(|| format!("cannot start the corpus program {name} ([base] corpus)"))?;
+        .with_context(|| format!("cannot read what the corpus program {name} says"))?;
     if !output.status.success() {
         bail!("the corpus program {name} failed: {}", output.status);
     }

@@ -4,16 +4,16 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::cli::{ConfigAction, ConfigArguments};
-use crate::config::{Config, LoadedConfig};
+use crate::config::LoadedConfig;
 
 /// Prints every key that is in force and where its value came from.
 pub fn run(arguments: ConfigArguments) -> Result<()> {
     let ConfigAction::Show { config: file, json } = arguments.action;
     let loaded = LoadedConfig::read(file.as_deref())?;
-    let defaults = flatten(&json!(Config::default()));
+    let written = written_keys(&loaded)?;
     for (key, value) in flatten(&json!(loaded.config)) {
-        let from = match (&loaded.file, defaults.get(&key)) {
-            (Some(file), default) if default != Some(&value) => file.display().to_string(),
+        let from = match &loaded.file {
+            Some(file) if written.contains_key(&key) => file.display().to_string(),
             _ => "default".to_owned(),
         };
         if json {
@@ -24,6 +24,14 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the config file itself says, defaults left out.
+fn written_keys(loaded: &LoadedConfig) -> Result<Map<String, Value>> {
+    let Some(file) = &loaded.file else { return Ok(Map::new()) };
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let written: Value = toml::from_str(&text).with_context(|| file.display().to_string())?;
+    Ok(flatten(&written))
 }
 
 /// Nested objects as `a.b.c`, lists of objects as `a.0.b`; everything else stays whole.

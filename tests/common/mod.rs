@@ -21,7 +21,8 @@ pub fn fulgurite<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Com
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FULGURITE_")) {
         command.env_remove(name);
     }
-    command.args(arguments).stdin(Stdio::null());
+    // Help is wrapped to the terminal's width.
+    command.env_remove("COLUMNS").args(arguments).stdin(Stdio::null());
     command
 }
 
@@ -49,6 +50,19 @@ impl Ran {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
+
+    /// What a command that must have failed says, `directory` left out of it.
+    pub fn failure(&self, directory: &Path) -> String {
+        assert_eq!((self.code, self.stdout.as_str()), (Some(1), ""), "{}", self.stderr);
+        self.stderr.replace(directory.to_str().unwrap(), "[directory]")
+    }
+}
+
+/// What a command that must succeed prints.
+pub fn printed<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> String {
+    let ran = run(arguments);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{}", ran.stdout);
+    ran.stdout
 }
 
 /// Runs the command to its end.

@@ -1,0 +1,320 @@
+//! What a person sees of the command: help, tables, errors, exit codes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{printed, run, text, tiny_model};
+use serde_json::json;
+use tempfile::TempDir;
+
+#[test]
+fn help_says_what_there_is() {
+    insta::assert_snapshot!(printed(["--help"]), @r"
+    Train any agent by reinforcement learning, unchanged: point its base URL here
+
+    Usage: fulgurite <COMMAND>
+
+    Commands:
+      serve     Serve the proxy that agents talk to, the store's API and the embedded models
+      train     Train a policy by the rollouts of an unmodified agent; makes what is missing first
+      run       Run an unmodified agent once for each rollout on the queue
+      rollouts  List the rollouts of a store
+      spans     List the spans of a store
+      triplets  List the triplets (prompt, response, reward) of a store
+      config    Show the config that is in force and where each value came from
+      help      Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help
+      -V, --version  Print version
+    ");
+    insta::assert_snapshot!(printed(["serve", "--help"]), @r#"
+    Serve the proxy that agents talk to, the store's API and the embedded models
+
+    Usage: fulgurite serve [OPTIONS]
+
+    Options:
+          --config <FILE>                Config file [env: FULGURITE_CONFIG=]
+          --listen <ADDRESS>             Address to listen on; port 0 takes a free one [env:
+                                         FULGURITE_LISTEN=]
+          --ready-file <FILE>            Write {"url": ..., "pid": ...} here once it answers
+          --store <URL>                  Where everything is recorded: sqlite://FILE [env:
+                                         FULGURITE_STORE=]
+          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME]
+                                         (repeatable)
+          --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
+                                         silent [env: FULGURITE_WATCHDOG_INTERVAL=]
+          --json                         Print JSON, one object a line
+      -h, --help                         Print help
+    "#);
+    insta::assert_snapshot!(printed(["train", "--help"]), @r#"
+    Train a policy by the rollouts of an unmodified agent; makes what is missing first
+
+    Usage: fulgurite train [OPTIONS] <CONFIG> [-- <AGENT>...]
+
+    Arguments:
+      <CONFIG>    Config file
+      [AGENT]...  The agent's command, in place of the config's [runner] command
+
+    Options:
+          --seed <N>             Seed of the base model and of the run, in place of the config's [env:
+                                 FULGURITE_SEED=]
+          --resume               Go on with the latest run of this config and seed from its last
+                                 checkpoint
+          --run-directory <DIR>  Directory of the run, in place of a new one below the config's [run]
+                                 directory
+          --max-steps <N>        Updates at most, in place of the config's [env: FULGURITE_MAX_STEPS=]
+          --ready-file <FILE>    Write {"url": ..., "pid": ...} here once the server answers
+          --json                 Print JSON, one object a line: one for each step, and a summary at the
+                                 end
+      -h, --help                 Print help
+    "#);
+    insta::assert_snapshot!(printed(["run", "--help"]), @r#"
+    Run an unmodified agent once for each rollout on the queue
+
+    Usage: fulgurite run [OPTIONS] -- <AGENT>...
+
+    Arguments:
+      <AGENT>...  The agent: program and arguments; {task} and {task.FIELD} are filled in, never through
+                  a shell
+
+    Options:
+          --server <URL>        Server whose queue is worked off [env: FULGURITE_SERVER=] [default:
+                                http://127.0.0.1:4747]
+          --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
+                                what the old one held
+          --parallel <N>        Agents at a time [default: 4]
+          --grade <COMMAND>     Program that grades: run after the agent with its output on stdin,
+                                prints {"reward": 1.0}. One string, split at spaces; {task} and
+                                {task.FIELD} are filled in
+          --grade-word <WORD>   The same, one word at a time (repeatable)
+          --timeout <SECONDS>   Seconds that agent and grader may take together; then their whole
+                                process group is killed [default: 600]
+          --directory <DIR>     Directory that the agent is started in
+          --until-idle          Leave when the queue is empty and nothing runs
+          --until-stdin-closes  Leave, and kill the agents, when standard input is closed
+          --json                Print JSON, one object a line
+      -h, --help                Print help
+    "#);
+    insta::assert_snapshot!(printed(["rollouts", "--help"]), @r"
+    List the rollouts of a store
+
+    Usage: fulgurite rollouts [OPTIONS]
+
+    Options:
+          --store <URL>    Store to read: sqlite://FILE [env: FULGURITE_STORE=]
+          --run <DIR>      Directory of a training run, whose store is read
+          --config <FILE>  Config file whose store is read
+          --rollout <ID>   Only this rollout
+          --limit <N>      At most this many [default: 50]
+          --all            All of them
+          --json           Print JSON, one object a line
+      -h, --help           Print help
+    ");
+    insta::assert_snapshot!(printed(["config", "--help"]), @r"
+    Show the config that is in force and where each value came from
+
+    Usage: fulgurite config <COMMAND>
+
+    Commands:
+      show  Print every key with its value and where the value came from
+      help  Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help  Print help
+    ");
+    insta::assert_snapshot!(printed(["config", "show", "--help"]), @r"
+    Print every key with its value and where the value came from
+
+    Usage: fulgurite config show [OPTIONS]
+
+    Options:
+          --config <FILE>  Config file [env: FULGURITE_CONFIG=]
+          --json           Print JSON
+      -h, --help           Print help
+    ");
+}
+
+#[test]
+fn the_queries_take_the_same_flags() {
+    let flags = |command: &str| printed([command, "--help"]).split_once("Usage: ").unwrap().1.replace(command, "QUERY");
+    assert_eq!(flags("rollouts"), flags("spans"));
+    assert_eq!(flags("rollouts"), flags("triplets"));
+}
+
+#[test]
+fn a_wrong_call_is_exit_code_2_and_nothing_on_stdout() {
+    for arguments in [
+        &[][..],
+        &["no-such-command"],
+        &["serve", "--no-such-flag"],
+        &["serve", "--watchdog-interval", "soon"],
+        &["run"],
+        &["run", "--grade", "a", "--grade-word", "b", "--", "true"],
+        &["train"],
+        &["config"],
+        &["rollouts", "--store", "sqlite://a", "--run", "b"],
+        &["rollouts", "--all", "--limit", "3"],
+    ] {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
+    }
+    assert_eq!(printed(["--version"]), format!("fulgurite {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// A directory with a config file in it.
+fn configured(config: &str) -> (TempDir, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.toml");
+    std::fs::write(&file, config).unwrap();
+    let name = file.to_str().unwrap().to_owned();
+    (directory, name)
+}
+
+#[test]
+fn a_config_that_is_wrong_is_told_with_its_line() {
+    let fail = |config: &str| {
+        let (directory, file) = configured(config);
+        run(["config", "show", "--config", &file]).failure(directory.path())
+    };
+    insta::assert_snapshot!(fail("[server]\nlisten = \"127.0.0.1:0\"\n\n[runner]\nparalel = 8\n"), @r"
+    error: [directory]/config.toml
+      caused by: line 5: unknown field `paralel`, expected one of `command`, `grade`, `parallel`, `timeout_seconds`, `max_attempts`, `directory`; did you mean `parallel`?
+    ");
+    insta::assert_snapshot!(fail("[severs]\n"), @r"
+    error: [directory]/config.toml
+      caused by: line 1: unknown field `severs`, expected one of `server`, `store`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
+    ");
+    insta::assert_snapshot!(fail("[server]\nwatchdog_interval = \"often\"\n"), @r#"
+    error: [directory]/config.toml
+      caused by: line 2: invalid type: string "often", expected f64
+    "#);
+    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r"
+    error: [directory]/config.toml
+      caused by: line 3: unknown variant `abacus`, expected `embedded`
+    ");
+    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\n"), @r"
+    error: [directory]/config.toml
+      caused by: line 1: missing field `backend`
+    ");
+    insta::assert_snapshot!(fail("[server\n"), @r"
+    error: [directory]/config.toml
+      caused by: line 1: unclosed table, expected `]`
+    ");
+    let nowhere = Path::new("/no/such");
+    insta::assert_snapshot!(run(["config", "show", "--config", "/no/such/config.toml"]).failure(nowhere), @r"
+    error: cannot read [directory]/config.toml
+      caused by: No such file or directory (os error 2)
+    ");
+}
+
+#[test]
+fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
+    let shown = printed(["config", "show"]);
+    assert!(shown.contains("trainer.group_size = 8  # default\n"), "{shown}");
+    let shown: Vec<&str> = shown.lines().filter(|line| !line.starts_with("trainer.")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    server.listen = "127.0.0.1:4747"  # default
+    server.body_limit_bytes = 33554432  # default
+    server.watchdog_interval = 10.0  # default
+    store.url = null  # default
+    store.synchronous = "full"  # default
+    models = []  # default
+    run.name = "run"  # default
+    run.directory = "runs"  # default
+    run.seed = 1  # default
+    base = null  # default
+    tasks = null  # default
+    runner.command = []  # default
+    runner.grade = []  # default
+    runner.parallel = 8  # default
+    runner.timeout_seconds = 600.0  # default
+    runner.max_attempts = 3  # default
+    runner.directory = null  # default
+    "#);
+
+    let (directory, file) = configured(
+        "[server]\nlisten = \"127.0.0.1:0\"\nbody_limit_bytes = 33554432\n\n[[models]]\nname = \"m\"\nbackend = \"embedded\"\npath = \"model\"\n",
+    );
+    let shown =
+        printed(["config", "show", "--config", &file]).replace(directory.path().to_str().unwrap(), "[directory]");
+    let shown: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("server") || line.starts_with("models")).collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    server.listen = "127.0.0.1:0"  # [directory]/config.toml
+    server.body_limit_bytes = 33554432  # [directory]/config.toml
+    server.watchdog_interval = 10.0  # default
+    models.0.name = "m"  # [directory]/config.toml
+    models.0.backend = "embedded"  # [directory]/config.toml
+    models.0.path = "model"  # [directory]/config.toml
+    models.0.renderer = "auto"  # default
+    "#);
+}
+
+#[test]
+fn every_key_of_the_example_is_known_to_come_from_it() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/hello.toml");
+    let lines = run(["config", "show", "--json", "--config", file.to_str().unwrap()]).json_lines();
+    let shown = |key: &str| {
+        let line = lines.iter().find(|line| line["key"] == key).unwrap_or_else(|| panic!("no {key}"));
+        (line["value"].clone(), text(&line["from"]))
+    };
+    let from_file = file.to_str().unwrap().to_owned();
+    assert_eq!(shown("run.name"), (json!("hello"), from_file.clone()));
+    assert_eq!(shown("models.0.backend"), (json!("embedded"), from_file.clone()));
+    assert_eq!(shown("models.0.renderer"), (json!("auto"), "default".to_owned()));
+    assert_eq!(shown("tasks.train.range").1, from_file);
+    assert_eq!(shown("server.listen").1, "default");
+    let written = lines.iter().filter(|line| line["from"] == from_file).count();
+    assert!(written > 20, "{written}");
+}
+
+const TASKS: &str =
+    "[tasks]\ntrain = { range = [0, 4] }\nheld_out = { range = [4, 6] }\n[runner]\ncommand = [\"true\"]\n";
+const MODEL: &str = "[[models]]\nname = \"m\"\nbackend = \"embedded\"\npath = \"model\"\n";
+
+/// `[base]` with a shell script for its corpus program.
+fn base(script: &str) -> String {
+    format!(
+        "[base]\ncorpus = [\"/bin/sh\", \"-c\", '''{script}''']\nvocabulary_size = 280\n\
+         shape = {{ hidden_size = 16, layers = 1, heads = 2, key_value_heads = 1, head_size = 8, intermediate_size = 32, context_length = 64 }}\n"
+    )
+}
+
+#[test]
+fn training_that_cannot_start_says_what_is_missing() {
+    let fail = |config: &str| {
+        let (directory, file) = configured(config);
+        let said = run(["train", &file]).failure(directory.path());
+        assert!(!directory.path().join("model").exists(), "half a model would be taken for a whole one");
+        said
+    };
+    insta::assert_snapshot!(fail(TASKS), @"error: training needs exactly one [[models]], and there are 0");
+    insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @"error: training needs exactly one [[models]], and there are 2");
+    insta::assert_snapshot!(fail(MODEL), @"error: training needs [tasks]");
+    insta::assert_snapshot!(fail(&format!("{MODEL}[tasks]\ntrain = {{ range = [0, 4] }}\nheld_out = {{ range = [4, 6] }}\n")), @"error: training needs [runner] command, or an agent after `--`");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo 'no sand left' >&2; exit 3")].concat()), @r"
+    no sand left
+    error: the corpus program /bin/sh failed: exit status: 3
+    ");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo '{}'; echo 'not JSON'")].concat()), @r"
+    error: corpus line 2
+      caused by: expected ident at line 1 column 2
+    ");
+}
+
+#[test]
+fn there_must_be_something_to_resume() {
+    let (directory, file) = configured(&[MODEL, TASKS].concat());
+    tiny_model(directory.path(), 64);
+    let fail = |flags: &[&str]| run(["train", &file].iter().chain(flags)).failure(directory.path());
+    insta::assert_snapshot!(fail(&["--resume"]), @"error: [directory]/runs holds no run run-seed-1-N to resume");
+    let empty = directory.path().join("empty");
+    insta::assert_snapshot!(fail(&["--resume", "--run-directory", empty.to_str().unwrap()]), @"error: [directory]/empty holds no run to resume");
+    assert!(!empty.exists());
+}

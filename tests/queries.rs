@@ -1,0 +1,360 @@
+//! `fulgurite rollouts`, `spans` and `triplets`: what a store holds, as people and programs see it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::path::Path;
+
+use common::{Ran, Server, fulgurite, model_flag, printed, run, text, tiny_model};
+use serde_json::{Value, json};
+
+/// A store with a rollout that was played and rewarded, one that failed, and one that waits.
+fn three_rollouts(directory: &Path) -> Server {
+    let model = tiny_model(directory, 256);
+    let server = Server::start(directory, ["--model", &model_flag("tiny", &model)]);
+    let rollout = |id: &str, input: Value, metadata: Value| {
+        let mode = "train";
+        json!({ "rollout_id": id, "input": input, "mode": mode, "metadata": metadata })
+    };
+    let queued = json!({ "rollouts": [
+        rollout("ro-played", json!({ "n": 17 }), json!({ "run_id": "run-1", "step": 3, "seed": 1 })),
+        rollout("ro-failed", json!("a task of which so much is to be said that it does not fit into its column"), json!({})),
+        rollout("ro-waiting", json!(3), json!({})),
+    ] });
+    server.post("/v1/agl/queues/rollouts/enqueue", &queued).expect(201);
+    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 2, "worker_id": "w" })).expect(200);
+    let attempts: Vec<String> = (0..2).map(|index| text(&taken[index]["attempt"]["attempt_id"])).collect();
+    let base = format!("/rollout/ro-played/attempt/{}", attempts[0]);
+    let call = json!({
+        "model": "tiny", "messages": [{ "role": "user", "content": "hi" }], "temperature": 0, "max_tokens": 5,
+    });
+    server.post(&format!("{base}/v1/chat/completions"), &call).expect(200);
+    server.post(&format!("{base}/reward"), &json!({ "value": 0.5, "components": { "exact": 1 } })).expect(201);
+    let report = |rollout: &str, attempt: &str, body: Value| {
+        server.post(&format!("/v1/fulgurite/rollouts/{rollout}/attempts/{attempt}/report"), &body).expect(200);
+    };
+    report("ro-played", &attempts[0], json!({ "status": "succeeded" }));
+    report(
+        "ro-failed",
+        &attempts[1],
+        json!({ "status": "failed", "metadata": { "reason": "agent exited with status 3" } }),
+    );
+    server
+}
+
+/// Replaces what differs from one time to the next, and what only the model knows.
+fn redacted(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), redacted_field(key, value))).collect(),
+        Value::Array(items) => items.iter().map(redacted).collect(),
+        other => other.clone(),
+    }
+}
+
+fn redacted_field(key: &str, value: &Value) -> Value {
+    const CHANGING: [&str; 12] = [
+        "attempt_id",
+        "span_id",
+        "trace_id",
+        "response_id",
+        "gen_ai.response.id",
+        "tokenizer",
+        "token_ids",
+        "logprobs",
+        "gen_ai.completion.0.content",
+        "prompt_token_ids",
+        "response_token_ids",
+        "logprobs.content",
+    ];
+    let changes = CHANGING.contains(&key) || key.ends_with("_time");
+    if changes && !value.is_null() { json!(format!("[{key}]")) } else { redacted(value) }
+}
+
+/// The lines of a query's table, its ids replaced by others of their length.
+fn table(server: &Server, command: &str) -> String {
+    let mut table = printed([command, "--store", &server.store]);
+    for triplet in server.query("triplets") {
+        let id = text(&triplet["metadata"]["response_id"]);
+        table = table.replace(&id, &format!("chatcmpl-{}", "#".repeat(id.len() - 9)));
+    }
+    for rollout in server.query("rollouts") {
+        if let Some(id) = rollout["attempt"]["attempt_id"].as_str() {
+            table = table.replace(id, &format!("at-{}", "#".repeat(id.len() - 3)));
+        }
+    }
+    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+}
+
+fn pretty(lines: &[Value]) -> String {
+    lines.iter().map(|line| format!("{:#}\n", redacted(line))).collect()
+}
+
+#[test]
+fn what_a_store_holds_is_shown_as_tables() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = three_rollouts(directory.path());
+    insta::assert_snapshot!(table(&server, "rollouts"), @r#"
+    rollout     status     mode   run    step  attempts  reward  input                                                          reason
+    ro-played   succeeded  train  run-1  3     1         +0.500  {"n":17}
+    ro-failed   failed     train               1                 a task of which so much is to be said that it does not fit i…  agent exited with status 3
+    ro-waiting  queuing    train               0                 3
+    "#);
+    insta::assert_snapshot!(table(&server, "triplets"), @r"
+    rollout    attempt      response                                   prompt     sampled   logprob  reward
+    ro-played  at-########  chatcmpl-################################  21 tokens  5 tokens  0.000    +0.500
+    ");
+    let spans = table(&server, "spans");
+    let columns: Vec<Vec<&str>> = spans.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
+    assert_eq!(columns[0], ["rollout", "attempt", "seq", "name"]);
+    assert_eq!(columns[1][2..], ["1", "openai.chat.completion"]);
+    assert_eq!(columns[2][2..], ["2", "agentlightning.annotation"]);
+}
+
+#[test]
+fn what_a_store_holds_is_shown_as_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = three_rollouts(directory.path());
+    insta::assert_snapshot!(pretty(&server.query("rollouts")), @r#"
+    {
+      "rollout_id": "ro-played",
+      "input": {
+        "n": 17
+      },
+      "start_time": "[start_time]",
+      "end_time": "[end_time]",
+      "mode": "train",
+      "resources_id": null,
+      "status": "succeeded",
+      "config": {
+        "timeout_seconds": null,
+        "unresponsive_seconds": null,
+        "max_attempts": 1,
+        "retry_condition": []
+      },
+      "metadata": {
+        "run_id": "run-1",
+        "step": 3,
+        "seed": 1
+      },
+      "attempt": {
+        "rollout_id": "ro-played",
+        "attempt_id": "[attempt_id]",
+        "sequence_id": 1,
+        "start_time": "[start_time]",
+        "end_time": "[end_time]",
+        "status": "succeeded",
+        "worker_id": "w",
+        "last_heartbeat_time": "[last_heartbeat_time]",
+        "metadata": null
+      },
+      "reward": 0.5
+    }
+    {
+      "rollout_id": "ro-failed",
+      "input": "a task of which so much is to be said that it does not fit into its column",
+      "start_time": "[start_time]",
+      "end_time": "[end_time]",
+      "mode": "train",
+      "resources_id": null,
+      "status": "failed",
+      "config": {
+        "timeout_seconds": null,
+        "unresponsive_seconds": null,
+        "max_attempts": 1,
+        "retry_condition": []
+      },
+      "metadata": {},
+      "attempt": {
+        "rollout_id": "ro-failed",
+        "attempt_id": "[attempt_id]",
+        "sequence_id": 1,
+        "start_time": "[start_time]",
+        "end_time": "[end_time]",
+        "status": "failed",
+        "worker_id": "w",
+        "last_heartbeat_time": null,
+        "metadata": {
+          "reason": "agent exited with status 3"
+        }
+      },
+      "reward": null
+    }
+    {
+      "rollout_id": "ro-waiting",
+      "input": 3,
+      "start_time": "[start_time]",
+      "end_time": null,
+      "mode": "train",
+      "resources_id": null,
+      "status": "queuing",
+      "config": {
+        "timeout_seconds": null,
+        "unresponsive_seconds": null,
+        "max_attempts": 1,
+        "retry_condition": []
+      },
+      "metadata": {},
+      "attempt": null,
+      "reward": null
+    }
+    "#);
+    insta::assert_snapshot!(pretty(&server.query("triplets")), @r#"
+    {
+      "prompt": {
+        "token_ids": "[token_ids]"
+      },
+      "response": {
+        "token_ids": "[token_ids]",
+        "logprobs": "[logprobs]"
+      },
+      "reward": 0.5,
+      "metadata": {
+        "response_id": "[response_id]",
+        "rollout_id": "ro-played",
+        "attempt_id": "[attempt_id]",
+        "parent_id": null,
+        "branch_reason": null,
+        "model": "tiny",
+        "stop_reason": "length",
+        "weights_versions": [
+          {
+            "version": 0,
+            "first_token": 0
+          }
+        ],
+        "sampling": {
+          "temperature": 0.0,
+          "top_p": 1.0,
+          "top_k": null
+        },
+        "renderer": "chatml",
+        "tokenizer": "[tokenizer]",
+        "exclusion": "modified_distribution"
+      }
+    }
+    "#);
+    insta::assert_snapshot!(pretty(&server.query("spans")), @r#"
+    {
+      "rollout_id": "ro-played",
+      "attempt_id": "[attempt_id]",
+      "sequence_id": 1,
+      "trace_id": "[trace_id]",
+      "span_id": "[span_id]",
+      "parent_id": null,
+      "name": "openai.chat.completion",
+      "status": {
+        "status_code": "OK",
+        "description": null
+      },
+      "attributes": {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "fulgurite",
+        "gen_ai.request.model": "tiny",
+        "gen_ai.request.temperature": 0.0,
+        "gen_ai.request.top_p": 1.0,
+        "gen_ai.request.max_tokens": 5,
+        "gen_ai.request.is_stream": false,
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "hi",
+        "gen_ai.response.id": "[gen_ai.response.id]",
+        "gen_ai.response.model": "tiny",
+        "gen_ai.usage.input_tokens": 21,
+        "gen_ai.usage.output_tokens": 5,
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "[gen_ai.completion.0.content]",
+        "gen_ai.completion.0.finish_reason": "length",
+        "prompt_token_ids": "[prompt_token_ids]",
+        "response_token_ids": "[response_token_ids]",
+        "logprobs.content": "[logprobs.content]"
+      },
+      "events": [],
+      "links": [],
+      "start_time": "[start_time]",
+      "end_time": "[end_time]",
+      "context": null,
+      "parent": null,
+      "resource": {
+        "attributes": {},
+        "schema_url": ""
+      }
+    }
+    {
+      "rollout_id": "ro-played",
+      "attempt_id": "[attempt_id]",
+      "sequence_id": 2,
+      "trace_id": "[trace_id]",
+      "span_id": "[span_id]",
+      "parent_id": null,
+      "name": "agentlightning.annotation",
+      "status": {
+        "status_code": "OK",
+        "description": null
+      },
+      "attributes": {
+        "agentlightning.reward.0.name": "primary",
+        "agentlightning.reward.0.value": 0.5,
+        "agentlightning.reward.1.name": "exact",
+        "agentlightning.reward.1.value": 1.0
+      },
+      "events": [],
+      "links": [],
+      "start_time": "[start_time]",
+      "end_time": "[end_time]",
+      "context": null,
+      "parent": null,
+      "resource": {
+        "attributes": {},
+        "schema_url": ""
+      }
+    }
+    "#);
+}
+
+#[test]
+fn a_query_can_be_narrowed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = three_rollouts(directory.path());
+    let lines = |command: &str, flags: &[&str]| {
+        run([command, "--store", &server.store, "--json"].iter().chain(flags)).json_lines()
+    };
+    assert_eq!(lines("rollouts", &["--limit", "2"]).len(), 2);
+    assert_eq!(lines("spans", &["--limit", "1"]).len(), 1);
+    assert_eq!(lines("rollouts", &["--limit", "0"]).len(), 0);
+    let [failed] = &lines("rollouts", &["--rollout", "ro-failed"])[..] else { panic!("not one rollout") };
+    assert_eq!(failed["rollout_id"], "ro-failed");
+    assert_eq!(lines("triplets", &["--rollout", "ro-failed"]).len(), 0);
+    let unknown = run(["spans", "--store", &server.store, "--rollout", "ro-none"]);
+    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store");
+}
+
+#[test]
+fn a_store_that_cannot_be_read_is_a_clear_error_and_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("store.db");
+    let url = format!("sqlite://{}", file.display());
+    let fail = |ran: Ran| ran.failure(directory.path());
+    insta::assert_snapshot!(fail(run(["rollouts", "--store", &url])), @r"
+    error: cannot open the store sqlite://[directory]/store.db (--store, --run, --config)
+      caused by: store not found: sqlite://[directory]/store.db
+    ");
+    insta::assert_snapshot!(fail(run(["spans", "--run", directory.path().to_str().unwrap()])), @r"
+    error: cannot open the store sqlite://[directory]/fulgurite.db (--store, --run, --config)
+      caused by: store not found: sqlite://[directory]/fulgurite.db
+    ");
+    insta::assert_snapshot!(fail(run(["rollouts", "--store", "mysql://x"])), @r"
+    error: cannot open the store mysql://x (--store, --run, --config)
+      caused by: store.url: `mysql` is not a database that this program knows; use sqlite://PATH
+    ");
+    let mut without_flags = fulgurite(["triplets"]);
+    insta::assert_snapshot!(fail(without_flags.current_dir(directory.path()).output().unwrap().into()), @r"
+    error: cannot open the store sqlite://[directory]/fulgurite.db (--store, --run, --config)
+      caused by: store not found: sqlite://[directory]/fulgurite.db
+    ");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "asking makes nothing");
+    std::fs::write(&file, "no database").unwrap();
+    insta::assert_snapshot!(fail(run(["rollouts", "--store", &url])), @r"
+    error: cannot open the store sqlite://[directory]/store.db (--store, --run, --config)
+      caused by: the database failed: error returned from database: (code: 26) file is not a database
+    ");
+}

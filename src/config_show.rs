@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::{ConfigAction, ConfigArguments};
 use crate::config::LoadedConfig;
+use crate::output;
 
 /// Prints every key that is in force and where its value came from.
 pub fn run(arguments: ConfigArguments) -> Result<()> {
@@ -17,10 +18,10 @@ pub fn run(arguments: ConfigArguments) -> Result<()> {
             _ => "default".to_owned(),
         };
         if json {
-            println!("{}", json!({ "key": key, "value": value, "from": from }));
+            output::line(json!({ "key": key, "value": value, "from": from }));
         } else {
             let text = serde_json::to_string(&value).context("a value cannot be written as JSON")?;
-            println!("{key} = {text}  # {from}");
+            output::line(format!("{key} = {text}  # {from}"));
         }
     }
     Ok(())

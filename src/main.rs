@@ -1,12 +1,13 @@
 //! The `fulgurite` command: read the config, wire the rooms, print.
 
 // This is the one place that prints.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stderr)]
 
 mod base_model;
 mod cli;
 mod config;
 mod config_show;
+mod output;
 mod query;
 mod report;
 mod run;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::QueryArguments;
 use crate::config::LoadedConfig;
+use crate::output;
 use crate::serve::store_url;
 use crate::train::STORE_FILE;
 
@@ -30,7 +31,7 @@ pub async fn rollouts(arguments: QueryArguments) -> Result<()> {
             let mut line = json!(rollout);
             line["attempt"] = json!(attempt);
             line["reward"] = json!(reward);
-            println!("{line}");
+            output::line(line);
             continue;
         }
         let metadata = |key: &str| rollout.metadata.as_ref().and_then(|metadata| metadata.get(key)).cloned();
@@ -63,7 +64,7 @@ pub async fn spans(arguments: QueryArguments) -> Result<()> {
         for span in store.query_spans(&filter).await?.items.into_iter().take(left) {
             left -= 1;
             if arguments.json {
-                println!("{}", json!(span));
+                output::line(json!(span));
                 continue;
             }
             let seconds = span.end_time.zip(span.start_time).map(|(end, start)| end - start);
@@ -105,7 +106,7 @@ pub async fn triplets(arguments: QueryArguments) -> Result<()> {
         for triplet in fulgurite_adapters::triplets(&generations, &rewards)?.into_iter().take(left) {
             left -= 1;
             if arguments.json {
-                println!("{}", json!(triplet));
+                output::line(json!(triplet));
                 continue;
             }
             let logprob = triplet.response.logprobs.as_ref().map(|logprobs| logprobs.iter().sum::<f32>());
@@ -169,7 +170,7 @@ fn cell(value: Option<Value>) -> String {
 
 fn print_table(table: &Table, json: bool) {
     if !json {
-        println!("{table}");
+        output::line(table);
     }
 }
 

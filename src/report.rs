@@ -7,6 +7,8 @@ use fulgurite_trainer::{Reporter, RunSummary, TrainEvent};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
+use crate::output;
+
 /// How often a pipe gets a line about something that takes long.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -18,9 +20,9 @@ impl Reporter for JsonReporter {
         match event {
             TrainEvent::Step { mut metrics, .. } => {
                 metrics.insert("event".to_owned(), json!("step"));
-                println!("{}", Value::Object(metrics));
+                output::line(Value::Object(metrics));
             }
-            TrainEvent::Finished(summary) => println!("{}", Value::Object(summary.to_json())),
+            TrainEvent::Finished(summary) => output::line(Value::Object(summary.to_json())),
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
         }
     }
@@ -55,7 +57,7 @@ impl TableReporter {
             bar.set_message(message);
         } else if self.last_plain_line.is_none_or(|last| last.elapsed() >= PLAIN_LINE_INTERVAL) {
             self.last_plain_line = Some(Instant::now());
-            println!("{message} {done}/{total}");
+            output::line(format!("{message} {done}/{total}"));
         }
     }
 
@@ -64,7 +66,7 @@ impl TableReporter {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
-        println!("{line}");
+        output::line(line);
     }
 
     fn step(&mut self, step: u64, metrics: &Map<String, Value>) {

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::cli::RunArguments;
+use crate::output;
 use crate::server::interrupted;
 
 /// Works off the queue until it is told to stop.
@@ -58,12 +59,14 @@ fn announce(summary: &RunnerSummary, json: bool) {
     if json {
         let mut line = json!(summary);
         line["event"] = json!("runner_stopped");
-        println!("{line}");
+        output::line(line);
     } else {
         let RunnerSummary { succeeded, failed, timed_out, unreported, released } = summary;
-        println!("{succeeded} attempts succeeded, {failed} failed, {timed_out} timed out");
+        output::line(format!("{succeeded} attempts succeeded, {failed} failed, {timed_out} timed out"));
         if unreported + released > 0 {
-            println!("{released} were given back to the queue, {unreported} the server had given up before they ended");
+            output::line(format!(
+                "{released} were given back to the queue, {unreported} the server had given up before they ended"
+            ));
         }
     }
 }

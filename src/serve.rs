@@ -5,6 +5,7 @@ use fulgurite_store::{Store, StoreOptions};
 
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous, parse_model};
+use crate::output;
 use crate::server::{LoadedModel, RunningServer, interruption, write_ready_file};
 
 /// Serves until it is told to stop.
@@ -49,12 +50,12 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
 fn announce(url: &str, store: &str, models: &[LoadedModel], json: bool) {
     let names: Vec<&str> = models.iter().map(|model| model.served.name.as_str()).collect();
     if json {
-        println!("{}", serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
+        output::line(serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
         return;
     }
-    println!("listening on {url}");
-    println!("store        {store}");
-    println!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") });
+    output::line(format!("listening on {url}"));
+    output::line(format!("store        {store}"));
+    output::line(format!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
 }
 
 /// The store that a config names, seen from the config's directory.

@@ -358,3 +358,23 @@ fn a_store_that_cannot_be_read_is_a_clear_error_and_is_not_made() {
       caused by: the database failed: error returned from database: (code: 26) file is not a database
     ");
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_query_without_a_word() {
+    use std::io::{BufRead, BufReader, Read};
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start::<&str>(directory.path(), []);
+    let many: Vec<Value> = (0..3000).map(|task| json!({ "input": task })).collect();
+    server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": many })).expect(201);
+    let store = server.store.clone();
+    let mut query = fulgurite(["rollouts", "--all", "--json", "--store", &store])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(64, query.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut stderr = String::new();
+    query.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((query.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}

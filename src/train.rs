@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_store::Store;
 use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
 use fulgurite_trainer::{Grpo, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base_model;
 use crate::cli::TrainArguments;
@@ -19,6 +19,8 @@ use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
 
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
+/// Name of the file there that says which run it is, and how it was configured.
+const CONFIG_FILE: &str = "config.json";
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
@@ -219,19 +221,30 @@ async fn open_run_store(loaded: &LoadedConfig, run_directory: &Path) -> Result<S
     open_store(&url, &loaded.config.store).await
 }
 
-/// The run's record: a new one, or the one to be resumed.
+/// The run's record: a new one, or the one to be resumed. A run is known by what its directory says, wherever that is.
 async fn begin_run(store: &Store, loaded: &LoadedConfig, directory: &Path, resume: bool) -> Result<String> {
-    let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let known = store.runs().await?.into_iter().rev().find(|run| run.name == name);
-    if let Some(run) = known
-        && resume
-    {
-        return Ok(run.run_id);
+    let path = directory.join(CONFIG_FILE);
+    let (run_id, config) = if resume && path.exists() {
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let config: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        let run_id = config["run_id"].as_str().with_context(|| format!("{} names no run_id", path.display()))?;
+        (run_id.to_owned(), config)
+    } else {
+        let run_id = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut config = json!({ "run_id": run_id });
+        if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(loaded.config)) {
+            all.extend(own);
+        }
+        let fresh = path.with_extension("json.new");
+        std::fs::write(&fresh, format!("{config:#}\n"))
+            .and_then(|()| std::fs::rename(&fresh, &path))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        (run_id, config)
+    };
+    // Missing although the file is there: the process died between the two.
+    if store.run(&run_id).await?.is_none() || !resume {
+        let name = loaded.config.run.name.clone();
+        store.create_run(NewRun { run_id: run_id.clone(), name, config, seed: loaded.config.run.seed }).await?;
     }
-    let run_id = name.clone();
-    let config = json!(loaded.config);
-    let path = directory.join("config.json");
-    std::fs::write(&path, format!("{config:#}\n")).with_context(|| format!("cannot write {}", path.display()))?;
-    store.create_run(NewRun { run_id: run_id.clone(), name, config, seed: loaded.config.run.seed }).await?;
     Ok(run_id)
 }

@@ -232,9 +232,11 @@ fn what_was_trained_after_the_last_checkpoint_is_trained_again() {
     train.wait().unwrap();
     std::fs::write(project.path("go"), "").unwrap();
 
-    let summary = project.train("run", &["--resume"]).pop().unwrap();
+    // A run is its directory, wherever that is.
+    std::fs::rename(project.path("run"), project.path("moved")).unwrap();
+    let summary = project.train("moved", &["--resume"]).pop().unwrap();
     assert_eq!(summary["steps"], 5);
-    let account = account(&project, "run", &summary);
+    let account = account(&project, "moved", &summary);
     assert!(account["after_last_checkpoint"] > 0, "{account:?}");
     let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
     assert!(weights(&summary) == weights(&undisturbed));

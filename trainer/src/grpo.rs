@@ -151,7 +151,7 @@ impl Grpo {
                 if state.seed != self.identity.seed {
                     return Err(wrong(format!("made with seed {}, not {}", state.seed, self.identity.seed)));
                 }
-                self.learner.load_checkpoint(Path::new(&checkpoint.directory)).await?;
+                self.learner.load_checkpoint(&self.identity.directory.join(&checkpoint.directory)).await?;
             }
             self.store.rewind_run(run_id, state.step).await?;
             let undone = accounting::undone(&self.store, run_id).await?;
@@ -307,12 +307,14 @@ impl Grpo {
     /// Saves the weights; the record that makes it a checkpoint is written with the step's.
     async fn save_checkpoint(&self, progress: &Progress) -> Result<CheckpointRecord, TrainError> {
         let step = progress.step;
-        let directory = self.identity.directory.join("checkpoints").join(format!("{step:06}"));
+        // Recorded as seen from the run's directory, so that a run can be moved.
+        let name = format!("checkpoints/{step:06}");
+        let directory = self.identity.directory.join(&name);
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
         let state = CheckpointState { seed: self.identity.seed, step, data_cursor: progress.data_cursor };
-        Ok(CheckpointRecord { directory: directory.display().to_string(), state: json!(state) })
+        Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 
     async fn record(
@@ -348,7 +350,9 @@ impl Grpo {
     async fn remove_old_checkpoints(&self) -> Result<(), TrainError> {
         let checkpoints = self.store.checkpoints(&self.identity.run_id).await?;
         let old = checkpoints.len().saturating_sub(self.options.keep_checkpoints);
-        checkpoints[..old].iter().try_for_each(|checkpoint| remove_directory(Path::new(&checkpoint.directory)))
+        checkpoints[..old]
+            .iter()
+            .try_for_each(|checkpoint| remove_directory(&self.identity.directory.join(&checkpoint.directory)))
     }
 
     /// The last evaluation, the final tasks, and the account of every token.
@@ -400,7 +404,11 @@ impl Grpo {
         let mut summary = RunSummary {
             run_id: run_id.clone(),
             directory: self.identity.directory.clone(),
-            checkpoint: self.store.latest_checkpoint(run_id).await?.map(|checkpoint| checkpoint.directory.into()),
+            checkpoint: self
+                .store
+                .latest_checkpoint(run_id)
+                .await?
+                .map(|checkpoint| self.identity.directory.join(checkpoint.directory)),
             steps: end.step,
             stopped_by_rule: end.stopped_by_rule,
             held_out_before: held_out.first().cloned().unwrap_or_default(),

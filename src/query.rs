@@ -18,9 +18,7 @@ const CELL_CHARACTERS: usize = 60;
 /// `fulgurite rollouts`.
 pub async fn rollouts(arguments: QueryArguments) -> Result<()> {
     let store = open(&arguments).await?;
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["rollout", "status", "mode", "run", "step", "attempts", "reward", "input", "reason"]);
+    let mut table = table_of(&["rollout", "status", "mode", "run", "step", "attempts", "reward", "input", "reason"]);
     for (rollout, attempt) in select_rollouts(&store, &arguments).await? {
         let rewards = match &attempt {
             Some(attempt) => store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?,
@@ -55,9 +53,7 @@ pub async fn rollouts(arguments: QueryArguments) -> Result<()> {
 /// `fulgurite spans`.
 pub async fn spans(arguments: QueryArguments) -> Result<()> {
     let store = open(&arguments).await?;
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["rollout", "attempt", "seq", "name", "seconds", "what"]);
+    let mut table = table_of(&["rollout", "attempt", "seq", "name", "seconds", "what"]);
     let mut left = limit(&arguments).unwrap_or(usize::MAX);
     for (rollout, _) in select_rollouts(&store, &arguments).await? {
         let filter = SpanFilter { rollout_id: rollout.rollout_id, ..SpanFilter::default() };
@@ -90,9 +86,7 @@ pub async fn spans(arguments: QueryArguments) -> Result<()> {
 /// `fulgurite triplets`.
 pub async fn triplets(arguments: QueryArguments) -> Result<()> {
     let store = open(&arguments).await?;
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
+    let mut table = table_of(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
     let mut left = limit(&arguments).unwrap_or(usize::MAX);
     for (rollout, attempt) in select_rollouts(&store, &arguments).await? {
         let Some(attempt) = attempt else { continue };
@@ -166,6 +160,12 @@ fn cell(value: Option<Value>) -> String {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
     }
+}
+
+fn table_of(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(columns);
+    table
 }
 
 fn print_table(table: &Table, json: bool) {

@@ -1,14 +1,15 @@
 //! Training runs of the real command: an agent as its own process, kills, resumption, and the account of every token.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{Ran, eventually, fulgurite};
 use serde_json::{Value, json};
-
-const FULGURITE: &str = env!("CARGO_BIN_EXE_fulgurite");
 
 /// A directory with a config whose base is hardly trained and whose agent and grader are given.
 struct Project {
@@ -60,42 +61,25 @@ evaluation = {{ every = 2, samples_per_task = 2 }}
     }
 
     fn command(&self, run: &str) -> Command {
-        let mut command = Command::new(FULGURITE);
-        command.arg("train").arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run)).arg("--json");
-        command.stdin(Stdio::null());
+        let mut command = fulgurite(["train", "--json"]);
+        command.arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run));
         command
     }
 
     /// Runs to the end and gives the lines of JSON.
     fn train(&self, run: &str, arguments: &[&str]) -> Vec<Value> {
         let output = self.command(run).args(arguments).output().unwrap();
-        lines(&output)
+        lines(output)
     }
 
     fn query(&self, what: &str, run: &str) -> Vec<Value> {
-        let output =
-            Command::new(FULGURITE).args([what, "--all", "--json", "--run"]).arg(self.path(run)).output().unwrap();
-        lines(&output)
+        let output = fulgurite([what, "--all", "--json", "--run"]).arg(self.path(run)).output().unwrap();
+        lines(output)
     }
 }
 
-fn lines(output: &Output) -> Vec<Value> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{stderr}", output.status);
-    let stdout = String::from_utf8_lossy(&output.stdout);
-    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Waits for what a condition gives.
-fn eventually<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = condition() {
-            return found;
-        }
-        assert!(start.elapsed() < Duration::from_secs(120), "never seen: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn lines(output: Output) -> Vec<Value> {
+    Ran::from(output).json_lines()
 }
 
 fn recorded_steps(run: &Path) -> usize {
@@ -136,9 +120,8 @@ fn the_hello_run_learns_to_comply() {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/hello.toml");
     let text = std::fs::read_to_string(config).unwrap();
     std::fs::write(runs.path().join("hello.toml"), text).unwrap();
-    let output =
-        Command::new(FULGURITE).args(["train", "hello.toml", "--json"]).current_dir(runs.path()).output().unwrap();
-    let lines = lines(&output);
+    let output = fulgurite(["train", "hello.toml", "--json"]).current_dir(runs.path()).output().unwrap();
+    let lines = lines(output);
     let (summary, steps) = lines.split_last().unwrap();
     let number = |key: &str| summary[key].as_f64().unwrap_or_else(|| panic!("{key}: {summary}"));
     assert!(number("held_out_reward_before") < 0.0, "{summary}");
@@ -270,7 +253,7 @@ fn a_runner_that_is_killed_is_replaced_and_its_attempts_are_tried_again() {
     std::fs::write(go, "").unwrap();
 
     let output = train.wait_with_output().unwrap();
-    let summary = lines(&output).pop().unwrap();
+    let summary = lines(output).pop().unwrap();
     assert_eq!(summary["steps"], 5);
     let account = account(&project, "run", &summary);
     assert!(account["superseded_attempt"] > 0, "{account:?}");

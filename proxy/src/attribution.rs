@@ -26,11 +26,16 @@ pub(crate) struct PathIds {
 pub(crate) async fn resolve(proxy: &Proxy, ids: &PathIds) -> Result<Attribution, ProxyError> {
     let PathIds { rollout_id, attempt_id } = ids;
     let store = &proxy.shared.store;
-    let Some((rollout, _)) = store.get_rollout(rollout_id).await? else {
+    let Some((rollout, latest)) = store.get_rollout(rollout_id).await? else {
         return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.clone() });
     };
-    let Some(attempt) = store.get_attempt(rollout_id, attempt_id).await? else {
-        return Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id.clone() });
+    // Nearly every call is of the latest attempt, which has been read already.
+    let attempt = match latest.filter(|latest| latest.attempt_id == *attempt_id) {
+        Some(latest) => latest,
+        None => match store.get_attempt(rollout_id, attempt_id).await? {
+            Some(earlier) => earlier,
+            None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id.clone() }),
+        },
     };
     if attempt.status.is_ended() {
         let status = attempt.status.as_str().to_owned();

@@ -115,3 +115,50 @@ fn phase_in_run(rollout: &Rollout, run_id: &str) -> Option<Phase> {
     let text = |key: &str| metadata.get(key).and_then(Value::as_str);
     (text("run_id") == Some(run_id)).then(|| Phase::from_name(text("phase")?)).flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::collection::Policy;
+
+    fn cause(rollout_status: &str, attempt_status: &str, attempts: &[&str]) -> Option<UntrainedCause> {
+        let rollout = json!({
+            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": "train",
+            "resources_id": null, "status": rollout_status, "config": {}, "metadata": null,
+        });
+        let attempt = |(index, id): (usize, &&str)| {
+            json!({
+                "rollout_id": "r", "attempt_id": id, "sequence_id": index + 1, "start_time": 0.0, "end_time": null,
+                "status": attempt_status, "worker_id": null, "last_heartbeat_time": null, "metadata": null,
+            })
+        };
+        let generation = json!({
+            "generation_id": "g", "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
+            "sequence_id": 1, "parent_id": null, "branch_reason": null, "start_time": 0.0, "end_time": 1.0,
+            "model": "m", "prompt_tokens": [1], "sampled_tokens": [2], "logprobs": [-0.5], "stop_reason": "stop",
+            "weights_versions": [{ "version": 0, "first_token": 0 }],
+            "sampling": { "temperature": 1.0, "top_p": 1.0, "top_k": null }, "seed": 1, "renderer": "chatml",
+            "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
+        });
+        let member = Member {
+            rollout: serde_json::from_value(rollout).unwrap(),
+            attempts: attempts.iter().enumerate().map(|one| serde_json::from_value(attempt(one)).unwrap()).collect(),
+            rewards: Vec::new(),
+            total_reward: 0.0,
+            generations: Vec::new(),
+        };
+        let policy = Policy { tokenizer: "t".to_owned(), weights_version: 0 };
+        let collected = Collected { phase: Phase::Train, policy, groups: Vec::new() };
+        untrained_cause(&serde_json::from_value(generation).unwrap(), &member, &collected, true)
+    }
+
+    #[test]
+    fn an_attempt_that_has_not_ended_well_is_named_by_how_it_stands() {
+        assert_eq!(cause("running", "running", &["a"]), Some(UntrainedCause::UnfinishedAttempt));
+        assert_eq!(cause("failed", "failed", &["a"]), Some(UntrainedCause::FailedAttempt));
+        assert_eq!(cause("succeeded", "unresponsive", &["a", "b"]), Some(UntrainedCause::SupersededAttempt));
+        assert_eq!(cause("succeeded", "succeeded", &["a"]), Some(UntrainedCause::FailedAttempt), "no reward");
+    }
+}

@@ -18,7 +18,7 @@ pub use reward::{RecordedReward, Reward};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
 };
-pub use span::{Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
+pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 
 /// A JSON object.
 pub type Object = Map<String, Value>;

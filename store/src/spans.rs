@@ -1,18 +1,12 @@
 //! Spans: storing, finding, and their sequence ids.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
 use sqlx::AnyConnection;
-use sqlx::any::AnyRow;
 
 use crate::attempts::{existing_attempt, find_attempt, hear_of};
 use crate::generations::{generations_of_spans, span_attributes};
-use crate::model::{
-    AttemptRef, FilterLogic, Object, Paginated, Span, SpanContext, SpanEvent, SpanFilter, SpanLink, SpanResource,
-    SpanStatus,
-};
+use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, to_integer, to_json};
 use crate::writer::Write;
 use crate::{Result, Store};
@@ -29,18 +23,8 @@ const SORT_FIELDS: &[SortField] = &[
     SortField::time("end_time"),
 ];
 
-/// The part of a span that has no columns of its own.
-#[derive(Serialize, Deserialize)]
-struct Body<'s> {
-    status: Cow<'s, SpanStatus>,
-    attributes: Cow<'s, Object>,
-    events: Cow<'s, [SpanEvent]>,
-    links: Cow<'s, [SpanLink]>,
-    context: Cow<'s, Option<SpanContext>>,
-    parent: Cow<'s, Option<SpanContext>>,
-    resource: Cow<'s, SpanResource>,
-    extra: Cow<'s, Object>,
-}
+/// Rows in one `INSERT`, at most. Always a power of two rows, so that there are few different statements to prepare.
+const ROWS_PER_INSERT: usize = 64;
 
 impl Store {
     /// Stores spans and notes that their attempts have been heard of. A span that is there already is left as it is,
@@ -51,22 +35,25 @@ impl Store {
         }
         self.write(move |write| {
             Box::pin(async move {
-                let mut stored = Vec::with_capacity(spans.len());
-                for span in spans {
-                    let attempt = AttemptRef::Id(span.attempt_id.clone());
-                    existing_attempt(write.connection(), &span.rollout_id, &attempt).await?;
-                    stored.push(if insert_span(write, &span).await? {
-                        raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
-                        hear_of(write, &span.rollout_id, &span.attempt_id).await?;
-                        Some(span)
-                    } else {
-                        None
-                    });
+                let mut stored = vec![false; spans.len()];
+                for ((rollout_id, attempt_id), indices) in by_attempt(&spans) {
+                    let attempt = AttemptRef::Id(attempt_id.to_owned());
+                    existing_attempt(write.connection(), rollout_id, &attempt).await?;
+                    insert_of_attempt(write, &spans, &indices, &mut stored).await?;
                 }
-                Ok(stored)
+                Ok(spans.into_iter().zip(stored).map(|(span, stored)| stored.then_some(span)).collect())
             })
         })
         .await
+    }
+
+    /// Stores what tracers send, in bulk: as [`Store::add_spans`], but a span of an unknown attempt is passed over
+    /// alone, and a span without a place in its rollout gets the next, in the given order. Tells the fate of each.
+    pub async fn ingest_spans(&self, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+        if spans.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.write(move |write| Box::pin(async move { ingest(write, spans).await })).await
     }
 
     /// Spans of a rollout that meet a filter; none if the rollout is not known. The span of a generation gets its
@@ -74,33 +61,39 @@ impl Store {
     /// shape, `logprobs.content`.
     pub async fn query_spans(&self, filter: &SpanFilter) -> Result<Paginated<Span>> {
         let mut connection = self.reader().await?;
-        let attempt_id = match &filter.attempt {
-            None => None,
-            Some(AttemptRef::Id(id)) => Some(id.clone()),
-            Some(AttemptRef::Latest) => {
-                match find_attempt(&mut connection, &filter.rollout_id, &AttemptRef::Latest).await? {
-                    Some(attempt) => Some(attempt.attempt_id),
-                    // A condition that nothing meets.
-                    None => Some(String::new()),
-                }
-            }
-        };
-        let mut total = Sql::new("SELECT COUNT(*) FROM spans");
-        push_conditions(&mut total, filter, attempt_id.as_deref());
-        let mut page = Sql::new("SELECT * FROM spans");
-        push_conditions(&mut page, filter, attempt_id.as_deref());
-        let mut part = filter.page.clone();
-        part.sort_by.get_or_insert_with(|| "sequence_id".to_owned());
-        page.page(&part, SORT_FIELDS)?;
-        let total = total.total(&mut connection).await?;
-        let mut items: Vec<Span> = page.all(&mut connection).await?.iter().map(span_from_row).collect::<Result<_>>()?;
+        let attempt_id = attempt_condition(&mut connection, filter).await?;
+        let page = page_of_bodies(filter, attempt_id.as_deref())?;
+        let mut items: Vec<Span> =
+            page.all(&mut connection).await?.iter().map(|row| json(row, "body")).collect::<Result<_>>()?;
         add_tokens(&mut connection, &mut items).await?;
         Ok(Paginated {
+            total: total(&mut connection, filter, attempt_id.as_deref(), items.len()).await?,
             items,
             limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
             offset: filter.page.offset,
-            total,
         })
+    }
+
+    /// The same as JSON text. Where no generation is among the spans, they pass through as they are stored.
+    pub async fn query_spans_as_json(&self, filter: &SpanFilter) -> Result<String> {
+        let mut connection = self.reader().await?;
+        let generations = sqlx::query("SELECT 1 FROM generations WHERE rollout_id = $1 LIMIT 1")
+            .bind(filter.rollout_id.as_str())
+            .fetch_optional(&mut *connection)
+            .await?;
+        if generations.is_some() {
+            drop(connection);
+            return to_json("spans", &self.query_spans(filter).await?);
+        }
+        let attempt_id = attempt_condition(&mut connection, filter).await?;
+        // The ordered page is made first; both databases then join it in that order.
+        let page = page_of_bodies(filter, attempt_id.as_deref())?
+            .inside("SELECT COUNT(*) AS found, COALESCE(string_agg(body, ','), '') AS items FROM (", ") AS page");
+        let row = page.one(&mut connection).await?;
+        let total = total(&mut connection, filter, attempt_id.as_deref(), count(&row, "found")?).await?;
+        let limit = filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?;
+        let (items, offset): (&str, _) = (column(&row, "items")?, filter.page.offset);
+        Ok(format!(r#"{{"items":[{items}],"limit":{limit},"offset":{offset},"total":{total}}}"#))
     }
 
     /// The next number in the order of a rollout's spans, starting at 1; never given twice. The rollout need not be
@@ -109,6 +102,42 @@ impl Store {
         let rollout_id = rollout_id.to_owned();
         self.write(move |write| Box::pin(async move { allocate_sequence_id(write, &rollout_id).await })).await
     }
+}
+
+/// The attempt that a filter asks for; one without a name, which nothing meets, if there is no latest one.
+async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Option<String>> {
+    match &filter.attempt {
+        None => Ok(None),
+        Some(AttemptRef::Id(id)) => Ok(Some(id.clone())),
+        Some(AttemptRef::Latest) => {
+            let latest = find_attempt(connection, &filter.rollout_id, &AttemptRef::Latest).await?;
+            Ok(Some(latest.map_or_else(String::new, |attempt| attempt.attempt_id)))
+        }
+    }
+}
+
+fn page_of_bodies(filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> {
+    let mut sql = Sql::new("SELECT body FROM spans");
+    push_conditions(&mut sql, filter, attempt_id);
+    let mut page = filter.page.clone();
+    page.sort_by.get_or_insert_with(|| "sequence_id".to_owned());
+    sql.page(&page, SORT_FIELDS)?;
+    Ok(sql)
+}
+
+/// How many spans meet a filter, of which its page has `found`.
+async fn total(
+    connection: &mut AnyConnection,
+    filter: &SpanFilter,
+    attempt_id: Option<&str>,
+    found: usize,
+) -> Result<u64> {
+    if filter.page.limit.is_none() && filter.page.offset == 0 {
+        return Ok(found as u64);
+    }
+    let mut sql = Sql::new("SELECT COUNT(*) FROM spans");
+    push_conditions(&mut sql, filter, attempt_id);
+    sql.total(connection).await
 }
 
 fn push_conditions(sql: &mut Sql, filter: &SpanFilter, attempt_id: Option<&str>) {
@@ -130,29 +159,6 @@ fn push_conditions(sql: &mut Sql, filter: &SpanFilter, attempt_id: Option<&str>)
     }
 }
 
-fn span_from_row(row: &AnyRow) -> Result<Span> {
-    let body: Body = json(row, "body")?;
-    Ok(Span {
-        rollout_id: column(row, "rollout_id")?,
-        attempt_id: column(row, "attempt_id")?,
-        sequence_id: count(row, "sequence_id")?,
-        trace_id: column(row, "trace_id")?,
-        span_id: column(row, "span_id")?,
-        parent_id: column(row, "parent_id")?,
-        name: column(row, "name")?,
-        status: body.status.into_owned(),
-        attributes: body.attributes.into_owned(),
-        events: body.events.into_owned(),
-        links: body.links.into_owned(),
-        start_time: column(row, "start_time")?,
-        end_time: column(row, "end_time")?,
-        context: body.context.into_owned(),
-        parent: body.parent.into_owned(),
-        resource: body.resource.into_owned(),
-        extra: body.extra.into_owned(),
-    })
-}
-
 /// Gives the spans of generations their tokens as attributes.
 async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
     let generations = generations_of_spans(connection, spans).await?;
@@ -168,38 +174,118 @@ async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Resul
     Ok(())
 }
 
+/// Rollout id and attempt id.
+type AttemptKey<'s> = (&'s str, &'s str);
+
+/// Places of the spans of each attempt, the attempts in the order of their first spans.
+fn by_attempt(spans: &[Span]) -> Vec<(AttemptKey<'_>, Vec<usize>)> {
+    let mut groups: Vec<(AttemptKey, Vec<usize>)> = Vec::new();
+    let mut places: HashMap<AttemptKey, usize> = HashMap::new();
+    for (index, span) in spans.iter().enumerate() {
+        let key = (span.rollout_id.as_str(), span.attempt_id.as_str());
+        let place = *places.entry(key).or_insert(groups.len());
+        match groups.get_mut(place) {
+            Some((_, indices)) => indices.push(index),
+            None => groups.push((key, vec![index])),
+        }
+    }
+    groups
+}
+
+async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+    let (mut spans, given): (Vec<Span>, Vec<Option<u64>>) =
+        incoming.into_iter().map(|incoming| (incoming.span, incoming.sequence_id)).unzip();
+    let mut known = vec![false; spans.len()];
+    for ((rollout_id, attempt_id), indices) in by_attempt(&spans) {
+        let attempt = AttemptRef::Id(attempt_id.to_owned());
+        let is_known = find_attempt(write.connection(), rollout_id, &attempt).await?.is_some();
+        indices.into_iter().for_each(|index| known[index] = is_known);
+    }
+    number(write, &mut spans, &given, &known).await?;
+    let mut stored = vec![false; spans.len()];
+    for (_, indices) in by_attempt(&spans) {
+        if known[indices[0]] {
+            insert_of_attempt(write, &spans, &indices, &mut stored).await?;
+        }
+    }
+    let fate = |(index, span): (usize, &Span)| match (known[index], stored[index]) {
+        (false, _) => Ingested::UnknownAttempt,
+        (true, false) => Ingested::Duplicate,
+        (true, true) => Ingested::Stored { sequence_id: span.sequence_id },
+    };
+    Ok(spans.iter().enumerate().map(fate).collect())
+}
+
+/// Gives every span of a known attempt its place: the given one, or the next of its rollout.
+async fn number(write: &mut Write, spans: &mut [Span], given: &[Option<u64>], known: &[bool]) -> Result<()> {
+    let mut unnumbered: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, span) in spans.iter_mut().enumerate() {
+        match given[index] {
+            Some(sequence_id) => span.sequence_id = sequence_id,
+            None if known[index] => unnumbered.entry(span.rollout_id.clone()).or_default().push(index),
+            None => {}
+        }
+    }
+    for (rollout_id, indices) in unnumbered {
+        let first = allocate_sequence_ids(write, &rollout_id, indices.len()).await?;
+        for (sequence_id, index) in (first..).zip(indices) {
+            spans[index].sequence_id = sequence_id;
+        }
+    }
+    Ok(())
+}
+
+/// Stores those of `spans` that `indices` name, all of one attempt that is there, and notes which are new.
+async fn insert_of_attempt(write: &mut Write, spans: &[Span], indices: &[usize], stored: &mut [bool]) -> Result<()> {
+    let mut rest = indices;
+    while !rest.is_empty() {
+        let rows = (1 << rest.len().ilog2()).min(ROWS_PER_INSERT);
+        let (chunk, later) = rest.split_at(rows);
+        insert_rows(write.connection(), spans, chunk, stored).await?;
+        rest = later;
+    }
+    let new = || indices.iter().filter(|index| stored[**index]).map(|index| &spans[*index]);
+    if let Some(last) = new().max_by_key(|span| span.sequence_id) {
+        raise_sequence_id(write, &last.rollout_id, last.sequence_id).await?;
+        hear_of(write, &last.rollout_id, &last.attempt_id).await?;
+    }
+    Ok(())
+}
+
+async fn insert_rows(
+    connection: &mut AnyConnection,
+    spans: &[Span],
+    indices: &[usize],
+    stored: &mut [bool],
+) -> Result<()> {
+    let mut sql = Sql::new(
+        "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name, start_time,
+             end_time, body) VALUES ",
+    );
+    for (row, index) in indices.iter().enumerate() {
+        let span = &spans[*index];
+        sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
+        sql.push(", ").text(&span.span_id).push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
+        sql.push(", ").text(&span.trace_id).push(", ").optional_text(span.parent_id.as_deref());
+        sql.push(", ").text(&span.name).push(", ").optional_real(span.start_time);
+        sql.push(", ").optional_real(span.end_time).push(", ").owned_text(to_json("span", span)?).push(")");
+    }
+    sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING RETURNING span_id");
+    for row in sql.all(connection).await? {
+        let span_id: &str = column(&row, "span_id")?;
+        // Of several with one id, the first is the one that was stored.
+        if let Some(index) = indices.iter().find(|index| spans[**index].span_id == span_id && !stored[**index]) {
+            stored[*index] = true;
+        }
+    }
+    Ok(())
+}
+
 /// Stores a span of an attempt that is there; whether the span is new.
 pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> {
-    let body = Body {
-        status: Cow::Borrowed(&span.status),
-        attributes: Cow::Borrowed(&span.attributes),
-        events: Cow::Borrowed(&span.events),
-        links: Cow::Borrowed(&span.links),
-        context: Cow::Borrowed(&span.context),
-        parent: Cow::Borrowed(&span.parent),
-        resource: Cow::Borrowed(&span.resource),
-        extra: Cow::Borrowed(&span.extra),
-    };
-    let inserted = sqlx::query(
-        "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name, start_time,
-             end_time, body)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING",
-    )
-    .bind(span.rollout_id.as_str())
-    .bind(span.attempt_id.as_str())
-    .bind(span.span_id.as_str())
-    .bind(to_integer("sequence_id", span.sequence_id)?)
-    .bind(span.trace_id.as_str())
-    .bind(span.parent_id.as_deref())
-    .bind(span.name.as_str())
-    .bind(span.start_time)
-    .bind(span.end_time)
-    .bind(to_json("span", &body)?)
-    .execute(write.connection())
-    .await?
-    .rows_affected();
-    Ok(inserted > 0)
+    let mut stored = [false];
+    insert_rows(write.connection(), std::slice::from_ref(span), &[0], &mut stored).await?;
+    Ok(stored[0])
 }
 
 /// Lets a rollout's sequence ids go on after one that was given from outside.
@@ -218,13 +304,126 @@ async fn raise_sequence_id(write: &mut Write, rollout_id: &str, sequence_id: u64
 
 /// The next sequence id of a rollout.
 pub(crate) async fn allocate_sequence_id(write: &mut Write, rollout_id: &str) -> Result<u64> {
+    allocate_sequence_ids(write, rollout_id, 1).await
+}
+
+/// The first of the next `number` sequence ids of a rollout.
+async fn allocate_sequence_ids(write: &mut Write, rollout_id: &str, number: usize) -> Result<u64> {
     let row = sqlx::query(
-        "INSERT INTO sequence_counters (rollout_id, value) VALUES ($1, 1)
-         ON CONFLICT (rollout_id) DO UPDATE SET value = sequence_counters.value + 1
+        "INSERT INTO sequence_counters (rollout_id, value) VALUES ($1, $2)
+         ON CONFLICT (rollout_id) DO UPDATE SET value = sequence_counters.value + excluded.value
          RETURNING value",
     )
     .bind(rollout_id)
+    .bind(to_integer("sequence_id", number)?)
     .fetch_one(write.connection())
     .await?;
-    count(&row, "value")
+    let last: u64 = count(&row, "value")?;
+    Ok(last + 1 - number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::{AttemptedRollout, Page, SortOrder};
+    use crate::testing::{TestStore, generation};
+
+    fn span(attempted: &AttemptedRollout, id: usize, sequence_id: u64) -> Span {
+        serde_json::from_value(json!({
+            "rollout_id": attempted.rollout.rollout_id, "attempt_id": attempted.attempt.attempt_id,
+            "sequence_id": sequence_id, "trace_id": "0af7651916cd43dd8448eb211c80319c", "span_id": format!("{id:016x}"),
+            "parent_id": null, "name": "work", "status": {"status_code": "OK"},
+            "attributes": {"whole": 2, "real": 2.0, "ids": [1, 2]}, "events": [], "links": [], "start_time": null,
+            "end_time": 1795256016.667009, "context": null, "parent": null,
+            "resource": {"attributes": {}, "schema_url": ""}, "kind": "SpanKind.INTERNAL",
+        }))
+        .unwrap()
+    }
+
+    fn of(attempted: &AttemptedRollout) -> SpanFilter {
+        SpanFilter { rollout_id: attempted.rollout.rollout_id.clone(), ..SpanFilter::default() }
+    }
+
+    #[tokio::test]
+    async fn every_incoming_span_has_its_own_fate() {
+        let store = TestStore::new().await;
+        let (one, two) = (store.start().await, store.start().await);
+        let incoming = |span: Span, sequence_id| IncomingSpan { span, sequence_id };
+        let unknown = Span { attempt_id: "at-no".into(), ..span(&one, 9, 0) };
+        let fates = store
+            .ingest_spans(vec![
+                incoming(span(&one, 1, 77), None),
+                incoming(span(&two, 1, 0), Some(0)),
+                incoming(unknown, None),
+                incoming(span(&one, 2, 0), Some(9)),
+                incoming(span(&one, 1, 0), Some(4)),
+                incoming(span(&one, 3, 0), None),
+            ])
+            .await
+            .unwrap();
+        let stored = |sequence_id| Ingested::Stored { sequence_id };
+        assert_eq!(fates, [stored(1), stored(0), Ingested::UnknownAttempt, stored(9), Ingested::Duplicate, stored(2)]);
+        assert_eq!(store.query_spans(&of(&one)).await.unwrap().total, 3);
+        // What came from outside is not given again, and what was not stored has taken nothing.
+        assert_eq!(store.next_sequence_id(&one.rollout.rollout_id).await.unwrap(), 10);
+        assert_eq!(store.next_sequence_id(&two.rollout.rollout_id).await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn many_spans_are_stored_once_each_whatever_their_number() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let mut stored = 0;
+        for number in [1, 2, 63, 64, 65, 200] {
+            let spans: Vec<_> = (0..number).map(|id| span(&attempted, id, id as u64)).collect();
+            let new = store.add_spans(spans).await.unwrap().into_iter().flatten().count();
+            assert_eq!(new, number - stored);
+            stored = number;
+        }
+        let spans = store.query_spans(&of(&attempted)).await.unwrap();
+        assert_eq!(spans.items, (0..200).map(|id| span(&attempted, id, id as u64)).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn all_spans_are_stored_or_none() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let unknown = Span { attempt_id: "at-no".into(), ..span(&attempted, 2, 2) };
+        let error = store.add_spans(vec![span(&attempted, 1, 1), unknown]).await.unwrap_err();
+        assert_eq!(error.to_string(), "attempt not found: at-no");
+        assert_eq!(store.query_spans(&of(&attempted)).await.unwrap().total, 0);
+    }
+
+    #[tokio::test]
+    async fn json_text_of_a_page_says_the_same_as_the_page() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        store.add_spans((1..=20).map(|id| span(&attempted, id, 21 - id as u64)).collect()).await.unwrap();
+        let pages = [
+            Page::default(),
+            Page {
+                limit: Some(3),
+                offset: 4,
+                sort_by: Some("span_id".into()),
+                sort_order: Some(SortOrder::Descending),
+            },
+            Page { limit: Some(5), offset: 100, ..Page::default() },
+        ];
+        for with_generation in [false, true] {
+            if with_generation {
+                store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
+            }
+            for page in &pages {
+                let filter = SpanFilter { page: page.clone(), ..of(&attempted) };
+                let text = store.query_spans_as_json(&filter).await.unwrap();
+                let expected = serde_json::to_value(store.query_spans(&filter).await.unwrap()).unwrap();
+                assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+            }
+        }
+        let nobody = SpanFilter { rollout_id: "ro-no".into(), ..SpanFilter::default() };
+        let text = store.query_spans_as_json(&nobody).await.unwrap();
+        assert_eq!(text, r#"{"items":[],"limit":-1,"offset":0,"total":0}"#);
+    }
 }

@@ -60,7 +60,8 @@ pub(crate) fn to_integer(field: &'static str, value: impl TryInto<i64>) -> Resul
 
 enum Argument {
     Integer(i64),
-    Text(String),
+    Real(Option<f64>),
+    Text(Option<String>),
 }
 
 /// SQL text that grows together with its arguments.
@@ -82,7 +83,22 @@ impl Sql {
 
     /// Appends a text argument.
     pub fn text(&mut self, value: &str) -> &mut Self {
-        self.argument(Argument::Text(value.to_owned()))
+        self.owned_text(value.to_owned())
+    }
+
+    /// Appends a text argument that need not be copied.
+    pub fn owned_text(&mut self, value: String) -> &mut Self {
+        self.argument(Argument::Text(Some(value)))
+    }
+
+    /// Appends a text argument or null.
+    pub fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
+        self.argument(Argument::Text(value.map(str::to_owned)))
+    }
+
+    /// Appends a number argument or null.
+    pub fn optional_real(&mut self, value: Option<f64>) -> &mut Self {
+        self.argument(Argument::Real(value))
     }
 
     /// Appends a number argument.
@@ -141,8 +157,21 @@ impl Sql {
         let query = sqlx::query(AssertSqlSafe(self.text.clone()));
         self.arguments.iter().fold(query, |query, argument| match argument {
             Argument::Integer(value) => query.bind(*value),
-            Argument::Text(value) => query.bind(value.as_str()),
+            Argument::Real(value) => query.bind(*value),
+            Argument::Text(value) => query.bind(value.as_deref()),
         })
+    }
+
+    /// This text between two others, which have no arguments.
+    pub fn inside(mut self, before: &str, after: &str) -> Self {
+        self.text.insert_str(0, before);
+        self.text.push_str(after);
+        self
+    }
+
+    /// The one row that there must be.
+    pub async fn one(&self, connection: &mut AnyConnection) -> Result<AnyRow> {
+        Ok(self.query().fetch_one(connection).await?)
     }
 
     /// All rows.
@@ -152,8 +181,7 @@ impl Sql {
 
     /// The number that `SELECT COUNT(*)` gives for these conditions.
     pub async fn total(&self, connection: &mut AnyConnection) -> Result<u64> {
-        let row = self.query().fetch_one(connection).await?;
-        let total: i64 = row.try_get(0)?;
+        let total: i64 = self.one(connection).await?.try_get(0)?;
         Ok(total.unsigned_abs())
     }
 }

@@ -130,6 +130,29 @@ pub struct Span {
     pub extra: Object,
 }
 
+/// A span as a tracer sends it, perhaps without its place in its rollout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IncomingSpan {
+    /// The span; its own `sequence_id` is not read.
+    pub span: Span,
+    /// Its place in its rollout; without one it gets the next.
+    pub sequence_id: Option<u64>,
+}
+
+/// What became of an incoming span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ingested {
+    /// It is stored at this place in its rollout.
+    Stored {
+        /// Its place.
+        sequence_id: u64,
+    },
+    /// A span of its attempt with its id is there already, and stays as it is.
+    Duplicate,
+    /// Its rollout has no such attempt, or is not known; it was not stored.
+    UnknownAttempt,
+}
+
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.and_then(|time| match time {
         0.0 => None,

@@ -1,13 +1,15 @@
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::error::RestError;
 use super::input::{Body, Paging, parameters};
 use super::{Created, Reply};
 use crate::Store;
-use crate::model::{AttemptRef, FilterLogic, Paginated, Span, SpanFilter, TextFilter};
+use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, TextFilter};
 
 /// A span that is there already is answered with null.
 pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<Option<Span>> {
@@ -32,15 +34,18 @@ pub(super) struct SpanSearch {
     paging: Paging,
 }
 
-pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Paginated<Span>> {
+pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Result<Page, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
-pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<Span>> {
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Page, RestError> {
     query(&store, body.parse()?).await
 }
 
-async fn query(store: &Store, search: SpanSearch) -> Reply<Paginated<Span>> {
+/// A page of spans as JSON text.
+type Page = ([(HeaderName, &'static str); 1], String);
+
+async fn query(store: &Store, search: SpanSearch) -> Result<Page, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
         rollout_id: search.rollout_id,
@@ -52,7 +57,7 @@ async fn query(store: &Store, search: SpanSearch) -> Reply<Paginated<Span>> {
         filter_logic: search.filter_logic,
         page: search.paging.page()?,
     };
-    Ok(Json(store.query_spans(&filter).await?))
+    Ok(([(CONTENT_TYPE, "application/json")], store.query_spans_as_json(&filter).await?))
 }
 
 #[derive(Deserialize)]

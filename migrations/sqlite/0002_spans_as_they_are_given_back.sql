@@ -12,8 +12,8 @@ SET body = '{"rollout_id":' || json_quote(rollout_id)
     || ',"attributes":' || (body -> '$.attributes')
     || ',"events":' || (body -> '$.events')
     || ',"links":' || (body -> '$.links')
-    || ',"start_time":' || COALESCE(printf('%!.17g', start_time), 'null')
-    || ',"end_time":' || COALESCE(printf('%!.17g', end_time), 'null')
+    || ',"start_time":' || CASE WHEN start_time IS NULL THEN 'null' ELSE printf('%!.17g', start_time) END
+    || ',"end_time":' || CASE WHEN end_time IS NULL THEN 'null' ELSE printf('%!.17g', end_time) END
     || ',"context":' || (body -> '$.context')
     || ',"parent":' || (body -> '$.parent')
     || ',"resource":' || (body -> '$.resource')

@@ -8,6 +8,7 @@ mod error;
 mod generations;
 mod lifecycle;
 pub mod model;
+mod otlp;
 mod resources;
 mod rest;
 mod rewards;

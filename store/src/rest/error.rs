@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::StoreError;
 
+/// What is said of a body that is too large.
+pub(super) const TOO_LARGE: &str = "The request body is too large";
+
 /// Why a request was refused. Nothing has been stored.
 #[derive(Debug)]
 pub(super) enum RestError {
@@ -57,12 +60,13 @@ impl From<StoreError> for RestError {
     }
 }
 
-impl IntoResponse for RestError {
-    fn into_response(self) -> Response {
-        let (status, detail) = match self {
+impl RestError {
+    /// The status, and what is wrong: a text, or a list of mistakes.
+    fn status_and_detail(self) -> (StatusCode, Value) {
+        match self {
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, json!(message)),
             Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
-            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!("The request body is too large")),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!(TOO_LARGE)),
             Self::Schema(mistake) => {
                 let Mistake { kind, mut location, message, input } = *mistake;
                 location.insert(0, json!("body"));
@@ -70,7 +74,19 @@ impl IntoResponse for RestError {
                 (StatusCode::UNPROCESSABLE_ENTITY, json!([mistake]))
             }
             Self::Store(error) => store_failure(&error),
-        };
+        }
+    }
+
+    /// The same for a dialect in which all that can be said is a text.
+    pub fn status_and_message(self) -> (StatusCode, String) {
+        let (status, detail) = self.status_and_detail();
+        (status, detail.as_str().map_or_else(|| detail.to_string(), str::to_owned))
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response {
+        let (status, detail) = self.status_and_detail();
         (status, Json(json!({"detail": detail}))).into_response()
     }
 }

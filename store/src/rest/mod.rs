@@ -1,4 +1,4 @@
-//! Agent-lightning's store API (0.3) under `/v1/agl`, rewards under `/rollout`, and what our own runners need.
+//! Agent-lightning's store API (0.3) under `/v1/agl`, OpenTelemetry's traces at `/v1/traces`, rewards under `/rollout`, and what our own runners need.
 //!
 //! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
 //! lists of rollouts may be narrowed by `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
@@ -9,9 +9,11 @@ mod resources;
 mod rewards;
 mod rollouts;
 mod spans;
+mod traces;
 mod workers;
 
 use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ use crate::Store;
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
 
 type Reply<T = Value> = std::result::Result<Json<T>, RestError>;
-type Created<T> = std::result::Result<(axum::http::StatusCode, Json<T>), RestError>;
+type Created<T> = std::result::Result<(StatusCode, Json<T>), RestError>;
 
 /// All routes of the store, for bodies of up to [`DEFAULT_BODY_LIMIT`] bytes.
 pub fn routes(store: Store) -> Router {
@@ -65,6 +67,10 @@ pub fn routes_with_limit(store: Store, body_limit: usize) -> Router {
     Router::new()
         .nest("/v1/agl", lightning)
         .nest("/v1/fulgurite", own)
+        .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
+        .route("/v1/metrics", post(not_taken))
+        .route("/v1/logs", post(not_taken))
+        .route("/v1/development/profiles", post(not_taken))
         .route("/rollout/{rollout_id}/reward", post(rewards::add))
         .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
         .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))
@@ -87,6 +93,11 @@ async fn statistics(State(store): State<Store>) -> Reply {
         "total_workers": statistics.workers,
         "uptime": statistics.uptime_seconds,
     })))
+}
+
+/// OpenTelemetry's other signals.
+async fn not_taken() -> StatusCode {
+    StatusCode::NOT_IMPLEMENTED
 }
 
 async fn not_found() -> RestError {

@@ -8,18 +8,18 @@ use tower::ServiceExt;
 use super::{routes, routes_with_limit};
 use crate::testing::{TestStore, generation};
 
-struct Api {
-    router: Router,
-    store: TestStore,
+pub(super) struct Api {
+    pub router: Router,
+    pub store: TestStore,
 }
 
 impl Api {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let store = TestStore::new().await;
         Self { router: routes(store.store.clone()), store }
     }
 
-    async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, Value) {
+    pub async fn send(&self, method: &str, path: &str, body: impl Into<Body>) -> (StatusCode, Value) {
         let request = Request::builder().method(method).uri(path).body(body.into()).unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
@@ -27,16 +27,16 @@ impl Api {
         (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{status}: {bytes:?}")))
     }
 
-    async fn get(&self, path: &str) -> (StatusCode, Value) {
+    pub async fn get(&self, path: &str) -> (StatusCode, Value) {
         self.send("GET", path, Body::empty()).await
     }
 
-    async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
+    pub async fn post(&self, path: &str, body: Value) -> (StatusCode, Value) {
         self.send("POST", path, body.to_string()).await
     }
 
     /// Posts, expects success, and gives the reply.
-    async fn done(&self, path: &str, body: Value) -> Value {
+    pub async fn done(&self, path: &str, body: Value) -> Value {
         let (status, reply) = self.post(path, body).await;
         assert!(status.is_success(), "{path}: {status}: {reply}");
         reply

@@ -1,0 +1,51 @@
+//! OTLP's JSON, brought into the one form of it that the message types read.
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use serde_json::{Result, Value, json};
+
+/// What of a span is not kept, and need not make sense.
+const NOT_READ: &[&str] = &[
+    "kind",
+    "flags",
+    "scope",
+    "traceState",
+    "droppedAttributesCount",
+    "droppedEventsCount",
+    "droppedLinksCount",
+    "entityRefs",
+];
+
+pub(super) fn request(bytes: &[u8]) -> Result<ExportTraceServiceRequest> {
+    let mut request: Value = serde_json::from_slice(bytes)?;
+    normalise(&mut request);
+    serde_json::from_value(request)
+}
+
+/// Takes out nulls, which mean the default, and what is not read; makes numbers of an enum's name and of a double that
+/// is a text. An attribute's key is a value here (`{"key": .., "value": ..}`), so none is mistaken for a field.
+fn normalise(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(normalise),
+        Value::Object(fields) => {
+            fields.retain(|key, value| !value.is_null() && !NOT_READ.contains(&key.as_str()));
+            for (key, value) in fields.iter_mut() {
+                match (key.as_str(), value.as_str()) {
+                    ("code", Some(name)) => {
+                        if let Some(code) = StatusCode::from_str_name(name) {
+                            *value = json!(i32::from(code));
+                        }
+                    }
+                    ("doubleValue", Some(text)) => {
+                        if let Ok(number) = text.parse::<f64>() {
+                            // What is not finite has no number in JSON; it becomes null.
+                            *value = json!(number);
+                        }
+                    }
+                    _ => normalise(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,59 @@
+//! OpenTelemetry's trace export (OTLP) as spans of attempts; no I/O.
+//!
+//! A span belongs to the attempt that `agentlightning.rollout_id` and `agentlightning.attempt_id` name, among its own
+//! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. Kind, scope,
+//! flags, trace state and the counts of what was dropped are not kept.
+
+mod json;
+mod mapping;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message;
+
+use crate::model::IncomingSpan;
+use crate::{Result, StoreError};
+
+/// The spans of one export.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Export {
+    /// Those that name an attempt, in the order of the request.
+    pub spans: Vec<IncomingSpan>,
+    /// The others.
+    pub rejected: Rejected,
+}
+
+/// Spans of an export that cannot be stored.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rejected {
+    /// How many.
+    pub count: i64,
+    /// Why the first of them was refused.
+    pub first_reason: Option<String>,
+}
+
+impl Rejected {
+    /// Counts one more; `reason` is asked for only if it is the first.
+    pub fn add(&mut self, reason: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first_reason.get_or_insert_with(reason);
+    }
+}
+
+/// Reads an `ExportTraceServiceRequest` in protobuf.
+pub(crate) fn spans_from_protobuf(bytes: &[u8]) -> Result<Export> {
+    let request = ExportTraceServiceRequest::decode(bytes).map_err(not_an_export)?;
+    Ok(mapping::export(request))
+}
+
+/// Reads an `ExportTraceServiceRequest` in OTLP's JSON: ids in hexadecimal, 64-bit integers as numbers or texts, enums
+/// as numbers or names. What it does not know it passes over.
+pub(crate) fn spans_from_json(bytes: &[u8]) -> Result<Export> {
+    Ok(mapping::export(json::request(bytes).map_err(not_an_export)?))
+}
+
+fn not_an_export(error: impl std::fmt::Display) -> StoreError {
+    StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,7 @@ use crate::workers::worker_follows;
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
 
-const SORT_FIELDS: &[SortField] = &[
+pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::text("rollout_id"),
     SortField::text("attempt_id"),
     SortField::number("sequence_id"),

@@ -12,7 +12,7 @@ use crate::model::{
     StatusCode, WeightsFrom,
 };
 use crate::spans::{allocate_sequence_id, insert_span};
-use crate::sql::{Sql, column, count, json, to_integer, to_json};
+use crate::sql::{SortField, Sql, column, count, json, to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
 use crate::writer::Write;
 use crate::{Result, Store, StoreError};
@@ -22,7 +22,19 @@ const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
 
-const SELECT: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time
+pub(crate) const SORT_FIELDS: &[SortField] = &[
+    SortField::text("generation_id"),
+    SortField::text("rollout_id"),
+    SortField::text("attempt_id"),
+    SortField::time("start_time"),
+    SortField::time("end_time"),
+    SortField::text("model"),
+    SortField::number("sampled_length"),
+    SortField::number("context_length"),
+    SortField::text("stop_reason"),
+];
+
+pub(crate) const SELECT: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time
     FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE 1 = 1";
 
 impl Store {
@@ -280,7 +292,7 @@ async fn load_chains(connection: &mut AnyConnection, generation_ids: &[&str]) ->
 }
 
 /// Reads rows of [`SELECT`], parents before children, and puts the prompts together.
-async fn rebuild(connection: &mut AnyConnection, rows: &[AnyRow]) -> Result<Vec<Generation>> {
+pub(crate) async fn rebuild(connection: &mut AnyConnection, rows: &[AnyRow]) -> Result<Vec<Generation>> {
     let mut generations: Vec<Generation> = rows.iter().map(generation_from_row).collect::<Result<_>>()?;
     let mut contexts = outside_contexts(connection, &generations).await?;
     let continued: HashSet<String> = generations.iter().filter_map(|generation| generation.parent_id.clone()).collect();

@@ -7,6 +7,7 @@ mod attempts;
 mod error;
 mod generations;
 mod lifecycle;
+mod listing;
 pub mod model;
 mod otlp;
 mod resources;

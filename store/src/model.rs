@@ -4,6 +4,7 @@
 //! Times are seconds since the Unix epoch.
 
 mod generation;
+mod listing;
 mod query;
 mod reward;
 mod run;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
+pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
 pub use reward::{RecordedReward, Reward};
 pub use run::{

@@ -160,7 +160,7 @@ fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object {
     attributes
 }
 
-fn recorded_reward(span: &Span) -> Option<RecordedReward> {
+pub(crate) fn recorded_reward(span: &Span) -> Option<RecordedReward> {
     Some(RecordedReward {
         reward: reward_of(span)?,
         attempt_id: span.attempt_id.clone(),

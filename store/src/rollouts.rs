@@ -23,7 +23,7 @@ use crate::{Result, Store, StoreError};
 /// Ids in one `IN (..)`; the database takes some more.
 const IDS_PER_QUERY: usize = 10_000;
 
-const SORT_FIELDS: &[SortField] = &[
+pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::text("rollout_id"),
     SortField::text("input"),
     SortField::time("start_time"),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use sqlx::AnyConnection;
+use sqlx::any::AnyRow;
 
 use crate::attempts::{existing_attempt, find_attempt, hear_of};
 use crate::generations::{generations_of_spans, span_attributes};
@@ -11,7 +12,7 @@ use crate::sql::{Conditions, SortField, Sql, column, count, json, to_integer, to
 use crate::writer::Write;
 use crate::{Result, Store};
 
-const SORT_FIELDS: &[SortField] = &[
+pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::text("rollout_id"),
     SortField::text("attempt_id"),
     SortField::number("sequence_id"),
@@ -63,8 +64,7 @@ impl Store {
         let mut connection = self.reader().await?;
         let attempt_id = attempt_condition(&mut connection, filter).await?;
         let page = page_of_bodies(filter, attempt_id.as_deref())?;
-        let mut items: Vec<Span> =
-            page.all(&mut connection).await?.iter().map(|row| json(row, "body")).collect::<Result<_>>()?;
+        let mut items: Vec<Span> = page.all(&mut connection).await?.iter().map(span_from_row).collect::<Result<_>>()?;
         add_tokens(&mut connection, &mut items).await?;
         Ok(Paginated {
             total: total(&mut connection, filter, attempt_id.as_deref(), items.len()).await?,
@@ -159,8 +159,13 @@ fn push_conditions(sql: &mut Sql, filter: &SpanFilter, attempt_id: Option<&str>)
     }
 }
 
+/// Reads a span as it was given.
+pub(crate) fn span_from_row(row: &AnyRow) -> Result<Span> {
+    json(row, "body")
+}
+
 /// Gives the spans of generations their tokens as attributes.
-async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
+pub(crate) async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
     let generations = generations_of_spans(connection, spans).await?;
     let by_span: HashMap<_, _> = generations
         .iter()

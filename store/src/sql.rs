@@ -126,21 +126,23 @@ impl Sql {
     pub fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
         self.push(" ORDER BY ");
         if let Some(sort_by) = &page.sort_by {
-            let Some(field) = fields.iter().find(|field| field.name == sort_by) else {
-                let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-                return Err(StoreError::invalid(
-                    "sort_by",
-                    format!("Invalid sort_by: {sort_by}, allowed fields are: {}", names.join(", ")),
-                ));
-            };
             let direction = match page.sort_order {
                 Some(SortOrder::Descending) => "DESC",
                 Some(SortOrder::Ascending) | None => "ASC",
             };
-            self.push(&format!("COALESCE({}, {}) {direction}, ", field.column, field.null));
+            self.push(&format!("{} {direction}, ", sort_key(sort_by, fields)?));
         }
         self.push("position");
         self.part(page.limit, page.offset)
+    }
+
+    /// Appends the order in which the newest record, or the greatest by one of `fields`, comes first, and ` LIMIT ..`.
+    pub fn newest(&mut self, limit: Option<u64>, sort_by: Option<&str>, fields: &[SortField]) -> Result<&mut Self> {
+        self.push(" ORDER BY ");
+        if let Some(sort_by) = sort_by {
+            self.push(&format!("{} DESC, ", sort_key(sort_by, fields)?));
+        }
+        self.push("position DESC").part(limit, 0)
     }
 
     /// Appends ` LIMIT .. OFFSET ..` as far as needed.
@@ -184,6 +186,16 @@ impl Sql {
         let total: i64 = self.one(connection).await?.try_get(0)?;
         Ok(total.unsigned_abs())
     }
+}
+
+/// The expression by which a list is sorted.
+fn sort_key(sort_by: &str, fields: &[SortField]) -> Result<String> {
+    let Some(field) = fields.iter().find(|field| field.name == sort_by) else {
+        let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+        let message = format!("Invalid sort_by: {sort_by}, allowed fields are: {}", names.join(", "));
+        return Err(StoreError::invalid("sort_by", message));
+    };
+    Ok(format!("COALESCE({}, {})", field.column, field.null))
 }
 
 /// A field that a list may be sorted by.

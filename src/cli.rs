@@ -48,7 +48,8 @@ pub struct ServeArguments {
     /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME] (repeatable)
     #[arg(long = "model", value_name = "SPEC")]
     pub models: Vec<String>,
-    /// Seconds between looks for attempts that are out of time or silent
+    /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of
+    /// Agent-lightning's API instead
     #[arg(long, value_name = "SECONDS", env = "FULGURITE_WATCHDOG_INTERVAL")]
     pub watchdog_interval: Option<f64>,
     /// Print JSON, one object a line

@@ -37,7 +37,8 @@ pub struct ServerConfig {
     pub listen: String,
     /// Greatest request body, in bytes.
     pub body_limit_bytes: usize,
-    /// Seconds between looks for attempts that are out of time or silent.
+    /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
+    /// API instead.
     pub watchdog_interval: f64,
 }
 

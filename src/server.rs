@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fulgurite_engine::Engine;
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
-use fulgurite_store::Store;
+use fulgurite_store::{RouteOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -39,23 +39,25 @@ pub struct RunningServer {
     pub url: String,
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
-    watchdog: JoinHandle<()>,
+    watchdog: Option<JoinHandle<()>>,
 }
 
 impl RunningServer {
     /// Listens, and answers from now on.
     pub async fn start(config: &ServerConfig, store: Store, models: Vec<ServedModel>, seed: u64) -> Result<Self> {
         let interval = config.watchdog_interval;
-        if !(interval.is_finite() && interval > 0.0) {
-            bail!("server.watchdog_interval is {interval}, but must be a positive number of seconds");
+        if !(interval.is_finite() && interval >= 0.0) {
+            bail!("server.watchdog_interval is {interval}, but must be a number of seconds, 0 for before each call");
         }
+        let scan_before_calls = interval == 0.0;
         let listener = listen(&config.listen).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let proxy = Proxy::new(store.clone(), models, ProxyOptions { body_limit: config.body_limit_bytes, seed });
+        let options = RouteOptions { body_limit: config.body_limit_bytes, scan_before_calls };
         let router = fulgurite_proxy::routes(proxy)
-            .merge(fulgurite_store::routes_with_limit(store.clone(), config.body_limit_bytes))
+            .merge(fulgurite_store::routes_with(store.clone(), options))
             .fallback(fulgurite_proxy::unknown_route);
-        let watchdog = store.spawn_watchdog(Duration::from_secs_f64(interval));
+        let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let shutdown = async {
@@ -71,7 +73,9 @@ impl RunningServer {
     pub async fn stop(self) -> Result<()> {
         // The server may have stopped by itself; then there is nobody to tell.
         let _ = self.stop.send(());
-        self.watchdog.abort();
+        if let Some(watchdog) = self.watchdog {
+            watchdog.abort();
+        }
         match tokio::time::timeout(Duration::from_secs(10), self.task).await {
             Ok(finished) => Ok(finished.context("the server broke")??),
             Err(_) => Ok(()),

@@ -46,7 +46,8 @@ fn help_says_what_there_is() {
           --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME]
                                          (repeatable)
           --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
-                                         silent [env: FULGURITE_WATCHDOG_INTERVAL=]
+                                         silent; 0 looks before each call of Agent-lightning's API
+                                         instead [env: FULGURITE_WATCHDOG_INTERVAL=]
           --json                         Print JSON, one object a line
       -h, --help                         Print help
     "#);

@@ -26,5 +26,5 @@ mod workers;
 mod writer;
 
 pub use error::{Result, StoreError};
-pub use rest::{DEFAULT_BODY_LIMIT, routes, routes_with_limit};
+pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, routes, routes_with};
 pub use store::{Statistics, Store, StoreOptions, Synchronous};

@@ -38,6 +38,9 @@ macro_rules! words {
             /// Every value.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
+            /// Every word, in the same order.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
             /// The word, in JSON and in SQL.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
-use crate::model::{Object, Page, Paginated, ResourcesUpdate};
-use crate::sql::{SortField, Sql, column, count, json, to_integer, to_json};
+use crate::model::{Object, Page, Paginated, ResourcesUpdate, TextFilter};
+use crate::sql::{Conditions, SortField, Sql, column, count, json, to_integer, to_json};
 use crate::store::new_id;
 use crate::writer::now;
 use crate::{Result, Store, StoreError};
@@ -63,18 +63,28 @@ impl Store {
         row.as_ref().map(resources_from_row).transpose()
     }
 
-    /// A page of all resources.
-    pub async fn query_resources(&self, page: &Page) -> Result<Paginated<ResourcesUpdate>> {
+    /// A page of the resources whose id meets a condition.
+    pub async fn query_resources(&self, resources_id: &TextFilter, page: &Page) -> Result<Paginated<ResourcesUpdate>> {
         let mut connection = self.reader().await?;
+        let mut total = Sql::new("SELECT COUNT(*) FROM resources");
+        push_conditions(&mut total, resources_id);
         let mut sql = Sql::new("SELECT * FROM resources");
+        push_conditions(&mut sql, resources_id);
         sql.page(page, SORT_FIELDS)?;
         Ok(Paginated {
-            total: Sql::new("SELECT COUNT(*) FROM resources").total(&mut connection).await?,
+            total: total.total(&mut connection).await?,
             items: sql.all(&mut connection).await?.iter().map(resources_from_row).collect::<Result<_>>()?,
             limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
             offset: page.offset,
         })
     }
+}
+
+fn push_conditions(sql: &mut Sql, resources_id: &TextFilter) {
+    sql.push(" WHERE 1 = 1");
+    let mut conditions = Conditions::new(None);
+    conditions.text(sql, "resources_id", resources_id);
+    conditions.close(sql);
 }
 
 fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {
@@ -141,6 +151,6 @@ mod tests {
         assert!(
             matches!(store.update_resources(None, bad).await, Err(StoreError::Invalid { field, .. }) if field == "x")
         );
-        assert_eq!(store.query_resources(&Page::default()).await.unwrap().total, 2);
+        assert_eq!(store.query_resources(&TextFilter::default(), &Page::default()).await.unwrap().total, 2);
     }
 }

@@ -17,28 +17,59 @@ pub(super) enum RestError {
     NotFound(String),
     /// 413: the body is too large.
     TooLarge,
-    /// 422: the body is not what it should be.
-    Schema(Box<Mistake>),
+    /// 405: the path is there, but not with this method.
+    MethodNotAllowed,
+    /// 422: a body or the parameters are not what they should be.
+    Schema {
+        /// Which: `body` or `query`.
+        source: &'static str,
+        /// Every mistake.
+        mistakes: Vec<Mistake>,
+    },
     /// The store could not do it.
     Store(StoreError),
 }
 
-/// Where a body is not what it should be.
-#[derive(Debug)]
+/// Where a body or parameters are not what they should be.
+#[derive(Debug, PartialEq)]
 pub(super) struct Mistake {
     /// What kind of mistake it is.
     pub kind: &'static str,
-    /// Where in the body: keys and indices.
+    /// Where: keys and indices.
     pub location: Vec<Value>,
     /// What is wrong.
     pub message: String,
     /// What stands there.
     pub input: Value,
+    /// What the message is made of.
+    pub context: Option<Value>,
+}
+
+impl Mistake {
+    /// A mistake of the whole.
+    pub fn new(kind: &'static str, message: impl Into<String>, input: Value) -> Self {
+        Self { kind, location: Vec::new(), message: message.into(), input, context: None }
+    }
+
+    /// A value that is of the right type and still makes no sense.
+    pub fn value(location: Vec<Value>, message: impl Into<String>, input: Value) -> Self {
+        Self { location, ..Self::new("value_error", message, input) }
+    }
+
+    fn into_json(self, source: &str) -> Value {
+        let location: Vec<Value> = std::iter::once(json!(source)).chain(self.location).collect();
+        let mut mistake = json!({"type": self.kind, "loc": location, "msg": self.message, "input": self.input});
+        if let Some(context) = self.context {
+            mistake["ctx"] = context;
+        }
+        mistake
+    }
 }
 
 impl From<Mistake> for RestError {
+    /// A mistake in a body.
     fn from(mistake: Mistake) -> Self {
-        Self::Schema(Box::new(mistake))
+        Self::Schema { source: "body", mistakes: vec![mistake] }
     }
 }
 
@@ -48,12 +79,9 @@ impl From<StoreError> for RestError {
             StoreError::Invalid { field, message } if matches!(&*field, "sort_by" | "limit" | "offset") => {
                 Self::BadRequest(message)
             }
-            StoreError::Invalid { field, message } => Self::from(Mistake {
-                kind: "value_error",
-                location: field.split('.').map(Value::from).collect(),
-                message,
-                input: Value::Null,
-            }),
+            StoreError::Invalid { field, message } => {
+                Self::from(Mistake::value(field.split('.').map(Value::from).collect(), message, Value::Null))
+            }
             StoreError::NotFound { .. } => Self::NotFound(error.to_string()),
             error => Self::Store(error),
         }
@@ -67,11 +95,10 @@ impl RestError {
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, json!(message)),
             Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!(TOO_LARGE)),
-            Self::Schema(mistake) => {
-                let Mistake { kind, mut location, message, input } = *mistake;
-                location.insert(0, json!("body"));
-                let mistake = json!({"type": kind, "loc": location, "msg": message, "input": input});
-                (StatusCode::UNPROCESSABLE_ENTITY, json!([mistake]))
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, json!("Method Not Allowed")),
+            Self::Schema { source, mistakes } => {
+                let mistakes = mistakes.into_iter().map(|mistake| mistake.into_json(source)).collect();
+                (StatusCode::UNPROCESSABLE_ENTITY, mistakes)
             }
             Self::Store(error) => store_failure(&error),
         }

@@ -1,21 +1,34 @@
-//! Reading bodies and parameters, with errors that say where the mistake is.
+//! Reading paths, parameters and bodies, with errors that say where every mistake is.
 
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use serde_path_to_error::Segment;
 
 use super::error::{Mistake, RestError};
+use super::shape::{Shape, Shaped};
 use crate::model::{Object, Page, SortOrder};
 
+/// What the variable parts of a path hold.
+pub(super) struct Path<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
+        let path = axum::extract::Path::from_request_parts(parts, state).await;
+        path.map(|axum::extract::Path(path)| Self(path)).map_err(|error| RestError::BadRequest(error.body_text()))
+    }
+}
+
 /// A body as JSON; an empty one is null.
-pub(super) struct Body(pub Value);
+pub(super) struct Body(Value);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = RestError;
@@ -31,105 +44,93 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         if bytes.is_empty() {
             return Ok(Self(Value::Null));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            RestError::from(Mistake {
-                kind: "json_invalid",
-                location: vec![json!(error.column())],
-                message: format!("JSON decode error: {error}"),
-                input: json!({}),
-            })
-        })
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| RestError::from(not_json(&bytes, &error)))
+    }
+}
+
+/// Says what is not JSON and where, as Python does as far as it can be told.
+fn not_json(bytes: &[u8], error: &serde_json::Error) -> Mistake {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    let before: usize = bytes.split_inclusive(|byte| *byte == b'\n').take(error.line() - 1).map(<[u8]>::len).sum();
+    let mut position = (before + error.column()).min(bytes.len());
+    let no_value = matches!(message, "expected ident" | "expected value" | "EOF while parsing a value");
+    if no_value {
+        // Where the word begins, of which the parser has read some.
+        position = position.saturating_sub(usize::from(!error.is_eof()));
+        while position > 0 && bytes.get(position - 1).is_some_and(u8::is_ascii_alphabetic) {
+            position -= 1;
+        }
+    }
+    Mistake {
+        location: vec![json!(position)],
+        context: Some(json!({"error": if no_value { "Expecting value" } else { message }})),
+        ..Mistake::new("json_invalid", "JSON decode error", json!({}))
     }
 }
 
 impl Body {
     /// The body as `T`.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, RestError> {
-        parse(&self.0)
+    pub fn parse<T: Shaped>(self) -> Result<T, RestError> {
+        value(self.checked(&T::SHAPE)?)
     }
 
-    /// The body as `T`, which has defaults for everything; null is all defaults.
-    pub fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, RestError> {
-        if self.0.is_null() { Ok(T::default()) } else { self.parse() }
+    /// The body, or an empty object in place of null.
+    pub fn or_empty(self) -> Self {
+        if self.0.is_null() { Self(Value::Object(Object::new())) } else { self }
     }
 
-    /// The body as an object.
-    pub fn object(self) -> Result<Object, RestError> {
-        match self.0 {
-            Value::Object(object) => Ok(object),
-            input => Err(RestError::from(Mistake {
-                kind: "dict_type",
-                location: Vec::new(),
-                message: "Input should be a valid dictionary".into(),
-                input,
-            })),
+    /// The body as an object of a shape.
+    pub fn object(self, shape: &Shape) -> Result<Object, RestError> {
+        value(self.checked(shape)?)
+    }
+
+    fn checked(self, shape: &Shape) -> Result<Value, RestError> {
+        let Self(mut body) = self;
+        if body.is_null() {
+            return Err(RestError::from(Mistake::new("missing", "Field required", body)));
+        }
+        let mistakes = shape.mistakes(&mut body, false);
+        if mistakes.is_empty() { Ok(body) } else { Err(RestError::Schema { source: "body", mistakes }) }
+    }
+}
+
+/// Query parameters, as the body of the search route of the same list would have them. Those that hold a list are
+/// repeated; of others, the last counts.
+pub(super) fn parameters<T: Shaped>(Query(pairs): Query<Vec<(String, String)>>) -> Result<T, RestError> {
+    let mut given = Object::new();
+    for field in T::SHAPE.fields() {
+        let mut texts = pairs.iter().filter(|(key, _)| key == field.name()).map(|(_, text)| json!(text)).peekable();
+        if field.is_list() && texts.peek().is_some() {
+            given.insert(field.name().to_owned(), texts.collect());
+        } else if let Some(text) = texts.last() {
+            given.insert(field.name().to_owned(), text);
         }
     }
-}
-
-fn parse<T: DeserializeOwned>(value: &Value) -> Result<T, RestError> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let mut location: Vec<Value> = error.path().iter().filter_map(segment).collect();
-        let input = location.iter().try_fold(value, |value, step| match step {
-            Value::Number(index) => value.get(usize::try_from(index.as_u64()?).ok()?),
-            step => value.get(step.as_str()?),
-        });
-        let input = input.cloned().unwrap_or_default();
-        let message = error.into_inner().to_string();
-        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
-        if let Some(field) = missing {
-            location.push(json!(field));
-            return RestError::from(Mistake { kind: "missing", location, message: "Field required".into(), input });
-        }
-        let kind = if message.starts_with("unknown variant") { "literal_error" } else { "value_error" };
-        RestError::from(Mistake { kind, location, message, input })
-    })
-}
-
-fn segment(segment: &Segment) -> Option<Value> {
-    match segment {
-        Segment::Seq { index } => Some(json!(index)),
-        Segment::Map { key } => Some(json!(key)),
-        Segment::Enum { variant } => Some(json!(variant)),
-        Segment::Unknown => None,
+    let mut given = Value::Object(given);
+    let mut mistakes = T::SHAPE.mistakes(&mut given, true);
+    if mistakes.is_empty() {
+        return value(given);
     }
-}
-
-/// Query parameters in the form of the body that the search route of the same list takes: what ends in `_in` may be
-/// repeated, and whole numbers are numbers.
-pub(super) fn parameters<T: DeserializeOwned>(Query(pairs): Query<Vec<(String, String)>>) -> Result<T, RestError> {
-    let mut body = Object::new();
-    for (key, text) in pairs {
-        if key.ends_with("_in") {
-            let list = body.entry(key).or_insert_with(|| json!([]));
-            if let Value::Array(list) = list {
-                list.push(json!(text));
-            }
-        } else {
-            let number = matches!(&*key, "limit" | "offset" | "step").then(|| text.parse::<i64>().ok()).flatten();
-            body.insert(key, number.map_or(json!(text), |number| json!(number)));
-        }
+    for mistake in mistakes.iter_mut().filter(|mistake| mistake.kind == "missing") {
+        mistake.input = Value::Null;
     }
-    parse(&Value::Object(body))
+    Err(RestError::Schema { source: "query", mistakes })
 }
 
-/// A field of an update: absent, null, or a value.
-pub(super) fn field<T: DeserializeOwned>(object: &Object, key: &'static str) -> Result<Option<Option<T>>, RestError> {
-    let Some(value) = object.get(key) else { return Ok(None) };
-    let result = serde_path_to_error::deserialize::<_, Option<T>>(value);
-    result.map(Some).map_err(|error| {
-        let path = error.path().iter().filter_map(segment);
-        RestError::from(Mistake {
-            kind: "value_error",
-            location: std::iter::once(json!(key)).chain(path).collect(),
-            message: error.inner().to_string(),
-            input: value.clone(),
-        })
-    })
+/// What has been checked, as `T`.
+fn value<T: DeserializeOwned>(checked: Value) -> Result<T, RestError> {
+    serde_json::from_value(checked)
+        .map_err(|error| RestError::from(Mistake::value(Vec::new(), error.to_string(), Value::Null)))
 }
 
-/// A field of an update that may be absent, but not null.
-pub(super) fn value_field<T: DeserializeOwned>(object: &Object, key: &'static str) -> Result<Option<T>, RestError> {
+/// Takes a field out of an update that has been checked: absent, null, or a value.
+pub(super) fn field<T: DeserializeOwned>(object: &mut Object, key: &str) -> Result<Option<Option<T>>, RestError> {
+    object.remove(key).map(value).transpose()
+}
+
+/// As [`field`], for one that may be absent, but not null.
+pub(super) fn value_field<T: DeserializeOwned>(object: &mut Object, key: &str) -> Result<Option<T>, RestError> {
     match field(object, key)? {
         None => Ok(None),
         Some(Some(value)) => Ok(Some(value)),
@@ -145,6 +146,27 @@ pub(super) struct Paging {
     offset: i64,
     sort_by: Option<String>,
     sort_order: Option<SortOrder>,
+}
+
+/// An object with the fields of [`Paging`] and others.
+macro_rules! paged {
+    ($($field:expr),* $(,)?) => {
+        Shape::Record(&[
+            $($field,)*
+            Field::optional("limit", Shape::Integer(i64::MIN)),
+            Field::optional("offset", Shape::Integer(i64::MIN)),
+            Field::nullable("sort_by", Shape::Text),
+            Field::nullable("sort_order", Shape::Word($crate::model::SortOrder::WORDS)),
+        ])
+    };
+}
+pub(super) use paged;
+
+impl Shaped for Paging {
+    const SHAPE: Shape = {
+        use super::shape::Field;
+        paged![]
+    };
 }
 
 impl Default for Paging {
@@ -173,12 +195,6 @@ impl Paging {
 
 /// Seconds as a duration; what is below 0 is 0.
 pub(super) fn seconds(field: &'static str, seconds: f64) -> Result<Duration, RestError> {
-    Duration::try_from_secs_f64(seconds.max(0.0)).map_err(|error| {
-        RestError::from(Mistake {
-            kind: "value_error",
-            location: vec![json!(field)],
-            message: error.to_string(),
-            input: json!(seconds),
-        })
-    })
+    Duration::try_from_secs_f64(seconds.max(0.0))
+        .map_err(|error| RestError::from(Mistake::value(vec![json!(field)], error.to_string(), json!(seconds))))
 }

@@ -8,12 +8,15 @@ mod input;
 mod resources;
 mod rewards;
 mod rollouts;
+mod shape;
 mod spans;
 mod traces;
 mod workers;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -24,19 +27,59 @@ use crate::Store;
 /// Bytes that a request body may have, unless told otherwise.
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
 
+/// How the store is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// Bytes that a request body may have, also after it has been inflated.
+    pub body_limit: usize,
+    /// Whether overdue attempts are ended before each call that Agent-lightning's own store looks for them at, so that
+    /// no timer is needed.
+    pub scan_before_calls: bool,
+}
+
+impl Default for RouteOptions {
+    fn default() -> Self {
+        Self { body_limit: DEFAULT_BODY_LIMIT, scan_before_calls: false }
+    }
+}
+
 type Reply<T = Value> = std::result::Result<Json<T>, RestError>;
 type Created<T> = std::result::Result<(StatusCode, Json<T>), RestError>;
 
-/// All routes of the store, for bodies of up to [`DEFAULT_BODY_LIMIT`] bytes.
+/// All routes of the store, served as by default.
 pub fn routes(store: Store) -> Router {
-    routes_with_limit(store, DEFAULT_BODY_LIMIT)
+    routes_with(store, RouteOptions::default())
 }
 
-/// All routes of the store, for bodies of up to `body_limit` bytes.
-pub fn routes_with_limit(store: Store, body_limit: usize) -> Router {
-    let lightning = Router::new()
-        .route("/health", get(health))
-        .route("/statistics", get(statistics))
+/// All routes of the store.
+pub fn routes_with(store: Store, options: RouteOptions) -> Router {
+    let RouteOptions { body_limit, scan_before_calls } = options;
+    let mut scanning = scanning_routes();
+    if scan_before_calls {
+        scanning = scanning.route_layer(from_fn_with_state(store.clone(), scan_first));
+    }
+    let own = Router::new()
+        .route("/workers/{worker_id}/release", post(workers::release))
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(rollouts::report_attempt))
+        .route("/attempts/heartbeat", post(rollouts::heartbeat));
+    Router::new()
+        .nest("/v1/agl", scanning.merge(other_routes()))
+        .nest("/v1/fulgurite", own)
+        .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
+        .route("/v1/metrics", post(not_taken))
+        .route("/v1/logs", post(not_taken))
+        .route("/v1/development/profiles", post(not_taken))
+        .route("/rollout/{rollout_id}/reward", post(rewards::add))
+        .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
+        .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(body_limit))
+        .with_state(store)
+}
+
+/// The routes of Agent-lightning's API at whose calls its own store looks for overdue attempts.
+fn scanning_routes() -> Router<Store> {
+    Router::new()
         .route("/queues/rollouts/enqueue", post(rollouts::enqueue))
         .route("/queues/rollouts/dequeue", post(rollouts::dequeue))
         .route("/rollouts", get(rollouts::list).post(rollouts::start))
@@ -52,30 +95,29 @@ pub fn routes_with_limit(store: Store, body_limit: usize) -> Router {
         .route("/waits/rollouts", post(rollouts::wait))
         .route("/workers", get(workers::list))
         .route("/workers/search", post(workers::search))
+        .route("/resources/{resources_id}", post(resources::update))
+        .route("/spans", get(spans::list))
+        .route("/spans/search", post(spans::search))
+}
+
+/// The other routes of Agent-lightning's API.
+fn other_routes() -> Router<Store> {
+    Router::new()
+        .route("/health", get(health))
+        .route("/statistics", get(statistics))
         .route("/workers/{worker_id}", get(workers::find).post(workers::update))
         .route("/resources", get(resources::list).post(resources::add))
         .route("/resources/latest", get(resources::latest))
-        .route("/resources/{resources_id}", get(resources::find).post(resources::update))
-        .route("/spans", get(spans::list).post(spans::add))
-        .route("/spans/search", post(spans::search))
+        .route("/resources/{resources_id}", get(resources::find))
+        .route("/spans", post(spans::add))
         .route("/spans/next", post(spans::next_sequence_id))
-        .route("/{*path}", any(not_found));
-    let own = Router::new()
-        .route("/workers/{worker_id}/release", post(workers::release))
-        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(rollouts::report_attempt))
-        .route("/attempts/heartbeat", post(rollouts::heartbeat));
-    Router::new()
-        .nest("/v1/agl", lightning)
-        .nest("/v1/fulgurite", own)
-        .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
-        .route("/v1/metrics", post(not_taken))
-        .route("/v1/logs", post(not_taken))
-        .route("/v1/development/profiles", post(not_taken))
-        .route("/rollout/{rollout_id}/reward", post(rewards::add))
-        .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
-        .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))
-        .layer(DefaultBodyLimit::max(body_limit))
-        .with_state(store)
+        .route("/{*path}", any(not_found))
+}
+
+/// Ends overdue attempts before the request is answered.
+async fn scan_first(State(store): State<Store>, request: Request, next: Next) -> Result<Response, RestError> {
+    store.scan_watchdog().await?;
+    Ok(next.run(request).await)
 }
 
 async fn health() -> Json<Value> {
@@ -102,6 +144,10 @@ async fn not_taken() -> StatusCode {
 
 async fn not_found() -> RestError {
     RestError::NotFound("Not Found".to_owned())
+}
+
+async fn method_not_allowed() -> RestError {
+    RestError::MethodNotAllowed
 }
 
 #[cfg(test)]

@@ -1,22 +1,54 @@
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use serde::Deserialize;
 
-use super::input::{Body, Paging, parameters};
+use super::input::{Body, Paging, Path, paged, parameters};
+use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
-use crate::model::{Paginated, ResourcesUpdate};
+use crate::model::{Paginated, ResourcesUpdate, TextFilter};
+
+const MODEL: &[Field] = &[
+    Field::required("endpoint", Shape::Text),
+    Field::required("model", Shape::Text),
+    Field::nullable("api_key", Shape::Text),
+    Field::optional("sampling_parameters", Shape::Map(&Shape::Any)),
+];
+
+const PROMPT_TEMPLATE: &[Field] =
+    &[Field::required("template", Shape::Text), Field::required("engine", Shape::Word(&["jinja", "f-string", "poml"]))];
+
+/// Resources by name.
+const RESOURCES: Shape = Shape::Map(&Shape::Tagged(
+    "resource_type",
+    &[("llm", MODEL), ("proxy_llm", MODEL), ("prompt_template", PROMPT_TEMPLATE)],
+));
+
+#[derive(Deserialize)]
+struct ResourcesSearch {
+    resources_id: Option<String>,
+    resources_id_contains: Option<String>,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+impl Shaped for ResourcesSearch {
+    const SHAPE: Shape =
+        paged![Field::nullable("resources_id", Shape::Text), Field::nullable("resources_id_contains", Shape::Text)];
+}
 
 pub(super) async fn list(
     State(store): State<Store>,
     pairs: Query<Vec<(String, String)>>,
 ) -> Reply<Paginated<ResourcesUpdate>> {
-    let paging: Paging = parameters(pairs)?;
-    Ok(Json(store.query_resources(&paging.page()?).await?))
+    let search: ResourcesSearch = parameters(pairs)?;
+    let resources_id = TextFilter { equals: search.resources_id, contains: search.resources_id_contains };
+    Ok(Json(store.query_resources(&resources_id, &search.paging.page()?).await?))
 }
 
 pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<ResourcesUpdate> {
-    Ok((StatusCode::CREATED, Json(store.update_resources(None, body.object()?).await?)))
+    Ok((StatusCode::CREATED, Json(store.update_resources(None, body.object(&RESOURCES)?).await?)))
 }
 
 pub(super) async fn latest(State(store): State<Store>) -> Reply<Option<ResourcesUpdate>> {
@@ -35,5 +67,5 @@ pub(super) async fn update(
     Path(resources_id): Path<String>,
     body: Body,
 ) -> Reply<ResourcesUpdate> {
-    Ok(Json(store.update_resources(Some(&resources_id), body.object()?).await?))
+    Ok(Json(store.update_resources(Some(&resources_id), body.object(&RESOURCES)?).await?))
 }

@@ -1,12 +1,13 @@
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::Value;
 
 use super::Created;
-use super::error::{Mistake, RestError};
-use super::input::Body;
+use super::error::RestError;
+use super::input::{Body, Path};
+use super::shape::{Field, Shape, Shaped};
 use crate::Store;
 use crate::model::{Object, RecordedReward, Reward};
 
@@ -20,21 +21,21 @@ struct RewardRequest {
     components: Object,
 }
 
+impl Shaped for RewardRequest {
+    const SHAPE: Shape = Shape::Record(&[
+        Field::required("value", Shape::Number),
+        Field::nullable("name", Shape::Text),
+        Field::optional("components", Shape::Map(&Shape::Number)),
+    ]);
+}
+
 fn reward(body: Body) -> Result<Reward, RestError> {
     let request: RewardRequest = body.parse()?;
-    let components = request.components.into_iter().map(|(name, value)| match value.as_f64() {
-        Some(number) => Ok((name, number)),
-        None => Err(RestError::from(Mistake {
-            kind: "float_type",
-            location: vec![json!("components"), json!(name)],
-            message: "Input should be a valid number".into(),
-            input: value,
-        })),
-    });
+    let number = |(name, value): (String, Value)| Some((name, value.as_f64()?));
     Ok(Reward {
         value: request.value,
         name: request.name.unwrap_or_else(|| Reward::DEFAULT_NAME.to_owned()),
-        components: components.collect::<Result<_, _>>()?,
+        components: request.components.into_iter().filter_map(number).collect(),
     })
 }
 

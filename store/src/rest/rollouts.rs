@@ -1,17 +1,18 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::error::RestError;
-use super::input::{Body, Paging, field, parameters, seconds, value_field};
+use super::input::{Body, Paging, Path, field, paged, parameters, seconds, value_field};
+use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
 use crate::model::{
-    Attempt, AttemptUpdate, AttemptedRollout, FilterLogic, NewRollout, Paginated, Rollout, RolloutFilter, RolloutMode,
-    RolloutStatus, RolloutUpdate,
+    Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, FilterLogic, NewRollout, Paginated, Rollout,
+    RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
 };
 
 type Pairs = Query<Vec<(String, String)>>;
@@ -31,9 +32,31 @@ impl From<(Rollout, Option<Attempt>)> for RolloutReply {
     }
 }
 
+const CONFIG: Shape = Shape::Record(&[
+    Field::nullable("timeout_seconds", Shape::Number),
+    Field::nullable("unresponsive_seconds", Shape::Number),
+    Field::optional("max_attempts", Shape::Integer(1)),
+    Field::optional("retry_condition", Shape::List(&Shape::Word(AttemptStatus::WORDS))),
+]);
+
+const NEW_ROLLOUT: Shape = Shape::Record(&[
+    Field::required_or_null("input", Shape::Any),
+    Field::nullable("mode", Shape::Word(RolloutMode::WORDS)),
+    Field::nullable("resources_id", Shape::Text),
+    Field::nullable("config", CONFIG),
+    Field::nullable("metadata", Shape::Map(&Shape::Any)),
+    Field::nullable("rollout_id", Shape::Text),
+    // Read only where a rollout is started at once.
+    Field::nullable("worker_id", Shape::Text),
+]);
+
 #[derive(Deserialize)]
 struct EnqueueRequest {
     rollouts: Vec<NewRollout>,
+}
+
+impl Shaped for EnqueueRequest {
+    const SHAPE: Shape = Shape::Record(&[Field::required("rollouts", Shape::List(&NEW_ROLLOUT))]);
 }
 
 pub(super) async fn enqueue(State(store): State<Store>, body: Body) -> Created<Vec<Rollout>> {
@@ -49,6 +72,14 @@ struct DequeueRequest {
     wait_seconds: Option<f64>,
 }
 
+impl Shaped for DequeueRequest {
+    const SHAPE: Shape = Shape::Record(&[
+        Field::optional("limit", Shape::Integer(i64::MIN)),
+        Field::nullable("worker_id", Shape::Text),
+        Field::nullable("wait_seconds", Shape::Number),
+    ]);
+}
+
 impl Default for DequeueRequest {
     fn default() -> Self {
         Self { limit: 1, worker_id: None, wait_seconds: None }
@@ -56,7 +87,7 @@ impl Default for DequeueRequest {
 }
 
 pub(super) async fn dequeue(State(store): State<Store>, body: Body) -> Reply<Vec<AttemptedRollout>> {
-    let request: DequeueRequest = body.parse_or_default()?;
+    let request: DequeueRequest = body.or_empty().parse()?;
     let wait = request.wait_seconds.map_or(Ok(Duration::ZERO), |wait| seconds("wait_seconds", wait))?;
     let limit = usize::try_from(request.limit).unwrap_or(0);
     Ok(Json(store.dequeue_rollouts(limit, request.worker_id.as_deref(), wait).await?))
@@ -68,10 +99,25 @@ struct WorkerField {
     worker_id: Option<String>,
 }
 
+impl Shaped for WorkerField {
+    const SHAPE: Shape = Shape::Record(&[Field::nullable("worker_id", Shape::Text)]);
+}
+
+#[derive(Deserialize)]
+struct StartRequest {
+    #[serde(flatten)]
+    rollout: NewRollout,
+    #[serde(default)]
+    worker_id: Option<String>,
+}
+
+impl Shaped for StartRequest {
+    const SHAPE: Shape = NEW_ROLLOUT;
+}
+
 pub(super) async fn start(State(store): State<Store>, body: Body) -> Created<AttemptedRollout> {
-    let worker: WorkerField = body.parse_or_default()?;
-    let started = store.start_rollout(body.parse()?, worker.worker_id.as_deref()).await?;
-    Ok((StatusCode::CREATED, Json(started)))
+    let StartRequest { rollout, worker_id } = body.parse()?;
+    Ok((StatusCode::CREATED, Json(store.start_rollout(rollout, worker_id.as_deref()).await?)))
 }
 
 #[derive(Deserialize)]
@@ -87,12 +133,24 @@ pub(super) struct RolloutSearch {
     paging: Paging,
 }
 
+impl Shaped for RolloutSearch {
+    const SHAPE: Shape = paged![
+        Field::nullable("status_in", Shape::List(&Shape::Word(RolloutStatus::WORDS))),
+        Field::nullable("rollout_id_in", Shape::List(&Shape::Text)),
+        Field::nullable("rollout_id_contains", Shape::Text),
+        Field::nullable("filter_logic", Shape::Word(FilterLogic::WORDS)),
+        Field::nullable("run_id", Shape::Text),
+        Field::nullable("step", Shape::Integer(i64::MIN)),
+        Field::nullable("mode", Shape::Word(RolloutMode::WORDS)),
+    ];
+}
+
 pub(super) async fn list(State(store): State<Store>, pairs: Pairs) -> Reply<Paginated<RolloutReply>> {
     query(&store, parameters(pairs)?).await
 }
 
 pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<RolloutReply>> {
-    query(&store, body.parse()?).await
+    query(&store, body.or_empty().parse()?).await
 }
 
 async fn query(store: &Store, search: RolloutSearch) -> Reply<Paginated<RolloutReply>> {
@@ -114,15 +172,24 @@ pub(super) async fn find(State(store): State<Store>, Path(rollout_id): Path<Stri
     Ok(Json(store.get_rollout(&rollout_id).await?.map(RolloutReply::from)))
 }
 
+const ROLLOUT_UPDATE: Shape = Shape::Record(&[
+    Field::nullable("input", Shape::Any),
+    Field::nullable("mode", Shape::Word(RolloutMode::WORDS)),
+    Field::nullable("resources_id", Shape::Text),
+    Field::nullable("status", Shape::Word(RolloutStatus::WORDS)),
+    Field::nullable("config", CONFIG),
+    Field::nullable("metadata", Shape::Map(&Shape::Any)),
+]);
+
 pub(super) async fn update(State(store): State<Store>, Path(rollout_id): Path<String>, body: Body) -> Reply<Rollout> {
-    let object = body.object()?;
+    let mut object = body.object(&ROLLOUT_UPDATE)?;
     let update = RolloutUpdate {
-        input: object.get("input").cloned(),
-        mode: field(&object, "mode")?,
-        resources_id: field(&object, "resources_id")?,
-        status: value_field(&object, "status")?,
-        config: value_field(&object, "config")?,
-        metadata: field(&object, "metadata")?,
+        input: object.remove("input"),
+        mode: field(&mut object, "mode")?,
+        resources_id: field(&mut object, "resources_id")?,
+        status: value_field(&mut object, "status")?,
+        config: value_field(&mut object, "config")?,
+        metadata: field(&mut object, "metadata")?,
     };
     Ok(Json(store.update_rollout(&rollout_id, update).await?))
 }
@@ -132,7 +199,7 @@ pub(super) async fn start_attempt(
     Path(rollout_id): Path<String>,
     body: Body,
 ) -> Created<AttemptedRollout> {
-    let worker: WorkerField = body.parse_or_default()?;
+    let worker: WorkerField = body.or_empty().parse()?;
     Ok((StatusCode::CREATED, Json(store.start_attempt(&rollout_id, worker.worker_id.as_deref()).await?)))
 }
 
@@ -149,7 +216,7 @@ pub(super) async fn search_attempts(
     Path(rollout_id): Path<String>,
     body: Body,
 ) -> Reply<Paginated<Attempt>> {
-    attempts(&store, &rollout_id, body.parse_or_default()?).await
+    attempts(&store, &rollout_id, body.or_empty().parse()?).await
 }
 
 async fn attempts(store: &Store, rollout_id: &str, paging: Paging) -> Reply<Paginated<Attempt>> {
@@ -188,13 +255,20 @@ pub(super) async fn report_attempt(
     Ok(Json(store.report_attempt(&rollout_id, &attempt_id, attempt_update(body)?).await?))
 }
 
+const ATTEMPT_UPDATE: Shape = Shape::Record(&[
+    Field::nullable("status", Shape::Word(AttemptStatus::WORDS)),
+    Field::nullable("worker_id", Shape::Text),
+    Field::nullable("last_heartbeat_time", Shape::Number),
+    Field::nullable("metadata", Shape::Map(&Shape::Any)),
+]);
+
 fn attempt_update(body: Body) -> Result<AttemptUpdate, RestError> {
-    let object = body.object()?;
+    let mut object = body.object(&ATTEMPT_UPDATE)?;
     Ok(AttemptUpdate {
-        status: value_field(&object, "status")?,
-        worker_id: value_field(&object, "worker_id")?,
-        last_heartbeat_time: value_field(&object, "last_heartbeat_time")?,
-        metadata: value_field(&object, "metadata")?,
+        status: value_field(&mut object, "status")?,
+        worker_id: value_field(&mut object, "worker_id")?,
+        last_heartbeat_time: value_field(&mut object, "last_heartbeat_time")?,
+        metadata: value_field(&mut object, "metadata")?,
     })
 }
 
@@ -209,6 +283,16 @@ struct AttemptName {
     attempt_id: String,
 }
 
+impl Shaped for HeartbeatRequest {
+    const SHAPE: Shape = Shape::Record(&[Field::required(
+        "attempts",
+        Shape::List(&Shape::Record(&[
+            Field::required("rollout_id", Shape::Text),
+            Field::required("attempt_id", Shape::Text),
+        ])),
+    )]);
+}
+
 pub(super) async fn heartbeat(State(store): State<Store>, body: Body) -> Reply<Vec<Attempt>> {
     let request: HeartbeatRequest = body.parse()?;
     let names = request.attempts.into_iter().map(|name| (name.rollout_id, name.attempt_id)).collect();
@@ -220,6 +304,13 @@ struct WaitRequest {
     rollout_ids: Vec<String>,
     #[serde(default)]
     timeout: Option<f64>,
+}
+
+impl Shaped for WaitRequest {
+    const SHAPE: Shape = Shape::Record(&[
+        Field::required("rollout_ids", Shape::List(&Shape::Text)),
+        Field::nullable("timeout", Shape::Number),
+    ]);
 }
 
 pub(super) async fn wait(State(store): State<Store>, body: Body) -> Reply<Vec<Rollout>> {

@@ -6,10 +6,64 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::RestError;
-use super::input::{Body, Paging, parameters};
+use super::input::{Body, Paging, paged, parameters};
+use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
-use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, TextFilter};
+use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, StatusCode as SpanStatusCode, TextFilter};
+
+const CONTEXT: Shape = Shape::Record(&[
+    Field::required("trace_id", Shape::Text),
+    Field::required("span_id", Shape::Text),
+    Field::required("is_remote", Shape::Flag),
+    Field::required("trace_state", Shape::Map(&Shape::Text)),
+]);
+
+impl Shaped for Span {
+    const SHAPE: Shape = Shape::Record(&[
+        Field::required("rollout_id", Shape::Text),
+        Field::required("attempt_id", Shape::Text),
+        Field::required("sequence_id", Shape::Integer(0)),
+        Field::required("trace_id", Shape::Text),
+        Field::required("span_id", Shape::Text),
+        Field::required_or_null("parent_id", Shape::Text),
+        Field::required("name", Shape::Text),
+        Field::required(
+            "status",
+            Shape::Record(&[
+                Field::required("status_code", Shape::Word(SpanStatusCode::WORDS)),
+                Field::nullable("description", Shape::Text),
+            ]),
+        ),
+        Field::required("attributes", Shape::Map(&Shape::Any)),
+        Field::required(
+            "events",
+            Shape::List(&Shape::Record(&[
+                Field::required("name", Shape::Text),
+                Field::required("attributes", Shape::Map(&Shape::Any)),
+                Field::nullable("timestamp", Shape::Number),
+            ])),
+        ),
+        Field::required(
+            "links",
+            Shape::List(&Shape::Record(&[
+                Field::required("context", CONTEXT),
+                Field::nullable("attributes", Shape::Map(&Shape::Any)),
+            ])),
+        ),
+        Field::required_or_null("start_time", Shape::Number),
+        Field::required_or_null("end_time", Shape::Number),
+        Field::required_or_null("context", CONTEXT),
+        Field::required_or_null("parent", CONTEXT),
+        Field::required(
+            "resource",
+            Shape::Record(&[
+                Field::required("attributes", Shape::Map(&Shape::Any)),
+                Field::required("schema_url", Shape::Text),
+            ]),
+        ),
+    ]);
+}
 
 /// A span that is there already is answered with null.
 pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<Option<Span>> {
@@ -34,12 +88,28 @@ pub(super) struct SpanSearch {
     paging: Paging,
 }
 
+impl Shaped for SpanSearch {
+    const SHAPE: Shape = paged![
+        Field::required("rollout_id", Shape::Text),
+        Field::nullable("attempt_id", Shape::Text),
+        Field::nullable("trace_id", Shape::Text),
+        Field::nullable("trace_id_contains", Shape::Text),
+        Field::nullable("span_id", Shape::Text),
+        Field::nullable("span_id_contains", Shape::Text),
+        Field::nullable("parent_id", Shape::Text),
+        Field::nullable("parent_id_contains", Shape::Text),
+        Field::nullable("name", Shape::Text),
+        Field::nullable("name_contains", Shape::Text),
+        Field::nullable("filter_logic", Shape::Word(FilterLogic::WORDS)),
+    ];
+}
+
 pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Result<Page, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
 pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Page, RestError> {
-    query(&store, body.parse()?).await
+    query(&store, body.or_empty().parse()?).await
 }
 
 /// A page of spans as JSON text.
@@ -63,6 +133,14 @@ async fn query(store: &Store, search: SpanSearch) -> Result<Page, RestError> {
 #[derive(Deserialize)]
 struct NextRequest {
     rollout_id: String,
+}
+
+impl Shaped for NextRequest {
+    const SHAPE: Shape = Shape::Record(&[
+        Field::required("rollout_id", Shape::Text),
+        // The original asks for it, and does not use it either.
+        Field::required("attempt_id", Shape::Text),
+    ]);
 }
 
 pub(super) async fn next_sequence_id(State(store): State<Store>, body: Body) -> Reply<Value> {

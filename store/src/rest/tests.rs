@@ -1,3 +1,5 @@
+mod agent_lightning_replies;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -5,7 +7,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{routes, routes_with_limit};
+use super::{RouteOptions, routes, routes_with};
 use crate::testing::{TestStore, generation};
 
 pub(super) struct Api {
@@ -25,6 +27,12 @@ impl Api {
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{status}: {bytes:?}")))
+    }
+
+    /// The status of a reply that may not be JSON.
+    pub async fn status(&self, method: &str, path: &str) -> StatusCode {
+        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        self.router.clone().oneshot(request).await.unwrap().status()
     }
 
     pub async fn get(&self, path: &str) -> (StatusCode, Value) {
@@ -273,18 +281,25 @@ async fn what_is_wrong_is_said_and_nothing_is_stored() {
         (
             "queues/rollouts/enqueue",
             json!({"rollouts": [{"input": 1, "config": {"max_attempts": 0}}]}),
-            json!(["body", "config", "max_attempts"]),
-            "value_error",
+            json!(["body", "rollouts", 0, "config", "max_attempts"]),
+            "greater_than_equal",
         ),
         ("queues/rollouts/dequeue", json!({"wait_seconds": 1e300}), json!(["body", "wait_seconds"]), "value_error"),
         ("spans", json!({"rollout_id": "x"}), json!(["body", "attempt_id"]), "missing"),
         ("spans", no_context, json!(["body", "context"]), "missing"),
-        ("resources", json!({"x": {"resource_type": "bogus"}}), json!(["body", "x"]), "value_error"),
+        ("resources", json!({"x": {"resource_type": "bogus"}}), json!(["body", "x"]), "union_tag_invalid"),
+        ("resources", json!({"x": {}}), json!(["body", "x"]), "union_tag_not_found"),
+        (
+            "resources",
+            json!({"x": {"resource_type": "llm", "model": "m"}}),
+            json!(["body", "x", "llm", "endpoint"]),
+            "missing",
+        ),
         ("resources", json!([]), json!(["body"]), "dict_type"),
     ] {
         let (status, reply) = api.post(&format!("/v1/agl/{path}"), body).await;
         assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {reply}");
-        assert_eq!(keys(&reply["detail"][0]), "type loc msg input");
+        assert!(keys(&reply["detail"][0]).starts_with("type loc msg input"), "{path}: {reply}");
         assert_eq!((&reply["detail"][0]["loc"], &reply["detail"][0]["type"]), (&location, &json!(kind)), "{path}");
     }
     let (status, reply) = api.send("POST", "/v1/agl/queues/rollouts/enqueue", "not json").await;
@@ -304,11 +319,111 @@ async fn what_is_wrong_is_said_and_nothing_is_stored() {
     let detail = "status is invalid; it cannot be a null value.";
     assert_eq!(status, (StatusCode::BAD_REQUEST, json!({"detail": detail})));
 
-    let small = Api { router: routes_with_limit(api.store.store.clone(), 100), store: api.store };
+    let small = Api {
+        router: routes_with(api.store.store.clone(), RouteOptions { body_limit: 100, ..RouteOptions::default() }),
+        store: api.store,
+    };
     let large = json!({"rollouts": [{"input": "x".repeat(100)}]});
     let reply = small.post("/v1/agl/queues/rollouts/enqueue", large).await;
     assert_eq!(reply, (StatusCode::PAYLOAD_TOO_LARGE, json!({"detail": "The request body is too large"})));
     let after = small.store.statistics().await.unwrap();
     let counts = |all: crate::Statistics| (all.rollouts, all.attempts, all.spans, all.resources, all.workers);
     assert_eq!(counts(after), counts(before));
+}
+
+#[tokio::test]
+async fn every_mistake_is_listed_where_it_is() {
+    let api = Api::new().await;
+    let bad_word = |word: &str, expected: &str| json!({"msg": format!("Input should be {expected}"), "input": word, "ctx": {"expected": expected}});
+    let (status, reply) = api.get("/v1/agl/workers?limit=x&status_in=busy&status_in=lazy&offset=1").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    let mut lazy = bad_word("lazy", "'idle', 'busy' or 'unknown'");
+    lazy["type"] = json!("literal_error");
+    lazy["loc"] = json!(["query", "status_in", 1]);
+    let limit = json!({"type": "int_parsing", "loc": ["query", "limit"], "input": "x",
+        "msg": "Input should be a valid integer, unable to parse string as an integer"});
+    assert_eq!(reply, json!({"detail": [lazy, limit]}));
+    let missing = json!({"type": "missing", "loc": ["query", "rollout_id"], "msg": "Field required", "input": null});
+    assert_eq!(api.get("/v1/agl/spans?limit=1").await.1, json!({ "detail": [missing] }));
+    let missing = json!({"type": "missing", "loc": ["body"], "msg": "Field required", "input": null});
+    assert_eq!(api.send("POST", "/v1/agl/queues/rollouts/enqueue", "").await.1, json!({ "detail": [missing] }));
+
+    let mut wrong = span("r", "a");
+    for (key, value) in [("sequence_id", json!(1.5)), ("name", json!(1)), ("events", json!([{"name": "e"}]))] {
+        wrong[key] = value;
+    }
+    let (_, reply) = api.post("/v1/agl/spans", wrong).await;
+    let found: Vec<_> = reply["detail"].as_array().unwrap().iter().map(|one| (&one["type"], &one["loc"])).collect();
+    assert_eq!(
+        found,
+        [
+            (&json!("int_from_float"), &json!(["body", "sequence_id"])),
+            (&json!("string_type"), &json!(["body", "name"])),
+            (&json!("missing"), &json!(["body", "events", 0, "attributes"])),
+        ]
+    );
+    for (body, position, error) in [
+        ("{\"a\": nope}", 6, "Expecting value"),
+        ("", 0, ""),
+        ("\n[1,", 4, "Expecting value"),
+        ("[1 2]", 4, "expected `,` or `]`"),
+    ] {
+        let (_, reply) = api.send("POST", "/v1/agl/rollouts", body).await;
+        let mistake = &reply["detail"][0];
+        if body.is_empty() {
+            assert_eq!(mistake["type"], "missing");
+        } else {
+            assert_eq!((&mistake["loc"][1], &mistake["ctx"]["error"]), (&json!(position), &json!(error)), "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_says_which_methods_it_takes() {
+    let api = Api::new().await;
+    for path in ["/v1/agl/queues/rollouts/enqueue", "/v1/traces", "/rollout/ro-1/reward"] {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let response = api.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        assert_eq!(response.headers()["allow"], "POST", "{path}");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(&body[..], br#"{"detail":"Method Not Allowed"}"#, "{path}");
+    }
+    let (status, reply) = api.get("/v1/agl/rollouts/%ff").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(reply["detail"].as_str().unwrap().starts_with("Invalid URL"), "{reply}");
+}
+
+#[tokio::test]
+async fn resources_are_found_by_id() {
+    let api = Api::new().await;
+    for name in ["rs-a", "rs-b", "other"] {
+        api.done(&format!("/v1/agl/resources/{name}"), json!({})).await;
+    }
+    for (query, found) in [("resources_id=rs-a", 1), ("resources_id_contains=rs-", 2), ("resources_id=rs-", 0)] {
+        assert_eq!(api.get(&format!("/v1/agl/resources?{query}")).await.1["total"], found, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn overdue_attempts_are_ended_before_a_call_that_looks_for_them() {
+    let store = TestStore::new().await;
+    let scanning = RouteOptions { scan_before_calls: true, ..RouteOptions::default() };
+    let quiet = Api { router: routes(store.store.clone()), store };
+    // Less than no time is over at once.
+    let overdue = json!({"input": 1, "config": {"timeout_seconds": -1}});
+    let path = |started: &Value| format!("/v1/agl/rollouts/{}", started["rollout_id"].as_str().unwrap());
+    let first = quiet.done("/v1/agl/rollouts", overdue.clone()).await;
+    let (_, found) = quiet.get(&path(&first)).await;
+    assert_eq!(found["attempt"]["status"], "preparing");
+
+    let api = Api { router: routes_with(quiet.store.store.clone(), scanning), store: quiet.store };
+    let names = json!({"rollout_id": first["rollout_id"], "attempt_id": "a"});
+    api.done("/v1/agl/spans/next", names).await;
+    api.get("/v1/agl/workers/w").await;
+    let status = api.store.get_attempt(first["rollout_id"].as_str().unwrap(), "latest").await.unwrap().unwrap().status;
+    assert_eq!(status, crate::model::AttemptStatus::Preparing);
+    let (_, found) = api.get(&path(&first)).await;
+    assert_eq!((&found["status"], &found["attempt"]["status"]), (&json!("failed"), &json!("timeout")));
+    assert!(found["attempt"]["end_time"].is_f64());
 }

@@ -1,9 +1,10 @@
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use serde::Deserialize;
 
 use super::Reply;
-use super::input::{Body, Paging, parameters, value_field};
+use super::input::{Body, Paging, Path, paged, parameters, value_field};
+use super::shape::{Field, Shape, Shaped};
 use crate::Store;
 use crate::model::{Attempt, FilterLogic, Paginated, Worker, WorkerFilter, WorkerStatus};
 
@@ -16,12 +17,20 @@ pub(super) struct WorkerSearch {
     paging: Paging,
 }
 
+impl Shaped for WorkerSearch {
+    const SHAPE: Shape = paged![
+        Field::nullable("status_in", Shape::List(&Shape::Word(WorkerStatus::WORDS))),
+        Field::nullable("worker_id_contains", Shape::Text),
+        Field::nullable("filter_logic", Shape::Word(FilterLogic::WORDS)),
+    ];
+}
+
 pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Paginated<Worker>> {
     query(&store, parameters(pairs)?).await
 }
 
 pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<Worker>> {
-    query(&store, body.parse()?).await
+    query(&store, body.or_empty().parse()?).await
 }
 
 async fn query(store: &Store, search: WorkerSearch) -> Reply<Paginated<Worker>> {
@@ -38,8 +47,10 @@ pub(super) async fn find(State(store): State<Store>, Path(worker_id): Path<Strin
     Ok(Json(store.worker(&worker_id).await?))
 }
 
+const WORKER_UPDATE: Shape = Shape::Record(&[Field::nullable("heartbeat_stats", Shape::Map(&Shape::Any))]);
+
 pub(super) async fn update(State(store): State<Store>, Path(worker_id): Path<String>, body: Body) -> Reply<Worker> {
-    let stats = if body.0.is_null() { None } else { value_field(&body.object()?, "heartbeat_stats")? };
+    let stats = value_field(&mut body.or_empty().object(&WORKER_UPDATE)?, "heartbeat_stats")?;
     Ok(Json(store.update_worker(&worker_id, stats).await?))
 }
 

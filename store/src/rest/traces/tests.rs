@@ -15,8 +15,8 @@ use tower::ServiceExt;
 
 use super::RpcStatus;
 use crate::model::{AttemptStatus, SpanFilter};
-use crate::rest::routes_with_limit;
 use crate::rest::tests::Api;
+use crate::rest::{RouteOptions, routes_with};
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
@@ -124,7 +124,10 @@ async fn spans_of_nobody_are_counted_and_the_others_stored() {
 #[tokio::test]
 async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
     let store = Api::new().await.store;
-    let api = Api { router: routes_with_limit(store.store.clone(), 1000), store };
+    let api = Api {
+        router: routes_with(store.store.clone(), RouteOptions { body_limit: 1000, ..RouteOptions::default() }),
+        store,
+    };
     let zeros = gzip(&vec![0; 100_000]);
     assert!(zeros.len() < 1000);
     let protobuf = ("content-type", PROTOBUF);

@@ -9,7 +9,9 @@ use tokio::task::JoinHandle;
 use crate::lifecycle::{overdue, propagate};
 use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
-use crate::sql::{SortField, Sql, column, count, optional_json, to_integer, to_optional_json, word};
+use crate::sql::{
+    OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, to_integer, to_optional_json, word,
+};
 use crate::store::new_id;
 use crate::workers::worker_follows;
 use crate::writer::{Write, now};
@@ -217,7 +219,7 @@ pub(crate) async fn insert_attempt(
     .bind(rollout_id)
     .bind(new_id("at-", 8))
     .bind(now())
-    .bind(worker_id)
+    .bind(optional_plain("worker_id", worker_id)?)
     .fetch_one(connection)
     .await?;
     attempt_from_row(&row)
@@ -259,9 +261,9 @@ pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: Attem
     .bind(attempt.rollout_id.as_str())
     .bind(attempt.attempt_id.as_str())
     .bind(attempt.status.as_str())
-    .bind(attempt.end_time)
-    .bind(attempt.worker_id.as_deref())
-    .bind(attempt.last_heartbeat_time)
+    .bind(OptionalReal(attempt.end_time))
+    .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
+    .bind(OptionalReal(attempt.last_heartbeat_time))
     .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
     .execute(write.connection())
     .await?;

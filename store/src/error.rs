@@ -39,6 +39,12 @@ pub enum StoreError {
         /// What the database said.
         message: String,
     },
+    /// The database cannot be reached, or was lost in the middle; the same request may succeed later.
+    #[error("the database cannot be reached: {message}")]
+    Unavailable {
+        /// What went wrong.
+        message: String,
+    },
     /// The store was opened for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
@@ -76,21 +82,82 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        // The primary result code is the low byte of SQLite's extended code.
-        let code =
-            error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok()).map(|code| code & 0xff);
-        let message = error.to_string();
-        match (code, &error) {
-            (Some(5 | 6), _) => Self::Busy { message },
-            (Some(13), _) => Self::Full { message },
-            (_, sqlx::Error::PoolClosed) => Self::Closed,
-            _ => Self::Database { source: Arc::new(error) },
+        if let Some(known) = known_failure(&error) {
+            return known;
         }
+        let message = error.to_string();
+        match error {
+            sqlx::Error::PoolClosed => Self::Closed,
+            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => {
+                Self::Unavailable { message }
+            }
+            error => Self::Database { source: Arc::new(error) },
+        }
+    }
+}
+
+/// What the code of a database's error means, where a caller can do something about it.
+fn known_failure(error: &sqlx::Error) -> Option<StoreError> {
+    let database = error.as_database_error()?;
+    let (code, message) = (database.code()?, database.message().to_owned());
+    if database.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        sqlstate(&code, message)
+    } else {
+        sqlite_code(code.parse().ok()?, message)
+    }
+}
+
+/// SQLite's extended result codes, of which the low byte is the primary one.
+fn sqlite_code(code: u32, message: String) -> Option<StoreError> {
+    /// The operating system refused to make the file longer.
+    const IOERR_WRITE: u32 = 778;
+    match (code, code & 0xff) {
+        (_, 5 | 6) => Some(StoreError::Busy { message }),
+        (_, 13) | (IOERR_WRITE, _) => Some(StoreError::Full { message }),
+        _ => None,
+    }
+}
+
+/// PostgreSQL's codes (its manual, appendix A).
+fn sqlstate(code: &str, message: String) -> Option<StoreError> {
+    match code {
+        // lock_not_available, serialization_failure, deadlock_detected
+        "55P03" | "40001" | "40P01" => Some(StoreError::Busy { message }),
+        // disk_full
+        "53100" => Some(StoreError::Full { message }),
+        // read_only_sql_transaction
+        "25006" => Some(StoreError::ReadOnly),
+        // character_not_in_repertoire, program_limit_exceeded: what was sent cannot be stored
+        "22021" | "54000" => Some(StoreError::invalid("text", message)),
+        // connections that are refused, broken or ended; idle_in_transaction_session_timeout; too_many_connections
+        "25P03" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" => Some(StoreError::Unavailable { message }),
+        _ if code.starts_with("08") => Some(StoreError::Unavailable { message }),
+        _ => None,
     }
 }
 
 impl From<sqlx::migrate::MigrateError> for StoreError {
     fn from(error: sqlx::migrate::MigrateError) -> Self {
         sqlx::Error::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_mean_what_a_caller_can_do_about_them() {
+        let said = || "said".to_owned();
+        assert!(matches!(sqlite_code(5, said()), Some(StoreError::Busy { message }) if message == "said"));
+        assert!(matches!(sqlite_code(517, said()), Some(StoreError::Busy { .. })));
+        assert!(matches!(sqlite_code(13, said()), Some(StoreError::Full { .. })));
+        assert!(matches!(sqlite_code(778, said()), Some(StoreError::Full { .. })));
+        assert!(sqlite_code(266, said()).is_none());
+        assert!(matches!(sqlstate("55P03", said()), Some(StoreError::Busy { .. })));
+        assert!(matches!(sqlstate("53100", said()), Some(StoreError::Full { .. })));
+        assert!(matches!(sqlstate("08006", said()), Some(StoreError::Unavailable { .. })));
+        assert!(matches!(sqlstate("25006", said()), Some(StoreError::ReadOnly)));
+        assert!(sqlstate("23505", said()).is_none());
     }
 }

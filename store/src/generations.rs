@@ -12,7 +12,7 @@ use crate::model::{
     StatusCode, WeightsFrom,
 };
 use crate::spans::{allocate_sequence_id, insert_span};
-use crate::sql::{SortField, Sql, column, count, json, to_integer, to_json};
+use crate::sql::{SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
 use crate::writer::Write;
 use crate::{Result, Store, StoreError};
@@ -222,26 +222,26 @@ async fn insert(connection: &mut AnyConnection, generation: &NewGeneration, pare
              weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
     )
-    .bind(generation.generation_id.as_str())
+    .bind(plain("generation_id", &generation.generation_id)?)
     .bind(generation.rollout_id.as_str())
     .bind(generation.attempt_id.as_str())
     .bind(generation.span_id.as_str())
     .bind(parent.map(|parent| parent.generation_id.as_str()))
-    .bind(generation.branch_reason.as_deref())
-    .bind(generation.model.as_str())
+    .bind(optional_plain("branch_reason", generation.branch_reason.as_deref())?)
+    .bind(plain("model", &generation.model)?)
     .bind(pack_tokens(prompt_delta))
     .bind(pack_tokens(&generation.sampled_tokens))
     .bind(logprobs.map(|logprobs| pack_logprobs(logprobs)))
     .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
     .bind(to_integer("prompt_tokens", context_length)?)
     .bind(&context_hash[..])
-    .bind(generation.stop_reason.as_str())
+    .bind(plain("stop_reason", &generation.stop_reason)?)
     .bind(to_json("weights_versions", &generation.weights_versions)?)
     .bind(to_json("sampling", &generation.sampling)?)
     .bind(generation.seed.cast_signed())
-    .bind(generation.renderer.as_str())
-    .bind(generation.tokenizer.as_str())
-    .bind(generation.request_digest.as_str())
+    .bind(plain("renderer", &generation.renderer)?)
+    .bind(plain("tokenizer", &generation.tokenizer)?)
+    .bind(plain("request_digest", &generation.request_digest)?)
     .bind(i64::from(generation.client_gone))
     .bind((!finite).then_some(NON_FINITE_LOGPROBS))
     .execute(connection)
@@ -422,11 +422,12 @@ mod tests {
     use crate::testing::{TestStore, generation};
 
     async fn stored_bytes(store: &Store) -> i64 {
-        let row =
-            sqlx::query("SELECT COALESCE(SUM(LENGTH(prompt_tokens) + LENGTH(sampled_tokens)), 0) FROM generations")
-                .fetch_one(&mut *store.reader().await.unwrap())
-                .await
-                .unwrap();
+        let row = sqlx::query(
+            "SELECT CAST(COALESCE(SUM(LENGTH(prompt_tokens) + LENGTH(sampled_tokens)), 0) AS BIGINT) FROM generations",
+        )
+        .fetch_one(&mut *store.reader().await.unwrap())
+        .await
+        .unwrap();
         row.get(0)
     }
 
@@ -553,7 +554,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(crate::testing::cases()))]
 
         #[test]
         fn every_conversation_rebuilds_exactly(turns in turns()) {

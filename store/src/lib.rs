@@ -4,10 +4,13 @@
 //! acknowledged means durable. Reads use connections of their own.
 
 mod attempts;
+mod dialect;
 mod error;
 mod generations;
 mod lifecycle;
+mod listener;
 mod listing;
+mod location;
 pub mod model;
 mod otlp;
 mod resources;
@@ -15,6 +18,7 @@ mod rest;
 mod rewards;
 mod rollouts;
 mod runs;
+mod signals;
 mod spans;
 mod sql;
 mod store;
@@ -26,5 +30,6 @@ mod workers;
 mod writer;
 
 pub use error::{Result, StoreError};
+pub use location::redact_url;
 pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, routes, routes_with};
 pub use store::{Statistics, Store, StoreOptions, Synchronous};

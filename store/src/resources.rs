@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
 use crate::model::{Object, Page, Paginated, ResourcesUpdate, TextFilter};
-use crate::sql::{Conditions, SortField, Sql, column, count, json, to_integer, to_json};
+use crate::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
 use crate::store::new_id;
 use crate::writer::now;
 use crate::{Result, Store, StoreError};
@@ -35,7 +35,7 @@ impl Store {
                          version = resources.version + 1, resources = excluded.resources
                      RETURNING *",
                 )
-                .bind(resources_id)
+                .bind(plain("resources_id", &resources_id)?)
                 .bind(now())
                 .bind(to_json("resources", &resources)?)
                 .fetch_one(write.connection())

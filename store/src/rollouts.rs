@@ -13,7 +13,8 @@ use crate::model::{
     Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
 };
 use crate::sql::{
-    Conditions, SortField, Sql, column, json, optional_json, to_integer, to_json, to_optional_json, word,
+    Conditions, OptionalReal, SortField, Sql, column, json, optional_json, optional_plain, plain, to_integer, to_json,
+    to_optional_json, word,
 };
 use crate::store::new_id;
 use crate::workers::{worker_found_nothing, worker_took};
@@ -208,7 +209,9 @@ impl Store {
 }
 
 fn validate(rollout: &NewRollout) -> Result<()> {
-    if rollout.rollout_id.as_deref().is_some_and(str::is_empty) {
+    if let Some(id) = &rollout.rollout_id
+        && plain("rollout_id", id)?.is_empty()
+    {
         return Err(StoreError::invalid("rollout_id", "must not be empty"));
     }
     rollout.config.as_ref().map_or(Ok(()), |config| validate_config(config.max_attempts))
@@ -318,11 +321,11 @@ async fn insert_rollout(write: &mut Write, new: NewRollout, status: RolloutStatu
     .bind(to_json("input", &rollout.input)?)
     .bind(rollout.start_time)
     .bind(rollout.mode.map(|mode| mode.as_str()))
-    .bind(rollout.resources_id.as_deref())
+    .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
     .bind(status.as_str())
     .bind(to_json("config", &rollout.config)?)
     .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
-    .bind(run_id)
+    .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
     .bind(i64::from(status.is_queued()))
     .execute(write.connection())
@@ -357,10 +360,10 @@ async fn store_fields(connection: &mut AnyConnection, rollout: &Rollout) -> Resu
     .bind(rollout.rollout_id.as_str())
     .bind(to_json("input", &rollout.input)?)
     .bind(rollout.mode.map(|mode| mode.as_str()))
-    .bind(rollout.resources_id.as_deref())
+    .bind(optional_plain("resources_id", rollout.resources_id.as_deref())?)
     .bind(to_json("config", &rollout.config)?)
     .bind(to_optional_json("metadata", rollout.metadata.as_ref())?)
-    .bind(run_id)
+    .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
     .execute(connection)
     .await?;
@@ -382,7 +385,7 @@ pub(crate) async fn set_rollout_status(write: &mut Write, rollout: &mut Rollout,
     )
     .bind(rollout.rollout_id.as_str())
     .bind(status.as_str())
-    .bind(rollout.end_time)
+    .bind(OptionalReal(rollout.end_time))
     .bind(i64::from(status.is_queued()))
     .execute(write.connection())
     .await?;

@@ -9,7 +9,7 @@ use crate::model::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RolloutStatus, Run, Step, StepRecord,
 };
 use crate::rollouts::{rollout_from_row, set_rollout_status};
-use crate::sql::{Sql, column, count, json, to_integer, to_json};
+use crate::sql::{Sql, column, count, json, plain, to_integer, to_json};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
 
@@ -30,8 +30,8 @@ impl Store {
                     "INSERT INTO runs (run_id, name, config, seed, start_time) VALUES ($1, $2, $3, $4, $5)
                      ON CONFLICT (run_id) DO NOTHING RETURNING *",
                 )
-                .bind(run.run_id.as_str())
-                .bind(run.name)
+                .bind(plain("run_id", &run.run_id)?)
+                .bind(plain("name", &run.name)?)
                 .bind(to_json("config", &run.config)?)
                 .bind(run.seed.cast_signed())
                 .bind(now())
@@ -159,15 +159,15 @@ impl Store {
         require_run(&mut connection, run_id).await?;
         // One statement, so that it sees one state of the store.
         let rows = sqlx::query(
-            "SELECT cause, COUNT(*) AS generations, SUM(tokens) AS tokens, 0 AS last
+            "SELECT cause, COUNT(*) AS generations, CAST(SUM(tokens) AS BIGINT) AS tokens, 0 AS last
              FROM generation_uses WHERE run_id = $1 GROUP BY cause
              UNION ALL
              SELECT $2, COALESCE(SUM(CASE WHEN accounted IS NULL THEN 1 ELSE 0 END), 0),
-                 COALESCE(SUM(sampled_length - COALESCE(accounted, 0)), 0), 1
+                 CAST(COALESCE(SUM(sampled_length - COALESCE(accounted, 0)), 0) AS BIGINT), 1
              FROM generations LEFT JOIN (
                  SELECT generation_id, SUM(tokens) AS accounted
                  FROM generation_uses WHERE run_id = $1 GROUP BY generation_id
-             ) USING (generation_id)
+             ) AS uses USING (generation_id)
              ORDER BY last, cause",
         )
         .bind(run_id)
@@ -200,7 +200,7 @@ async fn insert_checkpoint(
     sqlx::query("INSERT INTO checkpoints (run_id, step, directory, state) VALUES ($1, $2, $3, $4)")
         .bind(run_id)
         .bind(step)
-        .bind(checkpoint.directory.as_str())
+        .bind(plain("checkpoint.directory", &checkpoint.directory)?)
         .bind(to_json("checkpoint.state", &checkpoint.state)?)
         .execute(connection)
         .await?;
@@ -232,7 +232,7 @@ async fn replace_uses(write: &mut Write, run_id: &str, step: Option<i64>, uses: 
         )
         .bind(run_id)
         .bind(generation_id.as_str())
-        .bind(cause.as_str())
+        .bind(plain("cause", cause)?)
         .bind(step)
         .bind(to_integer("tokens", *tokens)?)
         .execute(write.connection())

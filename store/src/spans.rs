@@ -8,7 +8,7 @@ use sqlx::any::AnyRow;
 use crate::attempts::{existing_attempt, find_attempt, hear_of};
 use crate::generations::{generations_of_spans, span_attributes};
 use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
-use crate::sql::{Conditions, SortField, Sql, column, count, json, to_integer, to_json};
+use crate::sql::{Conditions, SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::writer::Write;
 use crate::{Result, Store};
 
@@ -270,9 +270,11 @@ async fn insert_rows(
     for (row, index) in indices.iter().enumerate() {
         let span = &spans[*index];
         sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
-        sql.push(", ").text(&span.span_id).push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
-        sql.push(", ").text(&span.trace_id).push(", ").optional_text(span.parent_id.as_deref());
-        sql.push(", ").text(&span.name).push(", ").optional_real(span.start_time);
+        sql.push(", ").text(plain("span_id", &span.span_id)?);
+        sql.push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
+        sql.push(", ").text(plain("trace_id", &span.trace_id)?);
+        sql.push(", ").optional_text(optional_plain("parent_id", span.parent_id.as_deref())?);
+        sql.push(", ").text(plain("name", &span.name)?).push(", ").optional_real(span.start_time);
         sql.push(", ").optional_real(span.end_time).push(", ").owned_text(to_json("span", span)?).push(")");
     }
     sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING RETURNING span_id");
@@ -319,7 +321,7 @@ async fn allocate_sequence_ids(write: &mut Write, rollout_id: &str, number: usiz
          ON CONFLICT (rollout_id) DO UPDATE SET value = sequence_counters.value + excluded.value
          RETURNING value",
     )
-    .bind(rollout_id)
+    .bind(plain("rollout_id", rollout_id)?)
     .bind(to_integer("sequence_id", number)?)
     .fetch_one(write.connection())
     .await?;

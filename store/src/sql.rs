@@ -2,10 +2,13 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use sqlx::any::AnyRow;
+use sqlx::any::{AnyRow, AnyTypeInfo};
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
 use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AssertSqlSafe, Row};
+use sqlx::{Any, AnyConnection, AssertSqlSafe, Database, Encode, Row, Type};
 
+use crate::dialect::{Dialect, Word};
 use crate::model::{FilterLogic, Page, SortOrder, TextFilter};
 use crate::{Result, StoreError};
 
@@ -58,26 +61,74 @@ pub(crate) fn to_integer(field: &'static str, value: impl TryInto<i64>) -> Resul
     value.try_into().map_err(|_| StoreError::invalid(field, "is too large"))
 }
 
+/// Text for a column that holds it as it is. PostgreSQL cannot keep a NUL character, so that neither does SQLite.
+pub(crate) fn plain<'t>(field: &str, text: &'t str) -> Result<&'t str> {
+    if text.contains('\0') { Err(StoreError::invalid(field, "holds a NUL character")) } else { Ok(text) }
+}
+
+/// As [`plain`], of a text that may be missing.
+pub(crate) fn optional_plain<'t>(field: &str, text: Option<&'t str>) -> Result<Option<&'t str>> {
+    text.map(|text| plain(field, text)).transpose()
+}
+
+/// A number that may be missing, as an argument.
+///
+/// sqlx 0.9 tells PostgreSQL that a missing `f64` is an `f32` and the other way round, and a statement that has been
+/// prepared for the one cannot be given the other.
+pub(crate) struct OptionalReal(pub Option<f64>);
+
+impl Type<Any> for OptionalReal {
+    fn type_info() -> AnyTypeInfo {
+        <f64 as Type<Any>>::type_info()
+    }
+}
+
+impl<'q> Encode<'q, Any> for OptionalReal {
+    fn encode_by_ref(
+        &self,
+        buffer: &mut <Any as Database>::ArgumentBuffer,
+    ) -> std::result::Result<IsNull, BoxDynError> {
+        match self.0 {
+            Some(value) => Encode::<Any>::encode_by_ref(&value, buffer),
+            None => Encode::<Any>::encode_by_ref(&None::<f32>, buffer),
+        }
+    }
+}
+
 enum Argument {
     Integer(i64),
     Real(Option<f64>),
     Text(Option<String>),
 }
 
-/// SQL text that grows together with its arguments.
+/// SQL that grows together with its arguments. Its words are spelled when it is known which database it goes to.
 pub(crate) struct Sql {
-    text: String,
+    pieces: Vec<Piece>,
     arguments: Vec<Argument>,
+}
+
+enum Piece {
+    Text(String),
+    Word(Word),
 }
 
 impl Sql {
     pub fn new(text: &str) -> Self {
-        Self { text: text.to_owned(), arguments: Vec::new() }
+        Self { pieces: vec![Piece::Text(text.to_owned())], arguments: Vec::new() }
     }
 
     /// Appends text, which must not come from outside.
     pub fn push(&mut self, text: &str) -> &mut Self {
-        self.text.push_str(text);
+        match self.pieces.last_mut() {
+            Some(Piece::Text(last)) => last.push_str(text),
+            _ => self.pieces.push(Piece::Text(text.to_owned())),
+        }
+        self
+    }
+
+    /// Appends a word that the databases spell differently.
+    pub fn word(&mut self, word: Word) -> &mut Self {
+        self.pieces.push(Piece::Word(word));
         self
     }
 
@@ -112,17 +163,17 @@ impl Sql {
         self.push(&format!("${number}"))
     }
 
-    /// Appends `(a, b, ..)`.
+    /// Appends `(a, b, ..)`; without values `(NULL)`, in which nothing is.
     pub fn list<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> &mut Self {
-        self.push("(");
-        for (index, value) in values.into_iter().enumerate() {
-            self.push(if index == 0 { "" } else { ", " }).text(value);
+        let mut separator = "(";
+        for value in values {
+            self.push(separator).text(value);
+            separator = ", ";
         }
-        self.push(")")
+        self.push(if separator == "(" { "(NULL)" } else { ")" })
     }
 
-    /// Appends ` ORDER BY .. LIMIT .. OFFSET ..`. `columns` are the fields that may be sorted by, each with the column
-    /// and with what stands for null.
+    /// Appends ` ORDER BY .. LIMIT .. OFFSET ..`. `fields` are those that may be sorted by.
     pub fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
         self.push(" ORDER BY ");
         if let Some(sort_by) = &page.sort_by {
@@ -130,7 +181,7 @@ impl Sql {
                 Some(SortOrder::Descending) => "DESC",
                 Some(SortOrder::Ascending) | None => "ASC",
             };
-            self.push(&format!("{} {direction}, ", sort_key(sort_by, fields)?));
+            self.sort_key(sort_by, fields)?.push(" ").push(direction).push(", ");
         }
         self.push("position");
         self.part(page.limit, page.offset)
@@ -140,9 +191,25 @@ impl Sql {
     pub fn newest(&mut self, limit: Option<u64>, sort_by: Option<&str>, fields: &[SortField]) -> Result<&mut Self> {
         self.push(" ORDER BY ");
         if let Some(sort_by) = sort_by {
-            self.push(&format!("{} DESC, ", sort_key(sort_by, fields)?));
+            self.sort_key(sort_by, fields)?.push(" DESC, ");
         }
         self.push("position DESC").part(limit, 0)
+    }
+
+    /// Appends the expression by which a list is sorted.
+    fn sort_key(&mut self, sort_by: &str, fields: &[SortField]) -> Result<&mut Self> {
+        let Some(field) = fields.iter().find(|field| field.name == sort_by) else {
+            let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
+            let message = format!("Invalid sort_by: {sort_by}, allowed fields are: {}", names.join(", "));
+            return Err(StoreError::invalid("sort_by", message));
+        };
+        self.push("COALESCE(").push(field.name).push(", ");
+        match field.null {
+            Null::EndOfTime => self.push(END_OF_TIME),
+            Null::EmptyText => self.word(Word::EmptyText),
+            Null::Zero => self.push("0"),
+        };
+        Ok(self.push(")"))
     }
 
     /// Appends ` LIMIT .. OFFSET ..` as far as needed.
@@ -154,31 +221,42 @@ impl Sql {
         Ok(self)
     }
 
-    fn query(&self) -> Query<'_, Any, sqlx::any::AnyArguments> {
+    fn spelled(&self, dialect: Dialect) -> String {
+        let spell = |piece: &'_ Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Word(word) => dialect.spell(*word).to_owned(),
+        };
+        self.pieces.iter().map(spell).collect()
+    }
+
+    fn query(&self, connection: &AnyConnection) -> Result<Query<'_, Any, sqlx::any::AnyArguments>> {
         // Every piece of text is one of ours; whatever comes from outside is an argument.
-        let query = sqlx::query(AssertSqlSafe(self.text.clone()));
-        self.arguments.iter().fold(query, |query, argument| match argument {
-            Argument::Integer(value) => query.bind(*value),
-            Argument::Real(value) => query.bind(*value),
-            Argument::Text(value) => query.bind(value.as_deref()),
-        })
+        let mut query = sqlx::query(AssertSqlSafe(self.spelled(Dialect::of(connection))));
+        for argument in &self.arguments {
+            query = match argument {
+                Argument::Integer(value) => query.bind(*value),
+                Argument::Real(value) => query.bind(OptionalReal(*value)),
+                Argument::Text(value) => query.bind(optional_plain("filter", value.as_deref())?),
+            };
+        }
+        Ok(query)
     }
 
     /// This text between two others, which have no arguments.
     pub fn inside(mut self, before: &str, after: &str) -> Self {
-        self.text.insert_str(0, before);
-        self.text.push_str(after);
+        self.pieces.insert(0, Piece::Text(before.to_owned()));
+        self.push(after);
         self
     }
 
     /// The one row that there must be.
     pub async fn one(&self, connection: &mut AnyConnection) -> Result<AnyRow> {
-        Ok(self.query().fetch_one(connection).await?)
+        Ok(self.query(connection)?.fetch_one(connection).await?)
     }
 
     /// All rows.
     pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
-        Ok(self.query().fetch_all(connection).await?)
+        Ok(self.query(connection)?.fetch_all(connection).await?)
     }
 
     /// The number that `SELECT COUNT(*)` gives for these conditions.
@@ -188,37 +266,35 @@ impl Sql {
     }
 }
 
-/// The expression by which a list is sorted.
-fn sort_key(sort_by: &str, fields: &[SortField]) -> Result<String> {
-    let Some(field) = fields.iter().find(|field| field.name == sort_by) else {
-        let names: Vec<&str> = fields.iter().map(|field| field.name).collect();
-        let message = format!("Invalid sort_by: {sort_by}, allowed fields are: {}", names.join(", "));
-        return Err(StoreError::invalid("sort_by", message));
-    };
-    Ok(format!("COALESCE({}, {})", field.column, field.null))
+/// Later than any time, and a number in both databases.
+const END_OF_TIME: &str = "1.7976931348623157e308";
+
+/// What stands for null in an order.
+#[derive(Clone, Copy)]
+enum Null {
+    EndOfTime,
+    EmptyText,
+    Zero,
 }
 
 /// A field that a list may be sorted by.
 pub(crate) struct SortField {
-    /// Its name on the wire.
+    /// Its name on the wire, which is its column's as well.
     pub name: &'static str,
-    /// Its column.
-    pub column: &'static str,
-    /// What stands for null: the end of time, the empty text, or 0.
-    pub null: &'static str,
+    null: Null,
 }
 
 impl SortField {
     pub const fn time(name: &'static str) -> Self {
-        Self { name, column: name, null: "9e999" }
+        Self { name, null: Null::EndOfTime }
     }
 
     pub const fn text(name: &'static str) -> Self {
-        Self { name, column: name, null: "''" }
+        Self { name, null: Null::EmptyText }
     }
 
     pub const fn number(name: &'static str) -> Self {
-        Self { name, column: name, null: "0" }
+        Self { name, null: Null::Zero }
     }
 }
 
@@ -248,8 +324,8 @@ impl Conditions {
     }
 
     pub fn contains(&mut self, sql: &mut Sql, column: &str, part: &str) {
-        // `instr` minds case, which `LIKE` does not.
-        self.next(sql).push("instr(").push(column).push(", ").text(part).push(") > 0");
+        // `LIKE` does not mind case.
+        self.next(sql).word(Word::PositionOf).push("(").push(column).push(", ").text(part).push(") > 0");
     }
 
     pub fn text(&mut self, sql: &mut Sql, column: &str, filter: &TextFilter) {

@@ -1,16 +1,18 @@
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use sqlx::any::AnyPoolOptions;
 use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyPool};
+use sqlx::{Any, AnyConnection, AnyPool};
 use uuid::Uuid;
 
+use crate::dialect::Dialect;
+use crate::listener::Listener;
+use crate::location::{Access, Location};
+use crate::signals::Signals;
 use crate::sql::count;
-use crate::writer::{Signals, Write, Writer};
+use crate::writer::{Write, Writer};
 use crate::{Result, StoreError};
 
 /// Connections that read at the same time.
@@ -24,7 +26,8 @@ pub enum Synchronous {
     /// From loss of power.
     #[default]
     Full,
-    /// From the end of the process, however sudden, but not from loss of power.
+    /// From the end of the process, however sudden, but not from loss of power; on PostgreSQL also not from the sudden
+    /// end of the database server.
     Normal,
 }
 
@@ -77,35 +80,46 @@ struct Inner {
     writer: Option<Writer>,
     signals: Arc<Signals>,
     opened: Instant,
+    /// Only where other servers may write to the same database.
+    _listener: Option<Listener>,
 }
 
 impl Store {
-    /// Opens a database, which is created and brought up to date as needed. `url` is `sqlite://PATH` or a plain path.
+    /// Opens a database and brings it up to date. `url` is `sqlite://PATH` or a plain path, of a file that is made if
+    /// it is not there; or `postgres://USER:PASSWORD@HOST/DATABASE`, of a database that is there. Several servers may
+    /// have the same PostgreSQL database open; each needs connections of its own, without a pooler of transactions in
+    /// between.
     pub async fn open(url: &str, options: StoreOptions) -> Result<Self> {
-        let path = sqlite_path(url)?;
-        let synchronous = match options.synchronous {
-            Synchronous::Full => "FULL",
-            Synchronous::Normal => "NORMAL",
-        };
-        let pragmas = format!("PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous}");
-        let pool = connect(&path, "rwc", 1, options.busy_timeout, &pragmas).await?;
-        sqlx::migrate!("../migrations/sqlite").run(&pool).await?;
-        let readers = connect(&path, "rw", READERS, options.busy_timeout, "PRAGMA query_only = ON").await?;
+        let location = Location::parse(url)?;
+        let (dialect, busy) = (location.dialect(), options.busy_timeout);
+        let writing = dialect.prepare_writing(options.synchronous, busy);
+        let connector = location.connector(Access::Create, writing)?;
+        let mut connection = connector.connect().await?;
+        migrate(&mut connection).await?;
+        let readers = location.connector(Access::Change, dialect.prepare_reading(busy))?.pool(READERS).await?;
         let signals = Arc::new(Signals::default());
-        let writer = Some(Writer::start(pool, Arc::clone(&signals)));
-        Ok(Self { inner: Arc::new(Inner { readers, writer, signals, opened: Instant::now() }) })
+        let listener = match location {
+            Location::Sqlite(_) => None,
+            Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
+        };
+        let writer = Some(Writer::start(connector, connection, Arc::clone(&signals)));
+        let inner = Inner { readers, writer, signals, opened: Instant::now(), _listener: listener };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
     pub async fn open_read_only(url: &str) -> Result<Self> {
-        let path = sqlite_path(url)?;
-        if !Path::new(&path).exists() {
+        let location = Location::parse(url)?;
+        if location.is_missing() {
             return Err(StoreError::not_found("store", url));
         }
-        let readers = connect(&path, "ro", READERS, BUSY_TIMEOUT, "PRAGMA query_only = ON").await?;
+        let reading = location.dialect().prepare_reading(BUSY_TIMEOUT);
+        let readers = location.connector(Access::Read, reading)?.pool(READERS).await?;
         // SQLite looks into the file only now.
         sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&readers).await?;
-        Ok(Self { inner: Arc::new(Inner { readers, writer: None, signals: Arc::default(), opened: Instant::now() }) })
+        let signals = Arc::default();
+        let inner = Inner { readers, writer: None, signals, opened: Instant::now(), _listener: None };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Finishes the writes that wait and closes the database; every later call fails.
@@ -164,40 +178,13 @@ impl Store {
     }
 }
 
-/// The path in a store's URL, made absolute.
-fn sqlite_path(url: &str) -> Result<String> {
-    let invalid = |message: String| StoreError::invalid("store.url", message);
-    let path = match url.split_once("://") {
-        Some(("sqlite", path)) => path,
-        Some((scheme, _)) => {
-            return Err(invalid(format!("`{scheme}` is not a database that this program knows; use sqlite://PATH")));
-        }
-        None => url,
-    };
-    let absolute = std::path::absolute(Path::new(path)).map_err(|error| invalid(format!("{path:?}: {error}")))?;
-    absolute.to_str().map(str::to_owned).ok_or_else(|| invalid(format!("{path:?} is not UTF-8")))
-}
-
-async fn connect(path: &str, mode: &str, connections: u32, busy: Duration, pragmas: &str) -> Result<AnyPool> {
-    sqlx::any::install_default_drivers();
-    let path = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23");
-    let pragmas: Arc<str> =
-        format!("PRAGMA busy_timeout = {}; PRAGMA foreign_keys = ON; {pragmas}", busy.as_millis()).into();
-    let pool = AnyPoolOptions::new()
-        .max_connections(connections)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .test_before_acquire(false)
-        .after_connect(move |connection, _| {
-            let pragmas = Arc::clone(&pragmas);
-            Box::pin(async move {
-                sqlx::raw_sql(sqlx::AssertSqlSafe(pragmas)).execute(connection).await?;
-                Ok(())
-            })
-        })
-        .connect(&format!("sqlite://{path}?mode={mode}"))
-        .await?;
-    Ok(pool)
+/// Applies the migrations that a database has not had yet. Several servers may try at once: one does, the others wait.
+async fn migrate(connection: &mut AnyConnection) -> Result<()> {
+    match Dialect::of(connection) {
+        Dialect::Sqlite => sqlx::migrate!("../migrations/sqlite").run(connection).await?,
+        Dialect::Postgres => sqlx::migrate!("../migrations/postgres").run(connection).await?,
+    }
+    Ok(())
 }
 
 /// `prefix` and as many random hexadecimal digits.

@@ -1,15 +1,19 @@
 //! What the tests of this crate share.
 
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::model::{AttemptedRollout, NewGeneration, NewRollout, RolloutConfig, WeightsFrom};
 use crate::{Store, StoreOptions};
 
-/// A store in a directory of its own, which goes away with it.
+#[path = "../tests/test_database/mod.rs"]
+mod test_database;
+
+pub(crate) use test_database::TestDatabase;
+
+/// A store in a database of its own, which goes away with it.
 pub(crate) struct TestStore {
     pub store: Store,
-    pub directory: TempDir,
+    pub database: TestDatabase,
 }
 
 impl std::ops::Deref for TestStore {
@@ -22,9 +26,9 @@ impl std::ops::Deref for TestStore {
 
 impl TestStore {
     pub async fn new() -> Self {
-        let directory = TempDir::new().unwrap();
-        let store = Store::open(&url(&directory), StoreOptions::default()).await.unwrap();
-        Self { store, directory }
+        let database = TestDatabase::new().await;
+        let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
+        Self { store, database }
     }
 
     pub async fn start(&self) -> AttemptedRollout {
@@ -32,8 +36,9 @@ impl TestStore {
     }
 }
 
-fn url(directory: &TempDir) -> String {
-    format!("sqlite://{}", directory.path().join("test.db").display())
+/// Cases of a property that makes a database for each: fewer where that takes longer.
+pub(crate) fn cases() -> u32 {
+    if std::env::var_os(test_database::SERVER).is_some() { 12 } else { 48 }
 }
 
 pub(crate) fn rollout_with(config: RolloutConfig) -> NewRollout {

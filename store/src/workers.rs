@@ -5,7 +5,7 @@ use sqlx::any::AnyRow;
 
 use crate::attempts::{apply, attempt_from_row};
 use crate::model::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter, WorkerStatus};
-use crate::sql::{Conditions, SortField, Sql, column, optional_json, to_integer, to_optional_json, word};
+use crate::sql::{Conditions, SortField, Sql, column, optional_json, plain, to_integer, to_optional_json, word};
 use crate::writer::now;
 use crate::{Result, Store};
 
@@ -59,7 +59,7 @@ impl Store {
                          heartbeat_stats = COALESCE(excluded.heartbeat_stats, workers.heartbeat_stats)
                      RETURNING *",
                 )
-                .bind(worker_id)
+                .bind(plain("worker_id", &worker_id)?)
                 .bind(to_optional_json("heartbeat_stats", heartbeat_stats.as_ref())?)
                 .bind(now())
                 .fetch_one(write.connection())
@@ -127,7 +127,7 @@ pub(crate) async fn worker_asked(connection: &mut AnyConnection, worker_id: &str
         "INSERT INTO workers (worker_id, status, last_dequeue_time) VALUES ($1, 'unknown', $2)
          ON CONFLICT (worker_id) DO UPDATE SET last_dequeue_time = excluded.last_dequeue_time",
     )
-    .bind(worker_id)
+    .bind(plain("worker_id", worker_id)?)
     .bind(now())
     .execute(connection)
     .await?;
@@ -155,7 +155,7 @@ pub(crate) async fn worker_took(connection: &mut AnyConnection, worker_id: &str,
          ON CONFLICT (worker_id) DO UPDATE SET status = excluded.status, last_busy_time = excluded.last_busy_time,
              current_rollout_id = excluded.current_rollout_id, current_attempt_id = excluded.current_attempt_id",
     )
-    .bind(worker_id)
+    .bind(plain("worker_id", worker_id)?)
     .bind(attempt.start_time)
     .bind(attempt.rollout_id.as_str())
     .bind(attempt.attempt_id.as_str())

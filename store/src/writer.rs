@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection, AnyPool};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use sqlx::{AnyConnection, Connection};
+use tokio::sync::{mpsc, oneshot};
 
+use crate::dialect::Dialect;
+use crate::listener::CHANNEL;
+use crate::location::Connector;
+use crate::signals::{Effects, Signals};
 use crate::{Result, StoreError};
 
 /// Jobs that may wait; whoever brings another one waits until there is room.
@@ -18,35 +21,8 @@ const BATCH_LENGTH: usize = 256;
 
 /// What a job works with.
 pub(crate) struct Write {
-    connection: PoolConnection<Any>,
+    connection: AnyConnection,
     effects: Effects,
-}
-
-/// What others want to be told once a transaction has been committed.
-#[derive(Clone, Copy, Default)]
-struct Effects {
-    queued: usize,
-    finished: bool,
-}
-
-/// Wakes those who wait for something to be committed.
-#[derive(Default)]
-pub(crate) struct Signals {
-    /// One notification per rollout that was put into the queue.
-    pub queued: Notify,
-    /// Changes whenever a rollout has finished.
-    pub finished: watch::Sender<()>,
-}
-
-impl Signals {
-    fn raise(&self, effects: Effects) {
-        for _ in 0..effects.queued {
-            self.queued.notify_one();
-        }
-        if effects.finished {
-            self.finished.send_replace(());
-        }
-    }
 }
 
 impl Write {
@@ -66,7 +42,7 @@ impl Write {
     }
 
     async fn execute(&mut self, sql: &'static str) -> Result<()> {
-        sqlx::query(sql).execute(self.connection()).await?;
+        sqlx::raw_sql(sql).execute(self.connection()).await?;
         Ok(())
     }
 
@@ -137,11 +113,12 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the task. `pool` has one connection, which nobody else uses.
-    pub fn start(pool: AnyPool, signals: Arc<Signals>) -> Self {
+    /// Starts the task, which uses one connection at a time; `connection` is the first.
+    pub fn start(connector: Connector, connection: AnyConnection, signals: Arc<Signals>) -> Self {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
         let commits = Arc::new(AtomicU64::new(0));
-        tokio::spawn(Task { pool, signals, commits: Arc::clone(&commits), receiver }.run());
+        let connection = Some(connection);
+        tokio::spawn(Task { connector, connection, signals, commits: Arc::clone(&commits), receiver }.run());
         Self { messages, commits }
     }
 
@@ -191,7 +168,9 @@ impl Writer {
 }
 
 struct Task {
-    pool: AnyPool,
+    connector: Connector,
+    /// `None` once it is not known in what state it is.
+    connection: Option<AnyConnection>,
     signals: Arc<Signals>,
     commits: Arc<AtomicU64>,
     receiver: mpsc::Receiver<Message>,
@@ -217,7 +196,11 @@ impl Task {
                 self.write_together(jobs).await;
             }
         }
-        self.pool.close().await;
+        if let Some(connection) = self.connection
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "the database did not close");
+        }
         for closed in closers {
             let _ = closed.send(());
         }
@@ -238,28 +221,32 @@ impl Task {
     }
 
     async fn transaction(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Effects> {
-        let mut write = Write { connection: self.pool.acquire().await?, effects: Effects::default() };
-        // Immediate: waits for another program's write here, where nothing is lost yet.
-        write.execute("BEGIN IMMEDIATE").await?;
-        let outcome = run_jobs(&mut write, jobs).await;
-        match outcome {
-            Ok(()) => Ok(write.effects),
-            Err(error) => {
-                if write.execute("ROLLBACK").await.is_err() {
-                    // The database may have rolled back by itself; a fresh connection is in a known state.
-                    write.connection.close_on_drop();
-                }
-                Err(error)
-            }
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connector.connect().await?,
+        };
+        let mut write = Write { connection, effects: Effects::default() };
+        let outcome = run_jobs(&mut write, jobs, &self.signals).await;
+        // A connection that cannot be taken back to a known state is not used again.
+        if outcome.is_ok() || write.execute("ROLLBACK").await.is_ok() {
+            self.connection = Some(write.connection);
         }
+        outcome
     }
 }
 
-async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>]) -> Result<()> {
+async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>], signals: &Signals) -> Result<Effects> {
+    let dialect = Dialect::of(&write.connection);
+    write.execute(dialect.begin()).await?;
     for job in jobs {
         write.run_job(job.as_mut()).await?;
     }
-    write.execute("COMMIT").await
+    if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(write.effects)) {
+        // Leaves with the commit.
+        sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(message).execute(write.connection()).await?;
+    }
+    write.execute("COMMIT").await?;
+    Ok(write.effects)
 }
 
 /// Seconds since the Unix epoch.
@@ -272,7 +259,9 @@ pub(crate) fn now() -> f64 {
 mod tests {
     use futures::future::join_all;
     use serde_json::json;
+    use sqlx::Connection;
 
+    use crate::dialect::Dialect;
     use crate::model::{NewRollout, RolloutFilter};
     use crate::testing::TestStore;
     use crate::{Store, StoreError, StoreOptions};
@@ -315,8 +304,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_acknowledged_is_there_after_reopening() {
-        let TestStore { store, directory } = TestStore::new().await;
-        let url = directory.path().join("test.db").display().to_string();
+        let TestStore { store, database } = TestStore::new().await;
+        let url = database.url.clone();
         let stored = store.enqueue_rollouts(vec![task(1)]).await.unwrap();
         drop(store);
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
@@ -334,14 +323,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_locked_database_is_an_error_and_then_works_again() {
-        use sqlx::Connection;
-        let TestStore { store, directory } = TestStore::new().await;
+        let TestStore { store, database } = TestStore::new().await;
         store.close().await;
-        let path = directory.path().join("test.db").display().to_string();
         let options = StoreOptions { busy_timeout: std::time::Duration::ZERO, ..StoreOptions::default() };
-        let store = Store::open(&path, options).await.unwrap();
-        let mut other = sqlx::AnyConnection::connect(&format!("sqlite://{path}")).await.unwrap();
-        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+        let store = Store::open(&database.url, options).await.unwrap();
+        let mut other = sqlx::AnyConnection::connect(&database.url).await.unwrap();
+        let begin = Dialect::of(&other).begin();
+        sqlx::raw_sql(begin).execute(&mut other).await.unwrap();
         assert!(matches!(store.enqueue_rollouts(vec![task(1)]).await, Err(StoreError::Busy { .. })));
         sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
         store.enqueue_rollouts(vec![task(1)]).await.unwrap();

@@ -1,12 +1,14 @@
 //! What was acknowledged before `kill -9` is there afterwards, once, and work carries on.
 
+mod test_database;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use fulgurite_store::model::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::{Value, json};
-use tempfile::TempDir;
+use test_database::TestDatabase;
 
 /// Names the database to the process that is killed.
 const DATABASE: &str = "FULGURITE_TEST_DATABASE";
@@ -54,11 +56,10 @@ async fn write_until_killed() {
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_or_counted_twice() {
-    let directory = TempDir::new().unwrap();
-    let database = directory.path().join("killed.db").display().to_string();
+    let database = TestDatabase::new().await;
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "write_until_killed", "--nocapture"])
-        .env(DATABASE, &database)
+        .env(DATABASE, &database.url)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -72,7 +73,7 @@ async fn nothing_acknowledged_is_lost_or_counted_twice() {
     writer.wait().unwrap();
     assert_eq!(acknowledged.len(), ACKNOWLEDGED);
 
-    let store = Store::open(&database, StoreOptions::default()).await.unwrap();
+    let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
     let found = store.generations(&GenerationFilter::default()).await.unwrap();
     // One more may have been committed than could be said; each is there once, in order, and rebuilds.
     assert!(found.len() >= ACKNOWLEDGED);

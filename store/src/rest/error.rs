@@ -121,7 +121,9 @@ impl IntoResponse for RestError {
 fn store_failure(error: &StoreError) -> (StatusCode, Value) {
     let status = match error {
         StoreError::Conflict { .. } => StatusCode::CONFLICT,
-        StoreError::Busy { .. } | StoreError::Closed | StoreError::ReadOnly => StatusCode::SERVICE_UNAVAILABLE,
+        StoreError::Busy { .. } | StoreError::Unavailable { .. } | StoreError::Closed | StoreError::ReadOnly => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
         // What a database says is for the log, not for whoever sends requests.
         error => {

@@ -220,6 +220,43 @@ async fn a_list_is_filtered_sorted_and_cut() {
     assert!(matches!(error, StoreError::Invalid { message, .. } if message.starts_with("Invalid sort_by: bogus")));
 }
 
+#[tokio::test]
+async fn what_cannot_be_stored_as_text_is_refused() {
+    let store = TestStore::new().await;
+    let taken = store.start().await;
+    let named = |id: &str| NewRollout { rollout_id: Some(id.into()), ..NewRollout::default() };
+    let of_run = NewRollout { metadata: json!({"run_id": "r\0"}).as_object().cloned(), ..NewRollout::default() };
+    let call = crate::model::NewGeneration { model: "\0".into(), ..generation("g", &taken, &[1], &[2]) };
+    let filter = RolloutFilter { rollout_id_contains: Some("\0".into()), ..RolloutFilter::default() };
+    let errors = [
+        ("rollout_id", store.enqueue_rollouts(vec![named("ro\0")]).await.unwrap_err()),
+        ("metadata.run_id", store.enqueue_rollouts(vec![of_run]).await.unwrap_err()),
+        ("worker_id", store.dequeue_rollouts(1, Some("w\0"), NO_WAIT).await.unwrap_err()),
+        ("worker_id", store.update_worker("w\0", None).await.unwrap_err()),
+        ("model", store.record_generation(call).await.unwrap_err()),
+        ("rollout_id", store.next_sequence_id("\0").await.unwrap_err()),
+        ("filter", store.query_rollouts(&filter).await.unwrap_err()),
+    ];
+    for (field, error) in errors {
+        assert_eq!(error.to_string(), format!("{field}: holds a NUL character"));
+    }
+    // JSON writes it in another way.
+    let inside = NewRollout { input: json!("a\0b"), ..NewRollout::default() };
+    let stored = store.enqueue_rollouts(vec![inside]).await.unwrap().remove(0);
+    assert_eq!(store.get_rollout(&stored.rollout_id).await.unwrap().unwrap().0.input, json!("a\0b"));
+}
+
+#[tokio::test]
+async fn texts_are_ordered_by_their_bytes() {
+    let store = TestStore::new().await;
+    let named = |id: &str| NewRollout { rollout_id: Some(id.into()), ..NewRollout::default() };
+    store.enqueue_rollouts(["b", "a", "é", "B", "a-b", "ab"].map(named).into()).await.unwrap();
+    let page = Page { sort_by: Some("rollout_id".into()), ..Page::default() };
+    let found = store.query_rollouts(&RolloutFilter { page, ..RolloutFilter::default() }).await.unwrap().items;
+    let ids: Vec<_> = found.iter().map(|(rollout, _)| rollout.rollout_id.as_str()).collect();
+    assert_eq!(ids, ["B", "a", "a-b", "ab", "b", "é"]);
+}
+
 #[derive(Clone, Debug)]
 enum Operation {
     Enqueue,
@@ -293,7 +330,7 @@ async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases()))]
 
     #[test]
     fn a_rollout_ends_at_most_once(operations in prop::collection::vec(operation(), 1..40)) {

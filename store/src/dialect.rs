@@ -1,0 +1,95 @@
+//! What SQLite and PostgreSQL say differently. Everything else is one text for both.
+
+use std::time::Duration;
+
+use sqlx::AnyConnection;
+
+use crate::store::Synchronous;
+
+/// How long a transaction on PostgreSQL may stand still before the server ends it, so that a server that is frozen
+/// does not keep the others from writing for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Which of the two databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// A piece of SQL that each database spells in its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The function that finds a text in a text, counting from 1, with 0 for nowhere; it minds case.
+    PositionOf,
+    /// The empty text; whatever is compared together with it is ordered by its bytes.
+    EmptyText,
+}
+
+impl Dialect {
+    /// The one that a connection speaks.
+    pub fn of(connection: &AnyConnection) -> Self {
+        match connection.backend_name() {
+            "PostgreSQL" => Self::Postgres,
+            _ => Self::Sqlite,
+        }
+    }
+
+    /// How it spells a word.
+    pub fn spell(self, word: Word) -> &'static str {
+        match (self, word) {
+            (Self::Sqlite, Word::PositionOf) => "instr",
+            (Self::Postgres, Word::PositionOf) => "strpos",
+            (Self::Sqlite, Word::EmptyText) => "''",
+            (Self::Postgres, Word::EmptyText) => "'' COLLATE \"C\"",
+        }
+    }
+
+    /// Begins the only transaction that writes: others wait here, where nothing is lost yet. On PostgreSQL they take
+    /// turns by a lock that goes with the transaction, so that they never wait for each other's rows.
+    pub fn begin(self) -> &'static str {
+        match self {
+            Self::Sqlite => "BEGIN IMMEDIATE",
+            // Whoever has got the lock sees what was committed before, which only this level of isolation gives. The
+            // number is `fulgurit` in ASCII.
+            Self::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7382926355751659892)",
+        }
+    }
+
+    /// Prepares a connection for writing.
+    pub fn prepare_writing(self, synchronous: Synchronous, busy: Duration) -> String {
+        match (self, synchronous) {
+            (Self::Sqlite, Synchronous::Full) => {
+                format!("{} PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", pragmas(busy))
+            }
+            (Self::Sqlite, Synchronous::Normal) => {
+                format!("{} PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", pragmas(busy))
+            }
+            // A stricter setting of the server's own stays.
+            (Self::Postgres, Synchronous::Full) => format!(
+                "{} SELECT set_config('synchronous_commit', 'on', false)
+                 WHERE current_setting('synchronous_commit') = 'off'",
+                timeouts(busy)
+            ),
+            (Self::Postgres, Synchronous::Normal) => format!("{} SET synchronous_commit = off", timeouts(busy)),
+        }
+    }
+
+    /// Prepares a connection for reading, and only that.
+    pub fn prepare_reading(self, busy: Duration) -> String {
+        match self {
+            Self::Sqlite => format!("{} PRAGMA query_only = ON", pragmas(busy)),
+            Self::Postgres => "SET default_transaction_read_only = on".to_owned(),
+        }
+    }
+}
+
+fn pragmas(busy: Duration) -> String {
+    format!("PRAGMA busy_timeout = {}; PRAGMA foreign_keys = ON;", busy.as_millis())
+}
+
+fn timeouts(busy: Duration) -> String {
+    // 0 would mean no limit.
+    let (lock, pause) = (busy.as_millis().max(1), LONGEST_PAUSE.as_millis());
+    format!("SET lock_timeout = {lock}; SET idle_in_transaction_session_timeout = {pause};")
+}

@@ -1,0 +1,78 @@
+//! Waking those who wait for something to be committed, here and at other servers on the same database.
+
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+/// What others want to be told once a transaction has been committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// Rollouts that were put into the queue.
+    pub queued: usize,
+    /// Whether any rollout has finished.
+    pub finished: bool,
+}
+
+/// Wakes those who wait.
+pub(crate) struct Signals {
+    /// One notification per rollout that was put into the queue.
+    pub queued: Notify,
+    /// Changes whenever a rollout has finished.
+    pub finished: watch::Sender<()>,
+    /// Tells this store's own messages to others from theirs to it.
+    sender: Uuid,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self { queued: Notify::default(), finished: watch::Sender::default(), sender: Uuid::now_v7() }
+    }
+}
+
+impl Signals {
+    /// Wakes whom these effects concern.
+    pub fn raise(&self, effects: Effects) {
+        for _ in 0..effects.queued {
+            self.queued.notify_one();
+        }
+        if effects.finished {
+            self.finished.send_replace(());
+        }
+    }
+
+    /// Wakes everyone, for it is not known what has been committed meanwhile.
+    pub fn raise_all(&self) {
+        self.queued.notify_waiters();
+        self.finished.send_replace(());
+    }
+
+    /// What the other servers are told of effects, if there is anything to tell.
+    pub fn message(&self, effects: Effects) -> Option<String> {
+        let Effects { queued, finished } = effects;
+        (effects != Effects::default()).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
+    }
+
+    /// Reads the message of another server; `None` of this store's own, and of what is no message.
+    pub fn read(&self, message: &str) -> Option<Effects> {
+        let mut words = message.split(' ');
+        let sender = Uuid::try_parse(words.next()?).ok()?;
+        let effects = Effects { queued: words.next()?.parse().ok()?, finished: words.next()? == "1" };
+        (sender != self.sender).then_some(effects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_for_others() {
+        let (one, other) = (Signals::default(), Signals::default());
+        for effects in [Effects { queued: 3, finished: false }, Effects { queued: 0, finished: true }] {
+            let message = one.message(effects).unwrap();
+            assert_eq!(other.read(&message), Some(effects));
+            assert_eq!(one.read(&message), None);
+        }
+        assert_eq!(one.message(Effects::default()), None);
+        assert_eq!(one.read("something else"), None);
+    }
+}

@@ -107,7 +107,7 @@ pub async fn triplets(arguments: QueryArguments) -> Result<()> {
             table.add_row([
                 triplet.metadata.rollout_id.clone(),
                 triplet.metadata.attempt_id.clone(),
-                triplet.metadata.response_id.clone(),
+                triplet.metadata.response_id.clone().unwrap_or_default(),
                 format!("{} tokens", triplet.prompt.token_ids.len()),
                 format!("{} tokens", triplet.response.token_ids.len()),
                 logprob.map_or("none".to_owned(), |logprob| format!("{logprob:.3}")),

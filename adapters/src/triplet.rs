@@ -1,12 +1,13 @@
-use fulgurite_store::model::{Generation, RecordedReward, WeightsFrom};
+use fulgurite_store::model::{Generation, Object, RecordedReward, WeightsFrom};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::rewards::CountedRewards;
 use crate::{AdapterError, UntrainedCause, exclusion};
 
-/// One model call and what it earned, in the shape of Agent-lightning's triplets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One model call and what it earned. Where Agent-lightning's triplets have the same thing, it has the same place; see
+/// [`Triplet::to_agent_lightning`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Triplet {
     /// What the model read.
     pub prompt: TripletPrompt,
@@ -14,35 +15,64 @@ pub struct Triplet {
     pub response: TripletResponse,
     /// What the call earned; `None` if nobody said.
     pub reward: Option<f64>,
+    /// Every named number of that reward, the one that counts first.
+    pub reward_components: Vec<(String, f64)>,
     /// Where it comes from.
     pub metadata: TripletMetadata,
 }
 
 /// What the model read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TripletPrompt {
-    /// The whole prompt.
+    /// The whole prompt; empty if nobody recorded it.
     pub token_ids: Vec<u32>,
+    /// The messages, as they were recorded; null if they were not.
+    pub raw_content: Value,
+    /// The URLs of the images in the messages.
+    pub image_urls: Vec<String>,
 }
 
 /// What the model sampled.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TripletResponse {
-    /// The sampled tokens.
+    /// The sampled tokens; empty if nobody recorded them.
     pub token_ids: Vec<u32>,
-    /// The sampler's logprob of each; `None` if it gave none.
+    /// The sampler's logprob of each; `None` if it gave none, or not one finite number for each.
     pub logprobs: Option<Vec<f32>>,
+    /// The choices or messages, as they were recorded; null if they were not.
+    pub raw_content: Value,
+    /// The logprobs as a tracer wrote them, with each token's text and alternatives; `None` if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs_content: Option<Value>,
 }
 
 /// Where a triplet comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TripletMetadata {
-    /// The generation, which is also the id of the response that the client saw.
-    pub response_id: String,
+    /// The id of the response that the client saw.
+    pub response_id: Option<String>,
+    /// The agent that made the call; `*` if none is named.
+    pub agent_name: Option<String>,
     /// Its rollout.
     pub rollout_id: String,
     /// Its attempt.
     pub attempt_id: String,
+    /// The span that the tokens are from.
+    pub span_id: String,
+    /// The span's place in its rollout.
+    pub sequence_id: u64,
+    /// What was asked of the model besides the messages; null if not recorded.
+    pub request: Value,
+    /// What was answered besides the choices; null if not recorded.
+    pub response: Value,
+    /// What is known of a call that went through this program's proxy.
+    #[serde(flatten)]
+    pub generation: Option<GenerationFacts>,
+}
+
+/// What the store knows of a generation besides its tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerationFacts {
     /// The generation of the same attempt that the prompt continues token by token.
     pub parent_id: Option<String>,
     /// Why it does not continue the conversation's previous generation, if it does not.
@@ -61,6 +91,53 @@ pub struct TripletMetadata {
     pub tokenizer: String,
     /// Why it must not be trained, if it must not.
     pub exclusion: Option<UntrainedCause>,
+}
+
+impl Triplet {
+    /// Whether prompt and answer are known token by token.
+    pub fn has_tokens(&self) -> bool {
+        !self.prompt.token_ids.is_empty() && !self.response.token_ids.is_empty()
+    }
+
+    /// The triplet as Agent-lightning 0.3's tracer adapter writes it: no more and no fewer keys.
+    pub fn to_agent_lightning(&self) -> Value {
+        let mut response = Object::new();
+        response.insert("token_ids".into(), json!(self.response.token_ids));
+        response.insert("raw_content".into(), self.response.raw_content.clone());
+        if let Some(content) = &self.response.logprobs_content {
+            response.insert("logprobs".into(), content.clone());
+        }
+        json!({
+            "prompt": self.prompt,
+            "response": response,
+            "reward": self.reward,
+            "metadata": {
+                "request": self.metadata.request,
+                "response": self.metadata.response,
+                "response_id": self.metadata.response_id,
+                "agent_name": self.metadata.agent_name,
+            },
+        })
+    }
+
+    /// Takes over what the store recorded of the same call: tokens and logprobs to the bit, and whether they may be
+    /// trained.
+    pub(crate) fn take_generation(&mut self, generation: &Generation) {
+        self.prompt.token_ids.clone_from(&generation.prompt_tokens);
+        self.response.token_ids.clone_from(&generation.sampled_tokens);
+        self.response.logprobs.clone_from(&generation.logprobs);
+        self.metadata.generation = Some(GenerationFacts {
+            parent_id: generation.parent_id.clone(),
+            branch_reason: generation.branch_reason.clone(),
+            model: generation.model.clone(),
+            stop_reason: generation.stop_reason.clone(),
+            weights_versions: generation.weights_versions.clone(),
+            sampling: generation.sampling.clone(),
+            renderer: generation.renderer.clone(),
+            tokenizer: generation.tokenizer.clone(),
+            exclusion: exclusion(generation),
+        });
+    }
 }
 
 /// The triplets of one attempt, in the order in which its calls were recorded.
@@ -89,28 +166,20 @@ pub fn triplets(generations: &[Generation], rewards: &[RecordedReward]) -> Resul
 }
 
 fn triplet(generation: &Generation, reward: Option<f64>) -> Triplet {
-    Triplet {
-        prompt: TripletPrompt { token_ids: generation.prompt_tokens.clone() },
-        response: TripletResponse {
-            token_ids: generation.sampled_tokens.clone(),
-            logprobs: generation.logprobs.clone(),
-        },
+    let mut triplet = Triplet {
         reward,
         metadata: TripletMetadata {
-            response_id: generation.generation_id.clone(),
+            response_id: Some(generation.generation_id.clone()),
             rollout_id: generation.rollout_id.clone(),
             attempt_id: generation.attempt_id.clone(),
-            parent_id: generation.parent_id.clone(),
-            branch_reason: generation.branch_reason.clone(),
-            model: generation.model.clone(),
-            stop_reason: generation.stop_reason.clone(),
-            weights_versions: generation.weights_versions.clone(),
-            sampling: generation.sampling.clone(),
-            renderer: generation.renderer.clone(),
-            tokenizer: generation.tokenizer.clone(),
-            exclusion: exclusion(generation),
+            span_id: generation.span_id.clone(),
+            sequence_id: generation.sequence_id,
+            ..TripletMetadata::default()
         },
-    }
+        ..Triplet::default()
+    };
+    triplet.take_generation(generation);
+    triplet
 }
 
 #[cfg(test)]
@@ -160,8 +229,8 @@ mod tests {
         generation.logprobs = None;
         let triplets = triplets(&[generation], &[reward(9, None, 0.5)]).unwrap();
         let json = serde_json::to_value(&triplets[0]).unwrap();
-        assert_eq!(json["prompt"], json!({"token_ids": [1, 2]}));
-        assert_eq!(json["response"], json!({"token_ids": [3], "logprobs": null}));
+        assert_eq!(json["prompt"]["token_ids"], json!([1, 2]));
+        assert_eq!(json["response"], json!({"token_ids": [3], "logprobs": null, "raw_content": null}));
         assert_eq!(json["reward"], json!(0.5));
         assert_eq!(json["metadata"]["response_id"], json!("a"));
         assert_eq!(json["metadata"]["exclusion"], json!("no_logprobs"));

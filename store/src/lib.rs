@@ -32,4 +32,5 @@ mod writer;
 pub use error::{Result, StoreError};
 pub use location::redact_url;
 pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, routes, routes_with};
+pub use rewards::reward_of;
 pub use store::{Statistics, Store, StoreOptions, Synchronous};

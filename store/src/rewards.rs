@@ -172,8 +172,8 @@ pub(crate) fn recorded_reward(span: &Span) -> Option<RecordedReward> {
 }
 
 /// The reward in a span, by Agent-lightning's order: its own attributes, then AgentOps' output, then an annotation's
-/// plain `reward`.
-fn reward_of(span: &Span) -> Option<Reward> {
+/// plain `reward`. `None` if it has none, or none that can be read.
+pub fn reward_of(span: &Span) -> Option<Reward> {
     if span.attributes.keys().any(|key| key.starts_with(REWARD)) {
         return indexed_reward(&span.attributes);
     }

@@ -1,0 +1,25 @@
+//! Spans to triplets and conversations, whoever recorded them.
+
+mod any_source;
+mod attributes;
+mod calls;
+mod llm_proxy;
+mod messages;
+mod options;
+mod python_literal;
+mod report;
+mod rewards;
+#[cfg(test)]
+mod tests;
+mod tracer;
+mod tree;
+mod walk;
+
+pub use any_source::any_triplets;
+pub use llm_proxy::llm_proxy_triplets;
+pub use messages::{Conversation, ConversationReport, messages};
+pub use options::TripletOptions;
+pub use python_literal::{LiteralError, parse_python_literal};
+pub use report::{PassedOver, Reason, TripletReport};
+pub use rewards::RewardMatch;
+pub use tracer::tracer_triplets;

@@ -202,17 +202,26 @@ fn what_a_store_holds_is_shown_as_json() {
     insta::assert_snapshot!(pretty(&server.query("triplets")), @r#"
     {
       "prompt": {
-        "token_ids": "[token_ids]"
+        "token_ids": "[token_ids]",
+        "raw_content": null,
+        "image_urls": []
       },
       "response": {
         "token_ids": "[token_ids]",
-        "logprobs": "[logprobs]"
+        "logprobs": "[logprobs]",
+        "raw_content": null
       },
       "reward": 0.5,
+      "reward_components": [],
       "metadata": {
         "response_id": "[response_id]",
+        "agent_name": null,
         "rollout_id": "ro-played",
         "attempt_id": "[attempt_id]",
+        "span_id": "[span_id]",
+        "sequence_id": 1,
+        "request": null,
+        "response": null,
         "parent_id": null,
         "branch_reason": null,
         "model": "tiny",

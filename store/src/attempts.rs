@@ -10,9 +10,9 @@ use crate::lifecycle::{overdue, propagate};
 use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{
-    OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, to_integer, to_optional_json, word,
+    OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, plain, to_integer, to_optional_json,
+    word,
 };
-use crate::store::new_id;
 use crate::workers::worker_follows;
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
@@ -209,6 +209,7 @@ pub(crate) async fn existing_attempt(
 pub(crate) async fn insert_attempt(
     connection: &mut AnyConnection,
     rollout_id: &str,
+    attempt_id: &str,
     worker_id: Option<&str>,
 ) -> Result<Attempt> {
     let row = sqlx::query(
@@ -217,7 +218,7 @@ pub(crate) async fn insert_attempt(
          RETURNING *",
     )
     .bind(rollout_id)
-    .bind(new_id("at-", 8))
+    .bind(plain("attempt_id", attempt_id)?)
     .bind(now())
     .bind(optional_plain("worker_id", worker_id)?)
     .fetch_one(connection)

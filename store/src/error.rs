@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use crate::model::GatewayState;
+
 /// Why the store could not do what it was asked. Nothing has been changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
@@ -15,6 +17,24 @@ pub enum StoreError {
     #[error("{kind} already exists: {id}")]
     Conflict {
         /// What is there.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// A rollout cannot go on like this.
+    #[error("Rollout {rollout_id}: cannot transition {from} -> {to}")]
+    IllegalTransition {
+        /// Which rollout.
+        rollout_id: String,
+        /// Where it stands.
+        from: GatewayState,
+        /// Where it cannot go.
+        to: GatewayState,
+    },
+    /// It cannot be deleted, because a training run has used what belongs to it.
+    #[error("{kind} is part of a training run's record: {id}")]
+    InUse {
+        /// What cannot be deleted.
         kind: &'static str,
         /// Its id.
         id: String,

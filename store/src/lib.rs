@@ -6,6 +6,8 @@
 mod attempts;
 mod dialect;
 mod error;
+mod events;
+mod gateway;
 mod generations;
 mod lifecycle;
 mod listener;

@@ -3,6 +3,7 @@
 //! The types of this file serialise exactly as Agent-lightning's JSON: every field is written, nulls included.
 //! Times are seconds since the Unix epoch.
 
+mod gateway;
 mod generation;
 mod listing;
 mod query;
@@ -13,6 +14,7 @@ mod span;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};

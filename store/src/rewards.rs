@@ -13,7 +13,7 @@ use crate::spans::{allocate_sequence_id, insert_span};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
 
-const ANNOTATION: &str = "agentlightning.annotation";
+pub(crate) const ANNOTATION: &str = "agentlightning.annotation";
 const REWARD: &str = "agentlightning.reward";
 const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.
@@ -145,7 +145,7 @@ async fn record(
     })
 }
 
-fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object {
+pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object {
     let mut attributes = Object::new();
     let primary = std::iter::once((reward.name.as_str(), reward.value));
     let components = reward.components.iter().map(|(name, value)| (name.as_str(), *value));

@@ -289,7 +289,11 @@ async fn latest_attempts(connection: &mut AnyConnection, rollouts: &[Rollout]) -
 }
 
 /// Stores a rollout unless its id is known; gives what is stored, and whether it is new.
-async fn insert_rollout(write: &mut Write, new: NewRollout, status: RolloutStatus) -> Result<(Rollout, bool)> {
+pub(crate) async fn insert_rollout(
+    write: &mut Write,
+    new: NewRollout,
+    status: RolloutStatus,
+) -> Result<(Rollout, bool)> {
     if let Some(id) = &new.rollout_id
         && let Some(stored) = find_rollout(write.connection(), id).await?
     {
@@ -393,14 +397,28 @@ pub(crate) async fn set_rollout_status(write: &mut Write, rollout: &mut Rollout,
         write.rollout_was_queued();
     }
     if status.is_finished() {
-        write.rollout_finished();
+        rollout_finished(write, &rollout.rollout_id).await?;
     }
+    Ok(())
+}
+
+/// Gives a rollout its place among those that have finished, unless it has one already.
+async fn rollout_finished(write: &mut Write, rollout_id: &str) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO completions (position, rollout_id)
+         SELECT COALESCE(MAX(position), 0) + 1, $1 FROM completions WHERE 1 = 1
+         ON CONFLICT (rollout_id) DO NOTHING",
+    )
+    .bind(rollout_id)
+    .execute(write.connection())
+    .await?;
+    write.rollout_finished();
     Ok(())
 }
 
 async fn hand_out(write: &mut Write, mut rollout: Rollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
     set_rollout_status(write, &mut rollout, RolloutStatus::Preparing).await?;
-    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, worker_id).await?;
+    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, &new_id("at-", 8), worker_id).await?;
     if let Some(worker_id) = worker_id {
         worker_took(write.connection(), worker_id, &attempt).await?;
     }

@@ -55,7 +55,8 @@ fn incoming(span: wire::Span, resource: &SpanResource) -> Result<IncomingSpan, R
     };
     let named = check_id("span_id", &span_id, SPAN_ID_DIGITS)
         .and_then(|()| check_id("trace_id", &trace_id, TRACE_ID_DIGITS))
-        .and_then(|()| Ok((name(ROLLOUT_ID)?, name(ATTEMPT_ID)?)));
+        .and_then(|()| Ok((name(ROLLOUT_ID)?, name(ATTEMPT_ID)?)))
+        .and_then(|names| if has_nul(&names, &span.name) { Err(NUL.to_owned()) } else { Ok(names) });
     let (rollout_id, attempt_id) = match named {
         Ok(names) => names,
         Err(reason) => return Err(Refused { span_id, reason }),
@@ -83,6 +84,13 @@ fn incoming(span: wire::Span, resource: &SpanResource) -> Result<IncomingSpan, R
             extra: Object::new(),
         },
     })
+}
+
+/// No database text holds it.
+const NUL: &str = "its name, or that of its attempt, holds a NUL character";
+
+fn has_nul((rollout_id, attempt_id): &(String, String), name: &str) -> bool {
+    [rollout_id, attempt_id, name].iter().any(|text| text.contains('\0'))
 }
 
 /// OpenTelemetry's ids have a fixed length and are not 0.

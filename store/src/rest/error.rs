@@ -120,7 +120,9 @@ impl IntoResponse for RestError {
 
 fn store_failure(error: &StoreError) -> (StatusCode, Value) {
     let status = match error {
-        StoreError::Conflict { .. } => StatusCode::CONFLICT,
+        StoreError::Conflict { .. } | StoreError::IllegalTransition { .. } | StoreError::InUse { .. } => {
+            StatusCode::CONFLICT
+        }
         StoreError::Busy { .. } | StoreError::Unavailable { .. } | StoreError::Closed | StoreError::ReadOnly => {
             StatusCode::SERVICE_UNAVAILABLE
         }

@@ -1,9 +1,11 @@
-//! Agent-lightning's store API (0.3) under `/v1/agl`, OpenTelemetry's traces at `/v1/traces`, rewards under `/rollout`, and what our own runners need.
+//! Agent-lightning's store API (0.3) under `/v1/agl`, the rollouts of its gateway (1.0) under `/api`, OpenTelemetry's
+//! traces at `/v1/traces`, rewards under `/rollout`, and what our own runners need.
 //!
 //! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
 //! lists of rollouts may be narrowed by `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
 
 mod error;
+mod gateway;
 mod input;
 mod resources;
 mod rewards;
@@ -62,7 +64,14 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .route("/workers/{worker_id}/release", post(workers::release))
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(rollouts::report_attempt))
         .route("/attempts/heartbeat", post(rollouts::heartbeat));
+    let gateway = Router::new()
+        .route("/rollouts", get(gateway::list).post(gateway::create))
+        .route("/rollouts/terminal", get(gateway::list_terminal))
+        .route("/rollouts/{rollout_id}", get(gateway::find).patch(gateway::update).delete(gateway::delete))
+        .route("/rollouts/{rollout_id}/events", get(gateway::list_events))
+        .route("/rollouts/{rollout_id}/attempt/{attempt_id}/events", post(gateway::add_event));
     Router::new()
+        .nest("/api", gateway)
         .nest("/v1/agl", scanning.merge(other_routes()))
         .nest("/v1/fulgurite", own)
         .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))

@@ -26,6 +26,8 @@ pub(super) enum Shape {
     List(&'static Self),
     /// An object with these fields, and perhaps others.
     Record(&'static [Field]),
+    /// An object with these fields and no others.
+    Closed(&'static [Field]),
     /// An object whose field of this name says which fields it has.
     Tagged(&'static str, &'static [(&'static str, &'static [Field])]),
 }
@@ -88,7 +90,7 @@ impl Shape {
     /// The fields of an object with known fields.
     pub fn fields(&self) -> &'static [Field] {
         match self {
-            Self::Record(fields) => fields,
+            Self::Record(fields) | Self::Closed(fields) => fields,
             _ => &[],
         }
     }
@@ -133,6 +135,10 @@ impl Check {
             Shape::Map(shape) => self.map(shape, value),
             Shape::List(shape) => self.list(shape, value),
             Shape::Record(fields) => self.record(fields, value),
+            Shape::Closed(fields) => {
+                self.record(fields, value);
+                self.no_others(fields, value);
+            }
             Shape::Tagged(tag, variants) => self.tagged(tag, variants, value),
         }
     }
@@ -237,6 +243,15 @@ impl Check {
                 }),
                 None => {}
             }
+        }
+    }
+
+    fn no_others(&mut self, fields: &[Field], value: &Value) {
+        let known = |key: &str| fields.iter().any(|field| field.name == key);
+        for (key, value) in value.as_object().into_iter().flatten().filter(|(key, _)| !known(key)) {
+            self.at(json!(key), |check| {
+                check.mistake("extra_forbidden", "Extra inputs are not permitted", value);
+            });
         }
     }
 

@@ -2,6 +2,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::query::arguments::{
+    AttemptsArguments, GenerationsArguments, ResourcesArguments, RewardsArguments, RolloutsArguments, ShowArguments,
+    SpansArguments, TripletsArguments, WorkersArguments,
+};
+
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
 #[command(name = "fulgurite", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
@@ -20,12 +25,24 @@ pub enum Command {
     Train(TrainArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
-    /// List the rollouts of a store
-    Rollouts(QueryArguments),
-    /// List the spans of a store
-    Spans(QueryArguments),
-    /// List the triplets (prompt, response, reward) of a store
-    Triplets(QueryArguments),
+    /// List the rollouts of a store, newest last
+    Rollouts(RolloutsArguments),
+    /// List attempts at rollouts
+    Attempts(AttemptsArguments),
+    /// List spans
+    Spans(SpansArguments),
+    /// List generations: the model calls, token by token
+    Generations(GenerationsArguments),
+    /// List triplets (prompt, response, reward)
+    Triplets(TripletsArguments),
+    /// List rewards
+    Rewards(RewardsArguments),
+    /// List workers
+    Workers(WorkersArguments),
+    /// List resources
+    Resources(ResourcesArguments),
+    /// Show one rollout whole: its calls, answers and rewards
+    Show(ShowArguments),
     /// Show the config that is in force and where each value came from
     Config(ConfigArguments),
 }
@@ -123,32 +140,6 @@ pub struct RunArguments {
     /// The agent: program and arguments; {task} and {task.FIELD} are filled in, never through a shell
     #[arg(last = true, required = true, value_name = "AGENT")]
     pub agent: Vec<String>,
-}
-
-/// `fulgurite rollouts`, `spans`, `triplets`.
-#[derive(Debug, Args)]
-pub struct QueryArguments {
-    /// Store to read: sqlite://FILE
-    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", conflicts_with = "run")]
-    pub store: Option<String>,
-    /// Directory of a training run, whose store is read
-    #[arg(long, value_name = "DIR")]
-    pub run: Option<PathBuf>,
-    /// Config file whose store is read
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "run"])]
-    pub config: Option<PathBuf>,
-    /// Only this rollout
-    #[arg(long, value_name = "ID")]
-    pub rollout: Option<String>,
-    /// At most this many
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub limit: usize,
-    /// All of them
-    #[arg(long, conflicts_with = "limit")]
-    pub all: bool,
-    /// Print JSON, one object a line
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `fulgurite config`.

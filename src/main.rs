@@ -8,12 +8,14 @@ mod cli;
 mod config;
 mod config_show;
 mod output;
+mod paint;
 mod query;
 mod report;
 mod run;
 mod runner_process;
 mod serve;
 mod server;
+mod time;
 mod train;
 
 use std::process::ExitCode;
@@ -42,8 +44,14 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Train(arguments) => train::train(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
+        Command::Attempts(arguments) => query::attempts(arguments).await,
         Command::Spans(arguments) => query::spans(arguments).await,
+        Command::Generations(arguments) => query::generations(arguments).await,
         Command::Triplets(arguments) => query::triplets(arguments).await,
+        Command::Rewards(arguments) => query::rewards(arguments).await,
+        Command::Workers(arguments) => query::workers(arguments).await,
+        Command::Resources(arguments) => query::resources(arguments).await,
+        Command::Show(arguments) => query::show(arguments).await,
         Command::Config(arguments) => config_show::run(arguments),
     }
 }

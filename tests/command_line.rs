@@ -18,14 +18,20 @@ fn help_says_what_there_is() {
     Usage: fulgurite <COMMAND>
 
     Commands:
-      serve     Serve the proxy that agents talk to, the store's API and the embedded models
-      train     Train a policy by the rollouts of an unmodified agent; makes what is missing first
-      run       Run an unmodified agent once for each rollout on the queue
-      rollouts  List the rollouts of a store
-      spans     List the spans of a store
-      triplets  List the triplets (prompt, response, reward) of a store
-      config    Show the config that is in force and where each value came from
-      help      Print this message or the help of the given subcommand(s)
+      serve        Serve the proxy that agents talk to, the store's API and the embedded models
+      train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
+      run          Run an unmodified agent once for each rollout on the queue
+      rollouts     List the rollouts of a store, newest last
+      attempts     List attempts at rollouts
+      spans        List spans
+      generations  List generations: the model calls, token by token
+      triplets     List triplets (prompt, response, reward)
+      rewards      List rewards
+      workers      List workers
+      resources    List resources
+      show         Show one rollout whole: its calls, answers and rewards
+      config       Show the config that is in force and where each value came from
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -101,19 +107,53 @@ fn help_says_what_there_is() {
       -h, --help                Print help
     "#);
     insta::assert_snapshot!(printed(["rollouts", "--help"]), @r"
-    List the rollouts of a store
+    List the rollouts of a store, newest last
 
-    Usage: fulgurite rollouts [OPTIONS]
+    Usage: fulgurite rollouts [OPTIONS] [ROLLOUT]
+
+    Arguments:
+      [ROLLOUT]  Only this rollout
 
     Options:
-          --store <URL>    Store to read: sqlite://FILE [env: FULGURITE_STORE=]
-          --run <DIR>      Directory of a training run, whose store is read
-          --config <FILE>  Config file whose store is read
-          --rollout <ID>   Only this rollout
-          --limit <N>      At most this many [default: 50]
-          --all            All of them
-          --json           Print JSON, one object a line
-      -h, --help           Print help
+          --store <URL>      Store: sqlite://FILE or postgres://...; without --store and --run the
+                             config's, else sqlite://fulgurite.db [env: FULGURITE_STORE=]
+          --run <DIR>        Directory of a training run, whose store is meant
+          --config <FILE>    Config file whose store is meant
+          --rollout <ID>     Only this rollout
+          --mode <MODE>      Only of rollouts with this mode: train, val, test
+          --run-id <ID>      Only of rollouts of this training run
+          --step <N>         Only of rollouts that were made for this step of their run
+          --since <TIME>     Only what began at this time or later: 90s, 10m, 2h or 30d ago, or
+                             2026-11-21T15:04:05Z
+          --status <STATUS>  Only with this status (repeatable): queuing, preparing, running, failed,
+                             succeeded, cancelled, requeuing
+          --limit <N>        Only the newest so many [default: 50]
+          --all              All of them
+          --sort <FIELD>     Sort by this field of the record, greatest last, in place of the order in
+                             which they were made
+          --follow           Keep printing what is new, until Ctrl-C
+          --json             Print JSON, one object a line
+      -h, --help             Print help
+    ");
+    insta::assert_snapshot!(printed(["show", "--help"]), @r"
+    Show one rollout whole: its calls, answers and rewards
+
+    Usage: fulgurite show [OPTIONS] <ROLLOUT>
+
+    Arguments:
+      <ROLLOUT>  The rollout
+
+    Options:
+          --store <URL>       Store: sqlite://FILE or postgres://...; without --store and --run the
+                              config's, else sqlite://fulgurite.db [env: FULGURITE_STORE=]
+          --run <DIR>         Directory of a training run, whose store is meant
+          --config <FILE>     Config file whose store is meant
+          --tokens            One line for each sampled token: its id, its logprob, and its text if the
+                              tokenizer is known
+          --tokenizer <FILE>  tokenizer.json or its directory; by default those of the config's
+                              [[models]] are tried
+          --json              Print JSON: one object
+      -h, --help              Print help
     ");
     insta::assert_snapshot!(printed(["config", "--help"]), @r"
     Show the config that is in force and where each value came from
@@ -140,10 +180,18 @@ fn help_says_what_there_is() {
 }
 
 #[test]
-fn the_queries_take_the_same_flags() {
-    let flags = |command: &str| printed([command, "--help"]).split_once("Usage: ").unwrap().1.replace(command, "QUERY");
-    assert_eq!(flags("rollouts"), flags("spans"));
-    assert_eq!(flags("rollouts"), flags("triplets"));
+fn the_lists_take_the_same_flags() {
+    let flags = |command: &str| {
+        let help = printed([command, "--help"]);
+        let names = help.split_whitespace().filter(|word| word.starts_with("--")).map(str::to_owned);
+        names
+            .filter(|name| !["--status", "--worker", "--attempt", "--name", "--model"].contains(&name.as_str()))
+            .collect()
+    };
+    let rollouts: std::collections::BTreeSet<String> = flags("rollouts");
+    for command in ["attempts", "spans", "generations", "rewards"] {
+        assert_eq!(flags(command), rollouts, "{command}");
+    }
 }
 
 #[test]
@@ -159,6 +207,12 @@ fn a_wrong_call_is_exit_code_2_and_nothing_on_stdout() {
         &["config"],
         &["rollouts", "--store", "sqlite://a", "--run", "b"],
         &["rollouts", "--all", "--limit", "3"],
+        &["rollouts", "--status", "asleep"],
+        &["rollouts", "--follow", "--status", "failed"],
+        &["attempts", "--since", "soon"],
+        &["generations", "ro-1", "--rollout", "ro-1"],
+        &["show"],
+        &["show", "ro-1", "--tokenizer", "tokenizer.json"],
     ] {
         let ran = run(arguments);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Ran, Server, fulgurite, model_flag, printed, run, text, tiny_model};
+use common::{Ran, Server, client, fulgurite, model_flag, printed, run, text, tiny_model};
 use serde_json::{Value, json};
 
 /// A store with a rollout that was played and rewarded, one that failed, and one that waits.
@@ -23,6 +23,18 @@ fn three_rollouts(directory: &Path) -> Server {
         rollout("ro-waiting", json!(3), json!({})),
     ] });
     server.post("/v1/agl/queues/rollouts/enqueue", &queued).expect(201);
+    let resources = json!({
+        "resources": { "main_llm": { "resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "tiny" } },
+    });
+    assert!(
+        client()
+            .put(format!("{}/v1/agl/resources/rs-1", server.url))
+            .json(&resources)
+            .send()
+            .unwrap()
+            .status()
+            .is_success()
+    );
     let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 2, "worker_id": "w" })).expect(200);
     let attempts: Vec<String> = (0..2).map(|index| text(&taken[index]["attempt"]["attempt_id"])).collect();
     let base = format!("/rollout/ro-played/attempt/{}", attempts[0]);
@@ -71,19 +83,42 @@ fn redacted_field(key: &str, value: &Value) -> Value {
     if changes && !value.is_null() { json!(format!("[{key}]")) } else { redacted(value) }
 }
 
-/// The lines of a query's table, its ids replaced by others of their length.
-fn table(server: &Server, command: &str) -> String {
-    let mut table = printed([command, "--store", &server.store]);
-    for triplet in server.query("triplets") {
-        let id = text(&triplet["metadata"]["response_id"]);
+/// What a query prints, with ids and times replaced by others of their length.
+fn table<S: AsRef<std::ffi::OsStr>>(server: &Server, arguments: impl IntoIterator<Item = S>) -> String {
+    let words: Vec<_> = arguments.into_iter().map(|word| word.as_ref().to_owned()).collect();
+    let mut table =
+        printed(words.iter().map(|word| word.as_os_str()).chain(["--store".as_ref(), server.store.as_ref()]));
+    for generation in server.query("generations") {
+        let id = text(&generation["generation_id"]);
         table = table.replace(&id, &format!("chatcmpl-{}", "#".repeat(id.len() - 9)));
     }
-    for rollout in server.query("rollouts") {
-        if let Some(id) = rollout["attempt"]["attempt_id"].as_str() {
-            table = table.replace(id, &format!("at-{}", "#".repeat(id.len() - 3)));
+    for attempt in server.query("attempts") {
+        let id = text(&attempt["attempt_id"]);
+        table = table.replace(&id, &format!("at-{}", "#".repeat(id.len() - 3)));
+    }
+    table.lines().map(|line| without_times(line).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Puts one time in the place of every time, and no time in the place of every duration.
+fn without_times(line: &str) -> String {
+    let shape = |text: &str| text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let starts_word = !out.ends_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+        let number = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').count();
+        if rest.get(..19).is_some_and(|start| shape(start) == "0000-00-00 00:00:00") {
+            out.push_str("2026-11-21 15:04:05");
+            rest = &rest[19..];
+        } else if starts_word && rest[..number].split_once('.').is_some_and(|(_, fraction)| fraction.len() == 3) {
+            out.push_str(&format!("{:<number$}", "0.000"));
+            rest = &rest[number..];
+        } else {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
         }
     }
-    table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    out
 }
 
 fn pretty(lines: &[Value]) -> String {
@@ -94,17 +129,38 @@ fn pretty(lines: &[Value]) -> String {
 fn what_a_store_holds_is_shown_as_tables() {
     let directory = tempfile::tempdir().unwrap();
     let server = three_rollouts(directory.path());
-    insta::assert_snapshot!(table(&server, "rollouts"), @r#"
-    rollout     status     mode   run    step  attempts  reward  input                                                          reason
-    ro-played   succeeded  train  run-1  3     1         +0.500  {"n":17}
-    ro-failed   failed     train               1                 a task of which so much is to be said that it does not fit i…  agent exited with status 3
-    ro-waiting  queuing    train               0                 3
+    insta::assert_snapshot!(table(&server, ["rollouts"]), @r#"
+    rollout     status     mode   run    step  started              attempts  reward  input                                                          reason
+    ro-played   succeeded  train  run-1  3     2026-11-21 15:04:05  1         +0.500  {"n":17}
+    ro-failed   failed     train               2026-11-21 15:04:05  1                 a task of which so much is to be said that it does not fit i…  agent exited with status 3
+    ro-waiting  queuing    train               2026-11-21 15:04:05  0                 3
     "#);
-    insta::assert_snapshot!(table(&server, "triplets"), @r"
+    insta::assert_snapshot!(table(&server, ["attempts"]), @r"
+    rollout    attempt      seq  status     worker  started              seconds  reason
+    ro-played  at-########  1    succeeded  w       2026-11-21 15:04:05  0.000
+    ro-failed  at-########  1    failed     w       2026-11-21 15:04:05  0.000    agent exited with status 3
+    ");
+    insta::assert_snapshot!(table(&server, ["generations"]), @r"
+    rollout    attempt      seq  generation                                 model  weights  prompt  sampled  logprob  stop    seconds  continues
+    ro-played  at-########  1    chatcmpl-################################  tiny   0        21      5        0.000    length  0.000
+    ");
+    insta::assert_snapshot!(table(&server, ["rewards"]), @r"
+    rollout    attempt      seq  reward  name     components  generation  span
+    ro-played  at-########  2    +0.500  primary  exact 1                 agentlightning.annotation
+    ");
+    insta::assert_snapshot!(table(&server, ["workers"]), @r"
+    worker  status  rollout  attempt  heard of  asked                busy                 idle
+    w       idle                                2026-11-21 15:04:05  2026-11-21 15:04:05  2026-11-21 15:04:05
+    ");
+    insta::assert_snapshot!(table(&server, ["resources"]), @r"
+    resources  version  updated              what
+    rs-1       1        2026-11-21 15:04:05  main_llm: llm
+    ");
+    insta::assert_snapshot!(table(&server, ["triplets"]), @r"
     rollout    attempt      response                                   prompt     sampled   logprob  reward
     ro-played  at-########  chatcmpl-################################  21 tokens  5 tokens  0.000    +0.500
     ");
-    let spans = table(&server, "spans");
+    let spans = table(&server, ["spans"]);
     let columns: Vec<Vec<&str>> = spans.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
     assert_eq!(columns[0], ["rollout", "attempt", "seq", "name"]);
     assert_eq!(columns[1][2..], ["1", "openai.chat.completion"]);
@@ -327,9 +383,23 @@ fn a_query_can_be_narrowed() {
     let lines = |command: &str, flags: &[&str]| {
         run([command, "--store", &server.store, "--json"].iter().chain(flags)).json_lines()
     };
-    assert_eq!(lines("rollouts", &["--limit", "2"]).len(), 2);
+    let ids =
+        |flags: &[&str]| lines("rollouts", flags).iter().map(|line| text(&line["rollout_id"])).collect::<Vec<_>>();
+    assert_eq!(ids(&["--limit", "2"]), ["ro-failed", "ro-waiting"]);
+    assert_eq!(ids(&["--sort", "status"]), ["ro-failed", "ro-waiting", "ro-played"]);
+    assert_eq!(ids(&["--status", "failed", "--status", "queuing"]), ["ro-failed", "ro-waiting"]);
+    assert_eq!(ids(&["--run-id", "run-1", "--step", "3"]), ["ro-played"]);
+    assert_eq!(ids(&["--mode", "val"]), [] as [&str; 0]);
+    assert_eq!(ids(&["--since", "1h"]).len(), 3);
+    assert_eq!(ids(&["--since", "9999-01-01"]), [] as [&str; 0]);
+    assert_eq!(ids(&["ro-played"]), ["ro-played"]);
     assert_eq!(lines("spans", &["--limit", "1"]).len(), 1);
+    assert_eq!(lines("spans", &["--name", "agentlightning.annotation"]).len(), 1);
     assert_eq!(lines("rollouts", &["--limit", "0"]).len(), 0);
+    assert_eq!(lines("attempts", &["--status", "failed"]).len(), 1);
+    assert_eq!(lines("attempts", &["--worker", "nobody"]).len(), 0);
+    assert_eq!(lines("generations", &["--model", "other"]).len(), 0);
+    assert_eq!(lines("generations", &["--model", "tiny"]).len(), 1);
     let [failed] = &lines("rollouts", &["--rollout", "ro-failed"])[..] else { panic!("not one rollout") };
     assert_eq!(failed["rollout_id"], "ro-failed");
     assert_eq!(lines("triplets", &["--rollout", "ro-failed"]).len(), 0);
@@ -386,4 +456,177 @@ fn a_reader_that_has_seen_enough_ends_a_query_without_a_word() {
     let mut stderr = String::new();
     query.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!((query.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
+}
+
+/// The list as it grows.
+fn following(server: &Server, flags: &[&str]) -> std::process::Child {
+    fulgurite(["rollouts", "--follow", "--json", "--store", &server.store].iter().chain(flags))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_list_is_followed_until_it_is_interrupted() {
+    use std::io::{BufRead, BufReader, Read};
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start::<&str>(directory.path(), []);
+    server.enqueue([json!("old"), json!("newest")], &json!({}));
+    let mut query = following(&server, &["--limit", "1"]);
+    let mut lines = BufReader::new(query.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap()["input"].clone();
+    assert_eq!(next(), "newest");
+    for number in 0..4 {
+        server.enqueue((0..number).map(|index| json!([number, index])), &json!({}));
+        for index in 0..number {
+            assert_eq!(next(), json!([number, index]));
+        }
+    }
+    assert!(std::process::Command::new("kill").args(["-INT", &query.id().to_string()]).status().unwrap().success());
+    let (code, mut stderr) = (query.wait().unwrap().code(), String::new());
+    query.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_list_is_not_followed_for_a_reader_who_has_gone() {
+    use std::io::{BufRead, BufReader};
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start::<&str>(directory.path(), []);
+    server.enqueue([json!("only")], &json!({}));
+    let mut query = following(&server, &[]);
+    BufReader::new(query.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+    assert_eq!(query.wait().unwrap().code(), Some(0));
+}
+
+/// A conversation of two calls, one that begins anew, and rewards for a call and for the attempt.
+fn conversation(directory: &Path) -> Server {
+    let model = tiny_model(directory, 512);
+    let server = Server::start(directory, ["--model", &model_flag("tiny", &model)]);
+    let rollout = json!({ "rollout_id": "ro-talk", "input": "count", "mode": "val", "metadata": { "run_id": "run-1", "step": 3 } });
+    server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
+    let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 1, "worker_id": "w" })).expect(200);
+    let attempt = text(&taken[0]["attempt"]["attempt_id"]);
+    let base = format!("/rollout/ro-talk/attempt/{attempt}");
+    let call = |messages: &Value| {
+        let call = json!({ "model": "tiny", "messages": messages, "seed": 1, "max_tokens": 4 });
+        server.post(&format!("{base}/v1/chat/completions"), &call).expect(200)
+    };
+    let system = json!({ "role": "system", "content": "You count.\nNothing else." });
+    let one = json!({ "role": "user", "content": "one" });
+    let answer = call(&json!([system, one]));
+    let said = answer["choices"][0]["message"].clone();
+    call(&json!([system, one, said, { "role": "user", "content": "two" }]));
+    call(&json!([system, { "role": "user", "content": "three" }]));
+    let of_call = format!("/rollout/ro-talk/generation/{}/reward", text(&answer["id"]));
+    server.post(&of_call, &json!({ "value": -0.25 })).expect(201);
+    server
+        .post(&format!("{base}/reward"), &json!({ "value": 1, "components": { "exact": 1, "short": 0.5 } }))
+        .expect(201);
+    let failed = json!({ "status": "failed", "metadata": { "reason": "agent exited with status 3" } });
+    server.post(&format!("/v1/fulgurite/rollouts/ro-talk/attempts/{attempt}/report"), &failed).expect(200);
+    server
+}
+
+/// What `show` prints, with what only the model knows left out.
+fn shown(server: &Server, flags: &[&str]) -> String {
+    let shown = table(server, ["show", "ro-talk"].iter().chain(flags));
+    let line = |line: &str| match line.split_once("logprob ") {
+        Some((before, after)) => format!("{before}logprob [sum]{}\n", after.find(',').map_or("", |at| &after[at..])),
+        None if line.trim_start().starts_with("assistant") => "  assistant  [answer]\n".to_owned(),
+        None => format!("{line}\n"),
+    };
+    shown.lines().map(line).collect()
+}
+
+#[test]
+fn a_rollout_is_shown_as_a_transcript() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = conversation(directory.path());
+    insta::assert_snapshot!(shown(&server, &[]), @r"
+    rollout ro-talk: failed
+      mode       val
+      run        run-1
+      step       3
+      started    2026-11-21 15:04:05, took 0.000 s
+      input      count
+
+    attempt 1, at-########: failed
+      worker     w
+      started    2026-11-21 15:04:05, took 0.000 s
+      reason     agent exited with status 3
+
+      #1 chatcmpl-################################ tiny, weights 0, 0.000 s
+      begins a conversation
+      system     You count.
+                 Nothing else.
+      user       one
+      assistant  [answer]
+      54 prompt tokens, 4 sampled, logprob [sum], stop: length
+
+      #2 chatcmpl-################################ tiny, weights 0, 0.000 s
+      begins anew, like #1 up to message 3
+      user       two
+      assistant  [answer]
+      84 prompt tokens, 4 sampled, logprob [sum], stop: length
+
+      #3 chatcmpl-################################ tiny, weights 0, 0.000 s
+      begins anew, like #2 up to message 1
+      user       three
+      assistant  [answer]
+      56 prompt tokens, 4 sampled, logprob [sum], stop: length
+
+      reward -0.250 primary: for #1, from a span agentlightning.annotation
+
+      reward +1.000 primary (exact 1, short 0.5): for the attempt, from a span agentlightning.annotation
+    ");
+    let unknown = run(["show", "ro-none", "--store", &server.store]);
+    insta::assert_snapshot!(unknown.failure(directory.path()), @"error: there is no rollout `ro-none` in this store");
+}
+
+#[test]
+fn a_transcript_shows_tokens_with_their_texts() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = conversation(directory.path());
+    let tokenizer = directory.path().join("model");
+    let generations = server.query("generations");
+    let ids: Vec<u64> = generations
+        .iter()
+        .flat_map(|generation| generation["sampled_tokens"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()))
+        .collect();
+    let token_lines = |flags: &[&str]| {
+        let shown = printed(["show", "ro-talk", "--store", &server.store, "--tokens"].iter().chain(flags));
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        shown
+            .lines()
+            .filter(|line| line.starts_with("     "))
+            .map(words)
+            .filter(|words| words[0].parse::<u64>().is_ok())
+            .collect::<Vec<_>>()
+    };
+    let with_text = token_lines(&["--tokenizer", tokenizer.join("tokenizer.json").to_str().unwrap()]);
+    assert_eq!(with_text.iter().map(|words| words[0].parse().unwrap()).collect::<Vec<u64>>(), ids);
+    let opened = fulgurite_renderers::Tokenizer::open(&tokenizer).unwrap();
+    for (words, id) in with_text.iter().zip(&ids) {
+        assert_eq!(words[2..].join(" "), json!(opened.decode(&[*id as u32])).to_string());
+    }
+    assert!(token_lines(&[]).iter().all(|words| words.len() == 2), "without a tokenizer there is no text");
+    let other = directory.path().join("no-such");
+    let missing =
+        run(["show", "ro-talk", "--store", &server.store, "--tokens", "--tokenizer", other.to_str().unwrap()]);
+    insta::assert_snapshot!(missing.failure(directory.path()), @"error: [directory]/no-such is neither a tokenizer.json nor a directory");
+}
+
+#[test]
+fn a_transcript_for_programs_holds_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = conversation(directory.path());
+    let [line] = &run(["show", "ro-talk", "--json", "--store", &server.store]).json_lines()[..] else { panic!() };
+    let events = line["attempts"][0]["events"].as_array().unwrap();
+    let kinds: Vec<&str> =
+        events.iter().map(|event| event.as_object().unwrap().keys().next().unwrap().as_str()).collect();
+    assert_eq!(kinds, ["generation", "generation", "generation", "reward", "reward"]);
+    assert_eq!(events[0]["generation"], server.query("generations")[0]);
+    assert_eq!(events[3]["reward"], server.query("rewards")[0]);
 }

@@ -1,0 +1,271 @@
+//! What the queries are told on the command line.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use fulgurite_store::model::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
+
+use crate::time;
+
+/// Which store.
+#[derive(Debug, Args)]
+pub struct StoreArguments {
+    /// Store: sqlite://FILE or postgres://...; without --store and --run the config's, else
+    /// sqlite://fulgurite.db
+    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", conflicts_with = "run")]
+    pub store: Option<String>,
+    /// Directory of a training run, whose store is meant
+    #[arg(long, value_name = "DIR")]
+    pub run: Option<PathBuf>,
+    /// Config file whose store is meant
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["store", "run"])]
+    pub config: Option<PathBuf>,
+}
+
+/// Which rollouts, or records of which rollouts.
+#[derive(Debug, Args)]
+pub struct RolloutSelection {
+    /// Only this rollout
+    #[arg(value_name = "ROLLOUT")]
+    pub id: Option<String>,
+    /// Only this rollout
+    #[arg(long, value_name = "ID", conflicts_with = "id")]
+    pub rollout: Option<String>,
+    /// Only of rollouts with this mode: train, val, test
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub mode: Option<RolloutMode>,
+    /// Only of rollouts of this training run
+    #[arg(long, value_name = "ID")]
+    pub run_id: Option<String>,
+    /// Only of rollouts that were made for this step of their run
+    #[arg(long, value_name = "N")]
+    pub step: Option<i64>,
+    /// Only what began at this time or later: 90s, 10m, 2h or 30d ago, or 2026-11-21T15:04:05Z
+    #[arg(long, value_name = "TIME", value_parser = time::parse_since)]
+    pub since: Option<f64>,
+}
+
+impl RolloutSelection {
+    /// The rollout that is named, if one is.
+    pub fn rollout_id(&self) -> Option<&str> {
+        self.id.as_deref().or(self.rollout.as_deref())
+    }
+
+    /// The conditions of this selection.
+    pub fn filter(&self) -> ListFilter {
+        ListFilter {
+            rollout_id_in: self.rollout_id().map(|id| vec![id.to_owned()]),
+            mode: self.mode,
+            run_id: self.run_id.clone(),
+            step: self.step,
+            since: self.since,
+            ..ListFilter::default()
+        }
+    }
+}
+
+/// How much of a list, and how it is printed.
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// Only the newest so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+    /// All of them
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// Sort by this field of the record, greatest last, in place of the order in which they were made
+    #[arg(long, value_name = "FIELD")]
+    pub sort: Option<String>,
+    /// Keep printing what is new, until Ctrl-C
+    #[arg(long, conflicts_with = "sort")]
+    pub follow: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite rollouts`.
+#[derive(Debug, Args)]
+pub struct RolloutsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only with this status (repeatable): queuing, preparing, running, failed, succeeded, cancelled,
+    /// requeuing
+    #[arg(long, value_name = "STATUS", value_parser = rollout_status, conflicts_with = "follow")]
+    pub status: Vec<RolloutStatus>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `fulgurite attempts`.
+#[derive(Debug, Args)]
+pub struct AttemptsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only with this status (repeatable): preparing, running, failed, succeeded, unresponsive,
+    /// timeout
+    #[arg(long, value_name = "STATUS", value_parser = attempt_status, conflicts_with = "follow")]
+    pub status: Vec<AttemptStatus>,
+    /// Only those of this worker
+    #[arg(long, value_name = "ID")]
+    pub worker: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `fulgurite spans`.
+#[derive(Debug, Args)]
+pub struct SpansArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only of this attempt
+    #[arg(long, value_name = "ID")]
+    pub attempt: Option<String>,
+    /// Only those with this name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `fulgurite generations`.
+#[derive(Debug, Args)]
+pub struct GenerationsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only of this attempt
+    #[arg(long, value_name = "ID")]
+    pub attempt: Option<String>,
+    /// Only of this model
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `fulgurite rewards`.
+#[derive(Debug, Args)]
+pub struct RewardsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only of this attempt
+    #[arg(long, value_name = "ID")]
+    pub attempt: Option<String>,
+    /// How much.
+    #[command(flatten)]
+    pub list: ListArguments,
+}
+
+/// `fulgurite triplets`.
+#[derive(Debug, Args)]
+pub struct TripletsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Which.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only those of the newest so many rollouts
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: u64,
+    /// Those of all rollouts
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite workers`.
+#[derive(Debug, Args)]
+pub struct WorkersArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Only this worker
+    #[arg(value_name = "WORKER")]
+    pub id: Option<String>,
+    /// Only with this status (repeatable): idle, busy, unknown
+    #[arg(long, value_name = "STATUS", value_parser = worker_status)]
+    pub status: Vec<WorkerStatus>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite resources`.
+#[derive(Debug, Args)]
+pub struct ResourcesArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Only these resources
+    #[arg(value_name = "RESOURCES")]
+    pub id: Option<String>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite show`.
+#[derive(Debug, Args)]
+pub struct ShowArguments {
+    /// The rollout
+    #[arg(value_name = "ROLLOUT")]
+    pub rollout: String,
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// One line for each sampled token: its id, its logprob, and its text if the tokenizer is known
+    #[arg(long)]
+    pub tokens: bool,
+    /// tokenizer.json or its directory; by default those of the config's [[models]] are tried
+    #[arg(long, value_name = "FILE", requires = "tokens")]
+    pub tokenizer: Option<PathBuf>,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The value of one of an enum's words; the error names all of them.
+macro_rules! word {
+    ($function:ident, $name:ident) => {
+        fn $function(word: &str) -> Result<$name> {
+            let Some(value) = $name::from_word(word) else {
+                let words: Vec<&str> = $name::ALL.iter().map(|value| value.as_str()).collect();
+                bail!("not one of {}", words.join(", "));
+            };
+            Ok(value)
+        }
+    };
+}
+
+word!(mode, RolloutMode);
+word!(rollout_status, RolloutStatus);
+word!(attempt_status, AttemptStatus);
+word!(worker_status, WorkerStatus);

@@ -1,0 +1,74 @@
+//! `fulgurite generations`.
+
+use anyhow::Result;
+use fulgurite_store::Store;
+use fulgurite_store::model::{Generation, ListFilter, Listed, Part, WeightsFrom};
+use serde_json::{Value, json};
+
+use super::arguments::GenerationsArguments;
+use super::list::{Record, list};
+use super::table::seconds;
+use super::{open, require_rollout};
+
+/// Lists generations.
+pub async fn generations(arguments: GenerationsArguments) -> Result<()> {
+    let store = open(&arguments.store).await?;
+    if let Some(id) = arguments.selection.rollout_id() {
+        require_rollout(&store, id).await?;
+    }
+    let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
+    list::<Generation>(&store, &filter, &arguments.list).await
+}
+
+impl Record for Generation {
+    const COLUMNS: &'static [&'static str] = &[
+        "rollout",
+        "attempt",
+        "seq",
+        "generation",
+        "model",
+        "weights",
+        "prompt",
+        "sampled",
+        "logprob",
+        "stop",
+        "seconds",
+        "continues",
+    ];
+
+    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
+        Ok(store.list_generations(filter, part).await?)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.rollout_id.clone(),
+            self.attempt_id.clone(),
+            self.sequence_id.to_string(),
+            self.generation_id.clone(),
+            self.model.clone(),
+            weights(&self.weights_versions),
+            self.prompt_tokens.len().to_string(),
+            self.sampled_tokens.len().to_string(),
+            logprob(self.logprobs.as_deref()),
+            self.stop_reason.clone(),
+            seconds(Some(self.start_time), Some(self.end_time)),
+            self.parent_id.clone().unwrap_or_default(),
+        ]
+    }
+}
+
+/// The versions of weights that sampled, in turn.
+pub fn weights(versions: &[WeightsFrom]) -> String {
+    let versions: Vec<String> = versions.iter().map(|weights| weights.version.to_string()).collect();
+    versions.join(" then ")
+}
+
+/// The logprob of all tokens together.
+pub fn logprob(logprobs: Option<&[f32]>) -> String {
+    logprobs.map_or("none".to_owned(), |logprobs| format!("{:.3}", logprobs.iter().sum::<f32>()))
+}

@@ -1,0 +1,41 @@
+//! `fulgurite resources`.
+
+use anyhow::{Result, bail};
+use fulgurite_store::model::{Page, ResourcesUpdate};
+use serde_json::{Value, json};
+
+use super::arguments::ResourcesArguments;
+use super::open;
+use super::table::{Columns, cut};
+use crate::{output, time};
+
+/// Lists resources at their present versions.
+pub async fn resources(arguments: ResourcesArguments) -> Result<()> {
+    let store = open(&arguments.store).await?;
+    let found = match &arguments.id {
+        None => store.query_resources(&Page::default()).await?.items,
+        Some(id) => match store.resources(id).await? {
+            Some(resources) => vec![resources],
+            None => bail!("there are no resources `{id}` in this store"),
+        },
+    };
+    let mut table = Columns::new(&["resources", "version", "updated", "what"]);
+    for resources in &found {
+        if arguments.json {
+            output::line(json!(resources));
+        } else {
+            table.push(row(resources));
+        }
+    }
+    if !arguments.json {
+        table.print();
+    }
+    Ok(())
+}
+
+fn row(update: &ResourcesUpdate) -> Vec<String> {
+    let kind = |resource: &Value| resource["resource_type"].as_str().unwrap_or_default().to_owned();
+    let what: Vec<String> =
+        update.resources.iter().map(|(name, resource)| format!("{name}: {}", kind(resource))).collect();
+    vec![update.resources_id.clone(), update.version.to_string(), time::text(update.update_time), cut(&what.join(", "))]
+}

@@ -1,0 +1,324 @@
+//! One rollout as people read it: what was asked, what was answered, what it earned.
+
+use std::collections::HashMap;
+
+use fulgurite_renderers::Tokenizer;
+use fulgurite_store::model::{Attempt, FoundReward, Generation, Object, Rollout, Span};
+use serde_json::{Value, json};
+
+use super::generations::{logprob, weights};
+use super::rewards::components;
+use super::table::cell;
+use crate::paint::Paint;
+use crate::time;
+
+/// A rollout with all that was recorded of it.
+pub struct Transcript {
+    /// The rollout.
+    pub rollout: Rollout,
+    /// Its attempts, first to latest.
+    pub attempts: Vec<AttemptRecord>,
+}
+
+/// An attempt with all that was recorded of it.
+pub struct AttemptRecord {
+    /// The attempt.
+    pub attempt: Attempt,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+/// One thing that happened in an attempt.
+pub enum Event {
+    /// A model call.
+    Call(Box<Call>),
+    /// A reward.
+    Reward(Box<FoundReward>),
+    /// Anything else that was traced.
+    Span(Box<Span>),
+}
+
+/// A model call, with what its span says of it.
+pub struct Call {
+    /// Its tokens.
+    pub generation: Generation,
+    /// Its prompt.
+    pub messages: Vec<Message>,
+    /// Its answer.
+    pub answer: Message,
+}
+
+/// A message as a span has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    role: String,
+    content: String,
+}
+
+/// How a transcript is written.
+pub struct Style<'t> {
+    /// Colours.
+    pub paint: Paint,
+    /// Whether each sampled token gets a line.
+    pub tokens: bool,
+    /// Tokenizers by their fingerprints.
+    pub tokenizers: &'t HashMap<String, Tokenizer>,
+}
+
+impl AttemptRecord {
+    /// Puts together what was recorded of one attempt. `spans` are in order.
+    pub fn new(attempt: Attempt, spans: Vec<Span>, generations: Vec<Generation>, rewards: Vec<FoundReward>) -> Self {
+        let mut generations: HashMap<String, Generation> =
+            generations.into_iter().map(|generation| (generation.span_id.clone(), generation)).collect();
+        let mut rewards: HashMap<String, FoundReward> =
+            rewards.into_iter().map(|found| (found.recorded.span_id.clone(), found)).collect();
+        let event = |span: Span| {
+            if let Some(generation) = generations.remove(&span.span_id) {
+                Event::Call(Box::new(Call::new(generation, &span.attributes)))
+            } else if let Some(found) = rewards.remove(&span.span_id) {
+                Event::Reward(Box::new(found))
+            } else {
+                Event::Span(Box::new(span))
+            }
+        };
+        Self { attempt, events: spans.into_iter().map(event).collect() }
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.events.iter().filter_map(|event| match event {
+            Event::Call(call) => Some(&**call),
+            Event::Reward(_) | Event::Span(_) => None,
+        })
+    }
+
+    /// The number of a call, counting from 1.
+    fn number(&self, generation_id: &str) -> Option<usize> {
+        self.calls().position(|call| call.generation.generation_id == generation_id).map(|index| index + 1)
+    }
+}
+
+impl Call {
+    fn new(generation: Generation, attributes: &Object) -> Self {
+        let message = |key: &str| {
+            let text = |field: &str| attributes.get(&format!("gen_ai.{key}.{field}"));
+            Some(Message { role: text("role")?.as_str()?.to_owned(), content: plain(text("content")) })
+        };
+        let messages = (0..).map_while(|index| message(&format!("prompt.{index}"))).collect();
+        let unknown = || Message { role: "assistant".to_owned(), content: String::new() };
+        Self { generation, messages, answer: message("completion.0").unwrap_or_else(unknown) }
+    }
+
+    /// How many of this call's messages an earlier one has already shown, its answer included.
+    fn shared_with(&self, earlier: &Call) -> usize {
+        let shown = earlier.messages.iter().chain([&earlier.answer]);
+        self.messages.iter().zip(shown).take_while(|(new, old)| new == old).count()
+    }
+}
+
+fn plain(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+impl Transcript {
+    /// The transcript for programs: one object.
+    pub fn json(&self) -> Value {
+        let attempts: Vec<Value> = self.attempts.iter().map(attempt_json).collect();
+        let mut value = json!(self.rollout);
+        value["attempts"] = json!(attempts);
+        value
+    }
+
+    /// The transcript for people, line by line.
+    pub fn lines(&self, style: &Style) -> Vec<String> {
+        let mut lines = self.header(style);
+        for record in &self.attempts {
+            lines.push(String::new());
+            lines.extend(attempt_lines(record, style));
+        }
+        lines
+    }
+
+    /// Fingerprints of the tokenizers of its calls.
+    pub fn tokenizers(&self) -> impl Iterator<Item = &str> {
+        self.attempts.iter().flat_map(AttemptRecord::calls).map(|call| call.generation.tokenizer.as_str())
+    }
+
+    fn header(&self, style: &Style) -> Vec<String> {
+        let Rollout { rollout_id, input, start_time, end_time, mode, resources_id, status, metadata, .. } =
+            &self.rollout;
+        let mut lines = vec![style.paint.bold(&format!("rollout {rollout_id}: {status}"))];
+        let mut field = |name: &str, value: String| {
+            if !value.is_empty() {
+                lines.push(format!("  {name:<10} {value}"));
+            }
+        };
+        field("mode", mode.map_or(String::new(), |mode| mode.to_string()));
+        let metadata_text = |key: &str| cell(metadata.as_ref().and_then(|metadata| metadata.get(key)));
+        field("run", metadata_text("run_id"));
+        field("step", metadata_text("step"));
+        field("started", duration(*start_time, *end_time));
+        field("resources", resources_id.clone().unwrap_or_default());
+        field("input", plain(Some(input)));
+        lines
+    }
+}
+
+/// When something began, and how long it took if it is over.
+fn duration(start: f64, end: Option<f64>) -> String {
+    let took = end.map_or(String::new(), |end| format!(", took {:.3} s", end - start));
+    format!("{}{took}", time::text(start))
+}
+
+fn attempt_json(record: &AttemptRecord) -> Value {
+    let events: Vec<Value> = record
+        .events
+        .iter()
+        .map(|event| match event {
+            Event::Call(call) => json!({ "generation": call.generation, "answer": call.answer.content }),
+            Event::Reward(found) => json!({ "reward": found }),
+            Event::Span(span) => json!({ "span": span }),
+        })
+        .collect();
+    let mut value = json!(record.attempt);
+    value["events"] = json!(events);
+    value
+}
+
+fn attempt_lines(record: &AttemptRecord, style: &Style) -> Vec<String> {
+    let attempt = &record.attempt;
+    let title = format!("attempt {}, {}: {}", attempt.sequence_id, attempt.attempt_id, attempt.status);
+    let mut lines = vec![style.paint.bold(&title)];
+    if let Some(worker_id) = &attempt.worker_id {
+        lines.push(format!("  {:<10} {worker_id}", "worker"));
+    }
+    lines.push(format!("  {:<10} {}", "started", duration(attempt.start_time, attempt.end_time)));
+    let reason = cell(attempt.metadata.as_ref().and_then(|metadata| metadata.get("reason")));
+    if !reason.is_empty() {
+        lines.push(format!("  {:<10} {}", "reason", style.paint.red(&reason)));
+    }
+    let mut calls = 0;
+    for event in &record.events {
+        lines.push(String::new());
+        match event {
+            Event::Call(call) => {
+                lines.extend(call_lines(record, calls, call, style));
+                calls += 1;
+            }
+            Event::Reward(found) => lines.push(reward_line(record, found, style)),
+            Event::Span(span) => lines.push(span_line(span, style)),
+        }
+    }
+    lines
+}
+
+/// A call, `earlier` calls of its attempt having been shown before.
+fn call_lines(record: &AttemptRecord, earlier: usize, call: &Call, style: &Style) -> Vec<String> {
+    let generation = &call.generation;
+    let versions = match &generation.weights_versions[..] {
+        [] => "unknown".to_owned(),
+        versions => weights(versions),
+    };
+    let title = format!("#{} {}", earlier + 1, generation.generation_id);
+    let seconds = generation.end_time - generation.start_time;
+    let mut lines = vec![format!(
+        "  {} {}",
+        style.paint.cyan(&title),
+        style.paint.dim(&format!("{}, weights {versions}, {seconds:.3} s", generation.model))
+    )];
+    let (shown, origin) = origin(record, earlier, call);
+    lines.push(format!("  {}", style.paint.dim(&origin)));
+    for message in call.messages.iter().skip(shown) {
+        lines.extend(message_lines(message, style));
+    }
+    lines.extend(message_lines(&call.answer, style));
+    lines.push(format!("  {}", style.paint.dim(&numbers(generation))));
+    if style.tokens {
+        lines.extend(token_lines(generation, style));
+    }
+    lines
+}
+
+/// How many of a call's messages need not be shown again, and what it goes on from.
+fn origin(record: &AttemptRecord, earlier: usize, call: &Call) -> (usize, String) {
+    let branch = call.generation.branch_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    if let Some(parent_id) = &call.generation.parent_id {
+        let parent = record.calls().find(|parent| parent.generation.generation_id == *parent_id);
+        let name = record.number(parent_id).map_or(parent_id.clone(), |number| format!("#{number}"));
+        return (
+            parent.map_or(0, |parent| call.shared_with(parent)),
+            format!("continues {name}, token by token{branch}"),
+        );
+    }
+    let nearest = record.calls().take(earlier).enumerate().map(|(index, other)| (call.shared_with(other), index)).max();
+    match nearest {
+        Some((shared, index)) if shared > 0 => {
+            (shared, format!("begins anew{branch}, like #{} up to message {shared}", index + 1))
+        }
+        _ => (0, format!("begins a conversation{branch}")),
+    }
+}
+
+fn numbers(generation: &Generation) -> String {
+    let mut text = format!(
+        "{} prompt tokens, {} sampled, logprob {}, stop: {}",
+        generation.prompt_tokens.len(),
+        generation.sampled_tokens.len(),
+        logprob(generation.logprobs.as_deref()),
+        generation.stop_reason
+    );
+    if generation.client_gone {
+        text.push_str(", the client hung up");
+    }
+    if let Some(defect) = &generation.defect {
+        text.push_str(&format!(", not to be trained: {defect}"));
+    }
+    text
+}
+
+/// A message; further lines of its content line up with the first.
+fn message_lines(message: &Message, style: &Style) -> Vec<String> {
+    let role = format!("{:<10}", message.role);
+    let mut lines = message.content.lines();
+    let first = format!("  {} {}", style.paint.green(&role), lines.next().unwrap_or_default());
+    let mut out = vec![first];
+    out.extend(lines.map(|line| format!("  {:<10} {line}", "")));
+    out
+}
+
+fn token_lines(generation: &Generation, style: &Style) -> Vec<String> {
+    let tokenizer = style.tokenizers.get(&generation.tokenizer);
+    let line = |(index, token): (usize, &u32)| {
+        let logprob = generation.logprobs.as_ref().and_then(|logprobs| logprobs.get(index));
+        let logprob = logprob.map_or("none".to_owned(), |logprob| format!("{logprob:.4}"));
+        let text = tokenizer.map_or(String::new(), |tokenizer| format!("  {}", json!(tokenizer.decode(&[*token]))));
+        format!("    {token:>8} {logprob:>10}{text}")
+    };
+    generation.sampled_tokens.iter().enumerate().map(line).collect()
+}
+
+fn reward_line(record: &AttemptRecord, found: &FoundReward, style: &Style) -> String {
+    let reward = &found.recorded.reward;
+    let value = format!("{:+.3}", reward.value);
+    let value = if reward.value < 0.0 { style.paint.red(&value) } else { style.paint.green(&value) };
+    let parts = match components(reward) {
+        none if none.is_empty() => none,
+        parts => format!(" ({parts})"),
+    };
+    let whom = match &found.recorded.generation_id {
+        None => "the attempt".to_owned(),
+        Some(id) => record.number(id).map_or(id.clone(), |number| format!("#{number}")),
+    };
+    format!("  reward {value} {}{parts}: for {whom}, from a span {}", reward.name, found.span_name)
+}
+
+fn span_line(span: &Span, style: &Style) -> String {
+    let took = span.start_time.zip(span.end_time).map(|(start, end)| format!(", {:.3} s", end - start));
+    let status = span.status.status_code;
+    let why = span.status.description.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+    let text = format!("span {}: {status}{}{why}", span.name, took.unwrap_or_default());
+    format!("  {}", style.paint.dim(&text))
+}

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Ran, Server, client, fulgurite, model_flag, printed, run, text, tiny_model};
+use common::{Ran, Server, fulgurite, model_flag, printed, run, text, tiny_model};
 use serde_json::{Value, json};
 
 /// A store with a rollout that was played and rewarded, one that failed, and one that waits.
@@ -23,18 +23,8 @@ fn three_rollouts(directory: &Path) -> Server {
         rollout("ro-waiting", json!(3), json!({})),
     ] });
     server.post("/v1/agl/queues/rollouts/enqueue", &queued).expect(201);
-    let resources = json!({
-        "resources": { "main_llm": { "resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "tiny" } },
-    });
-    assert!(
-        client()
-            .put(format!("{}/v1/agl/resources/rs-1", server.url))
-            .json(&resources)
-            .send()
-            .unwrap()
-            .status()
-            .is_success()
-    );
+    let resources = json!({ "main_llm": { "resource_type": "llm", "endpoint": "http://127.0.0.1", "model": "tiny" } });
+    server.post("/v1/agl/resources/rs-1", &resources).expect(200);
     let taken = server.post("/v1/agl/queues/rollouts/dequeue", &json!({ "limit": 2, "worker_id": "w" })).expect(200);
     let attempts: Vec<String> = (0..2).map(|index| text(&taken[index]["attempt"]["attempt_id"])).collect();
     let base = format!("/rollout/ro-played/attempt/{}", attempts[0]);
@@ -423,7 +413,7 @@ fn a_store_that_cannot_be_read_is_a_clear_error_and_is_not_made() {
     ");
     insta::assert_snapshot!(fail(run(["rollouts", "--store", "mysql://x"])), @r"
     error: cannot open the store mysql://x (--store, --run, --config)
-      caused by: store.url: `mysql` is not a database that this program knows; use sqlite://PATH
+      caused by: store.url: `mysql` is not a database that this program knows; use sqlite://PATH or postgres://USER:PASSWORD@HOST/DATABASE
     ");
     let mut without_flags = fulgurite(["triplets"]);
     insta::assert_snapshot!(fail(without_flags.current_dir(directory.path()).output().unwrap().into()), @r"

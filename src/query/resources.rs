@@ -1,7 +1,7 @@
 //! `fulgurite resources`.
 
 use anyhow::{Result, bail};
-use fulgurite_store::model::{Page, ResourcesUpdate};
+use fulgurite_store::model::{Page, ResourcesUpdate, TextFilter};
 use serde_json::{Value, json};
 
 use super::arguments::ResourcesArguments;
@@ -12,13 +12,11 @@ use crate::{output, time};
 /// Lists resources at their present versions.
 pub async fn resources(arguments: ResourcesArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
-    let found = match &arguments.id {
-        None => store.query_resources(&Page::default()).await?.items,
-        Some(id) => match store.resources(id).await? {
-            Some(resources) => vec![resources],
-            None => bail!("there are no resources `{id}` in this store"),
-        },
-    };
+    let filter = TextFilter { equals: arguments.id.clone(), contains: None };
+    let found = store.query_resources(&filter, &Page::default()).await?.items;
+    if let (true, Some(id)) = (found.is_empty(), &arguments.id) {
+        bail!("there are no resources `{id}` in this store");
+    }
     let mut table = Columns::new(&["resources", "version", "updated", "what"]);
     for resources in &found {
         if arguments.json {

@@ -59,8 +59,8 @@ pub struct ServeArguments {
     /// Write {"url": ..., "pid": ...} here once it answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Where everything is recorded: sqlite://FILE
-    #[arg(long, value_name = "URL", env = "FULGURITE_STORE")]
+    /// Where everything is recorded: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
     pub store: Option<String>,
     /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME] (repeatable)
     #[arg(long = "model", value_name = "SPEC")]

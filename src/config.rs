@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_engine::ModelConfig;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Everything that a config file may say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,10 +52,16 @@ impl Default for ServerConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreConfig {
-    /// `sqlite://FILE`. `serve`: `sqlite://fulgurite.db` by default; `train`: a file in the run's directory.
+    /// `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/DATABASE`, written out without the password. `serve`:
+    /// `sqlite://fulgurite.db` by default; `train`: a file in the run's directory.
+    #[serde(serialize_with = "redacted")]
     pub url: Option<String>,
     /// `full` survives a power cut, `normal` only `kill -9`.
     pub synchronous: Synchronous,
+}
+
+fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_deref().map(fulgurite_store::redact_url).serialize(serializer)
 }
 
 /// What an acknowledged write survives.

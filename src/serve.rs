@@ -1,7 +1,7 @@
 //! `fulgurite serve`.
 
 use anyhow::{Context, Result};
-use fulgurite_store::{Store, StoreOptions};
+use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous, parse_model};
@@ -37,7 +37,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
-    announce(&server.url, &store_url, &models, arguments.json);
+    announce(&server.url, &redact_url(&store_url), &models, arguments.json);
     tokio::select! {
         error = server.failed() => return Err(error),
         () = interrupted => {}
@@ -74,5 +74,5 @@ pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
         Synchronous::Normal => fulgurite_store::Synchronous::Normal,
     };
     let options = StoreOptions { synchronous, ..StoreOptions::default() };
-    Store::open(url, options).await.with_context(|| format!("cannot open the store {url}"))
+    Store::open(url, options).await.with_context(|| format!("cannot open the store {}", redact_url(url)))
 }

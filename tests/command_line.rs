@@ -47,8 +47,8 @@ fn help_says_what_there_is() {
           --listen <ADDRESS>             Address to listen on; port 0 takes a free one [env:
                                          FULGURITE_LISTEN=]
           --ready-file <FILE>            Write {"url": ..., "pid": ...} here once it answers
-          --store <URL>                  Where everything is recorded: sqlite://FILE [env:
-                                         FULGURITE_STORE=]
+          --store <URL>                  Where everything is recorded: sqlite://FILE or
+                                         postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
           --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME]
                                          (repeatable)
           --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
@@ -116,7 +116,7 @@ fn help_says_what_there_is() {
 
     Options:
           --store <URL>      Store: sqlite://FILE or postgres://...; without --store and --run the
-                             config's, else sqlite://fulgurite.db [env: FULGURITE_STORE=]
+                             config's, else sqlite://fulgurite.db [env: FULGURITE_STORE]
           --run <DIR>        Directory of a training run, whose store is meant
           --config <FILE>    Config file whose store is meant
           --rollout <ID>     Only this rollout
@@ -145,7 +145,7 @@ fn help_says_what_there_is() {
 
     Options:
           --store <URL>       Store: sqlite://FILE or postgres://...; without --store and --run the
-                              config's, else sqlite://fulgurite.db [env: FULGURITE_STORE=]
+                              config's, else sqlite://fulgurite.db [env: FULGURITE_STORE]
           --run <DIR>         Directory of a training run, whose store is meant
           --config <FILE>     Config file whose store is meant
           --tokens            One line for each sampled token: its id, its logprob, and its text if the

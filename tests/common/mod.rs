@@ -140,24 +140,28 @@ pub fn wait_until_ready(process: &mut Process, ready_file: &Path, log: &Path) ->
 pub struct Server {
     pub url: String,
     pub process: Process,
-    /// `sqlite://FILE`, of a file in the directory that the server was started for.
+    /// The URL of its store.
     pub store: String,
 }
 
 impl Server {
     /// Serves what `arguments` say, with store, ready file and log in `directory`.
     pub fn start<S: AsRef<OsStr>>(directory: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
+        Self::start_on(&format!("sqlite://{}", directory.join("store.db").display()), directory, arguments)
+    }
+
+    /// As [`Server::start`], with a store that may be elsewhere.
+    pub fn start_on<S: AsRef<OsStr>>(store: &str, directory: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
         let (ready_file, log) = (directory.join("ready.json"), directory.join("serve.log"));
-        let store = format!("sqlite://{}", directory.join("store.db").display());
         if ready_file.exists() {
             std::fs::remove_file(&ready_file).unwrap();
         }
-        let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+        let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--store", store]);
         command.arg("--ready-file").arg(&ready_file).args(arguments);
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut process = Process::spawn(command);
         let url = wait_until_ready(&mut process, &ready_file, &log);
-        Self { url, process, store }
+        Self { url, process, store: store.to_owned() }
     }
 
     pub fn get(&self, path: &str) -> Answer {

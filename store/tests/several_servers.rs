@@ -1,5 +1,7 @@
 //! Several servers on one PostgreSQL database. Without one, as `tests/postgres` starts it, there is nothing to test.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
 mod test_database;
 
 use std::time::Duration;

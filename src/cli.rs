@@ -43,6 +43,8 @@ pub enum Command {
     Resources(ResourcesArguments),
     /// Show one rollout whole: its calls, answers and rewards
     Show(ShowArguments),
+    /// Measure what things cost
+    Bench(BenchArguments),
     /// Show the config that is in force and where each value came from
     Config(ConfigArguments),
 }
@@ -162,4 +164,39 @@ pub enum ConfigAction {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `fulgurite bench`.
+#[derive(Debug, Args)]
+pub struct BenchArguments {
+    /// Of what.
+    #[command(subcommand)]
+    pub subject: BenchSubject,
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchSubject {
+    /// Processor time and latency of the store's API, over an empty store and over a filled one
+    Store(BenchStoreArguments),
+}
+
+/// `fulgurite bench store`.
+#[derive(Debug, Args)]
+pub struct BenchStoreArguments {
+    /// Requests of each cheap operation and server; dear ones get a quarter
+    #[arg(long, value_name = "N", default_value_t = 6000)]
+    pub requests: usize,
+    /// Spans that the filled store holds beforehand; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub spans: usize,
+    /// Another server to ask the same of, beside ours
+    #[arg(long, value_name = "URL", requires = "against_pid")]
+    pub against: Option<String>,
+    /// That server's process
+    #[arg(long, value_name = "PID", requires = "against")]
+    pub against_pid: Option<u32>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 mod base_model;
+mod bench;
 mod cli;
 mod config;
 mod config_show;
@@ -21,7 +22,7 @@ mod train;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cli::{Cli, Command};
+use cli::{BenchSubject, Cli, Command};
 use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
@@ -52,6 +53,9 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
+        Command::Bench(arguments) => match arguments.subject {
+            BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
+        },
         Command::Config(arguments) => config_show::run(arguments),
     }
 }

@@ -12,7 +12,7 @@ mod rewards;
 mod rollouts;
 mod show;
 mod spans;
-mod table;
+pub mod table;
 mod transcript;
 mod triplets;
 mod workers;

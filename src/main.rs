@@ -25,6 +25,10 @@ use clap::Parser;
 use cli::{BenchSubject, Cli, Command};
 use tracing_subscriber::EnvFilter;
 
+/// A server makes and drops many small things on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("FULGURITE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));

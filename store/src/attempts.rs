@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
 
 use crate::lifecycle::{overdue, propagate};
-use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated};
+use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, RolloutStatus};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{
     OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, plain, to_integer, to_optional_json,
@@ -287,7 +287,7 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
              end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
              status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
          WHERE rollout_id = $1 AND attempt_id = $2
-         RETURNING sequence_id, status",
+         RETURNING sequence_id, status, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status",
     )
     .bind(rollout_id)
     .bind(attempt_id)
@@ -298,7 +298,8 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
         existing_rollout(write.connection(), rollout_id).await?;
         return Err(StoreError::not_found("attempt", attempt_id));
     };
-    if word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
+    let waits = matches!(word(&row, "rollout_status")?, RolloutStatus::Preparing | RolloutStatus::Requeuing);
+    if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
         return Ok(());
     }
     sqlx::query(

@@ -24,8 +24,9 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::time("end_time"),
 ];
 
-/// Rows in one `INSERT`, at most. Always a power of two rows, so that there are few different statements to prepare.
-const ROWS_PER_INSERT: usize = 64;
+/// Rows in one `INSERT`, at most. Always a power of two rows, so that there are few different statements to prepare; not
+/// more, because the driver's time for a statement grows with the square of its arguments.
+const ROWS_PER_INSERT: usize = 16;
 
 impl Store {
     /// Stores spans and notes that their attempts have been heard of. A span that is there already is left as it is,
@@ -41,6 +42,10 @@ impl Store {
                     let attempt = AttemptRef::Id(attempt_id.to_owned());
                     existing_attempt(write.connection(), rollout_id, &attempt).await?;
                     insert_of_attempt(write, &spans, &indices, &mut stored).await?;
+                    let new = indices.iter().filter(|index| stored[**index]).map(|index| spans[*index].sequence_id);
+                    if let Some(last) = new.max() {
+                        raise_sequence_id(write, rollout_id, last).await?;
+                    }
                 }
                 Ok(spans.into_iter().zip(stored).map(|(span, stored)| stored.then_some(span)).collect())
             })
@@ -223,18 +228,24 @@ async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<In
 
 /// Gives every span of a known attempt its place: the given one, or the next of its rollout.
 async fn number(write: &mut Write, spans: &mut [Span], given: &[Option<u64>], known: &[bool]) -> Result<()> {
-    let mut unnumbered: HashMap<String, Vec<usize>> = HashMap::new();
-    for (index, span) in spans.iter_mut().enumerate() {
-        match given[index] {
-            Some(sequence_id) => span.sequence_id = sequence_id,
-            None if known[index] => unnumbered.entry(span.rollout_id.clone()).or_default().push(index),
-            None => {}
-        }
+    let mut of_rollout: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, span) in spans.iter().enumerate().filter(|(index, _)| known[*index]) {
+        of_rollout.entry(span.rollout_id.clone()).or_default().push(index);
     }
-    for (rollout_id, indices) in unnumbered {
-        let first = allocate_sequence_ids(write, &rollout_id, indices.len()).await?;
-        for (sequence_id, index) in (first..).zip(indices) {
-            spans[index].sequence_id = sequence_id;
+    for (rollout_id, indices) in of_rollout {
+        let unnumbered = indices.iter().filter(|index| given[**index].is_none()).count();
+        let mut next = match unnumbered {
+            0 => 0,
+            number => allocate_sequence_ids(write, &rollout_id, number).await?,
+        };
+        for index in &indices {
+            spans[*index].sequence_id = given[*index].unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            });
+        }
+        if let Some(last) = indices.iter().filter_map(|index| given[*index]).max() {
+            raise_sequence_id(write, &rollout_id, last).await?;
         }
     }
     Ok(())
@@ -249,27 +260,32 @@ async fn insert_of_attempt(write: &mut Write, spans: &[Span], indices: &[usize],
         insert_rows(write.connection(), spans, chunk, stored).await?;
         rest = later;
     }
-    let new = || indices.iter().filter(|index| stored[**index]).map(|index| &spans[*index]);
-    if let Some(last) = new().max_by_key(|span| span.sequence_id) {
-        raise_sequence_id(write, &last.rollout_id, last.sequence_id).await?;
-        hear_of(write, &last.rollout_id, &last.attempt_id).await?;
+    if let Some(new) = indices.iter().find(|index| stored[**index]).map(|index| &spans[*index]) {
+        hear_of(write, &new.rollout_id, &new.attempt_id).await?;
     }
     Ok(())
 }
 
+/// Stores those of `spans` that `indices` name, all of one attempt, and notes which are new.
 async fn insert_rows(
     connection: &mut AnyConnection,
     spans: &[Span],
     indices: &[usize],
     stored: &mut [bool],
 ) -> Result<()> {
+    let Some(first) = indices.first().map(|index| &spans[*index]) else { return Ok(()) };
     let mut sql = Sql::new(
         "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name, start_time,
              end_time, body) VALUES ",
     );
     for (row, index) in indices.iter().enumerate() {
         let span = &spans[*index];
-        sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
+        if row == 0 {
+            sql.push("(").text(&span.rollout_id).push(", ").text(&span.attempt_id);
+        } else {
+            // The attempt is the same one.
+            sql.push(", ($1, $2");
+        }
         sql.push(", ").text(plain("span_id", &span.span_id)?);
         sql.push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
         sql.push(", ").text(plain("trace_id", &span.trace_id)?);
@@ -277,11 +293,19 @@ async fn insert_rows(
         sql.push(", ").text(plain("name", &span.name)?).push(", ").optional_real(span.start_time);
         sql.push(", ").optional_real(span.end_time).push(", ").owned_text(to_json("span", span)?).push(")");
     }
-    sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING RETURNING span_id");
-    for row in sql.all(connection).await? {
+    let inserted = sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING").execute(connection).await?;
+    if inserted == indices.len() as u64 {
+        indices.iter().for_each(|index| stored[*index] = true);
+        return Ok(());
+    }
+    // Nobody else writes meanwhile, so the latest of the attempt's spans are the ones that were just inserted.
+    let mut latest = Sql::new("SELECT span_id FROM spans WHERE rollout_id = ");
+    latest.text(&first.rollout_id).push(" AND attempt_id = ").text(&first.attempt_id);
+    latest.push(" ORDER BY position DESC").part(Some(inserted), 0)?;
+    for row in latest.all(connection).await? {
         let span_id: &str = column(&row, "span_id")?;
         // Of several with one id, the first is the one that was stored.
-        if let Some(index) = indices.iter().find(|index| spans[**index].span_id == span_id && !stored[**index]) {
+        if let Some(index) = indices.iter().find(|index| spans[**index].span_id == span_id) {
             stored[*index] = true;
         }
     }

@@ -254,6 +254,11 @@ impl Sql {
         Ok(self.query(connection)?.fetch_one(connection).await?)
     }
 
+    /// Runs it; how many rows it changed.
+    pub async fn execute(&self, connection: &mut AnyConnection) -> Result<u64> {
+        Ok(self.query(connection)?.execute(connection).await?.rows_affected())
+    }
+
     /// All rows.
     pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
         Ok(self.query(connection)?.fetch_all(connection).await?)

@@ -26,6 +26,10 @@ pub(crate) enum Word {
     EmptyText,
 }
 
+/// For SQLite's one writing connection: 16 MiB of log before it is copied into the file, so that a page which changes
+/// often is copied less often, and 64 MiB of pages kept, so that a large store's indices need not be read again.
+const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -65536;";
+
 impl Dialect {
     /// The one that a connection speaks.
     pub fn of(connection: &AnyConnection) -> Self {
@@ -60,10 +64,10 @@ impl Dialect {
     pub fn prepare_writing(self, synchronous: Synchronous, busy: Duration) -> String {
         match (self, synchronous) {
             (Self::Sqlite, Synchronous::Full) => {
-                format!("{} PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL", pragmas(busy))
+                format!("{} {WRITING} PRAGMA synchronous = FULL", pragmas(busy))
             }
             (Self::Sqlite, Synchronous::Normal) => {
-                format!("{} PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", pragmas(busy))
+                format!("{} {WRITING} PRAGMA synchronous = NORMAL", pragmas(busy))
             }
             // A stricter setting of the server's own stays.
             (Self::Postgres, Synchronous::Full) => format!(

@@ -319,7 +319,7 @@ pub(crate) async fn insert_rollout(
         "INSERT INTO rollouts (rollout_id, input, start_time, mode, resources_id, status, config, metadata, run_id,
              step, queue_position)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts) END)",
+             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0) END)",
     )
     .bind(rollout.rollout_id.as_str())
     .bind(to_json("input", &rollout.input)?)
@@ -384,7 +384,7 @@ pub(crate) async fn set_rollout_status(write: &mut Write, rollout: &mut Rollout,
     sqlx::query(
         "UPDATE rollouts SET status = $2, end_time = $3,
              queue_position = CASE WHEN $4 = 1
-                 THEN COALESCE(queue_position, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts)) END
+                 THEN COALESCE(queue_position, (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0)) END
          WHERE rollout_id = $1",
     )
     .bind(rollout.rollout_id.as_str())

@@ -7,6 +7,8 @@ mod attempts;
 mod dialect;
 mod error;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod generations;
 mod lifecycle;

@@ -1,0 +1,5 @@
+//! OpenTelemetry's exports, in both encodings.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_store::fuzzing::fuzz_otlp(bytes));

@@ -1,0 +1,5 @@
+//! Requests to the store's routes.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_store::fuzzing::fuzz_rest(bytes));

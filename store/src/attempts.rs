@@ -316,7 +316,7 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
 
 /// The latest attempts of rollouts under way that are overdue, and what they become.
 async fn overdue_attempts(connection: &mut AnyConnection, time: f64) -> Result<Vec<(Attempt, AttemptStatus)>> {
-    let rollouts = sqlx::query("SELECT * FROM rollouts WHERE status IN ('preparing', 'running')")
+    let rollouts = sqlx::query("SELECT * FROM rollouts WHERE status IN ('preparing', 'running') ORDER BY position")
         .fetch_all(&mut *connection)
         .await?;
     let mut found = Vec::new();

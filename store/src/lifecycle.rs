@@ -33,6 +33,9 @@ pub(crate) fn overdue(
 }
 
 #[cfg(test)]
+mod model_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Config {
     /// The HTTP server.
     pub server: ServerConfig,
+    /// How model calls are answered.
+    pub proxy: ProxyConfig,
     /// The record.
     pub store: StoreConfig,
     /// The models that agents can ask for.
@@ -45,6 +47,21 @@ pub struct ServerConfig {
 impl Default for ServerConfig {
     fn default() -> Self {
         Self { listen: "127.0.0.1:4747".to_owned(), body_limit_bytes: 32 * 1024 * 1024, watchdog_interval: 10.0 }
+    }
+}
+
+/// `[proxy]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProxyConfig {
+    /// Whether a call below `/rollout/{id}/attempt/{id}` is answered with token ids and logprobs though it did not ask
+    /// for them, so that a tracer in the agent records them.
+    pub token_ids_on_attributed_path: bool,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        Self { token_ids_on_attributed_path: true }
     }
 }
 

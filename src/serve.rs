@@ -31,7 +31,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(LoadedModel::open(&entry.name, &entry.path, &entry.renderer)?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let mut server = RunningServer::start(&loaded.config.server, store.clone(), served, loaded.config.run.seed).await?;
+    let mut server = RunningServer::start(&loaded.config, store.clone(), served).await?;
     // Whoever reads the ready file may send a signal at once.
     let interrupted = interruption()?;
     if let Some(path) = &arguments.ready_file {

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::config::ServerConfig;
+use crate::config::Config;
 
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {
@@ -44,18 +44,23 @@ pub struct RunningServer {
 
 impl RunningServer {
     /// Listens, and answers from now on.
-    pub async fn start(config: &ServerConfig, store: Store, models: Vec<ServedModel>, seed: u64) -> Result<Self> {
-        let interval = config.watchdog_interval;
+    pub async fn start(config: &Config, store: Store, models: Vec<ServedModel>) -> Result<Self> {
+        let interval = config.server.watchdog_interval;
         if !(interval.is_finite() && interval >= 0.0) {
             bail!("server.watchdog_interval is {interval}, but must be a number of seconds, 0 for before each call");
         }
         let scan_before_calls = interval == 0.0;
-        let listener = listen(&config.listen).await?;
+        let body_limit = config.server.body_limit_bytes;
+        let listener = listen(&config.server.listen).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
-        let proxy = Proxy::new(store.clone(), models, ProxyOptions { body_limit: config.body_limit_bytes, seed });
-        let options = RouteOptions { body_limit: config.body_limit_bytes, scan_before_calls };
+        let proxy_options = ProxyOptions {
+            body_limit,
+            seed: config.run.seed,
+            token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
+        };
+        let proxy = Proxy::new(store.clone(), models, proxy_options);
         let router = fulgurite_proxy::routes(proxy)
-            .merge(fulgurite_store::routes_with(store.clone(), options))
+            .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .fallback(fulgurite_proxy::unknown_route);
         let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
         let (stop, stopped) = oneshot::channel::<()>();

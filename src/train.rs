@@ -52,9 +52,9 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let opened = LoadedModel::open(&model.name, &model_directory, &model.renderer)?;
 
     // A free port: a run is no service that others must find, and several may run at once.
-    let server_config =
-        crate::config::ServerConfig { listen: "127.0.0.1:0".to_owned(), ..loaded.config.server.clone() };
-    let mut server = RunningServer::start(&server_config, store.clone(), vec![opened.served.clone()], seed).await?;
+    let mut server_config = loaded.config.clone();
+    server_config.server.listen = "127.0.0.1:0".to_owned();
+    let mut server = RunningServer::start(&server_config, store.clone(), vec![opened.served.clone()]).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }

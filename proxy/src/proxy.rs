@@ -26,11 +26,14 @@ pub struct ProxyOptions {
     pub body_limit: usize,
     /// Seed of calls whose rollout brings none of its own.
     pub seed: u64,
+    /// Whether a call below an attempt's path is answered with token ids and logprobs though it did not ask for them,
+    /// so that a tracer in the agent records them.
+    pub token_ids_on_attributed_path: bool,
 }
 
 impl Default for ProxyOptions {
     fn default() -> Self {
-        Self { body_limit: 32 * 1024 * 1024, seed: 0 }
+        Self { body_limit: 32 * 1024 * 1024, seed: 0, token_ids_on_attributed_path: true }
     }
 }
 

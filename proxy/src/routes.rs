@@ -1,23 +1,31 @@
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, head, post};
 use serde_json::json;
 
 use crate::Proxy;
 use crate::error::ProxyError;
-use crate::openai::{chat, error, list_models};
+use crate::openai::endpoint::{chat_completions, completions};
+use crate::openai::{error, list_models};
+
+const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
 /// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, and `/healthz`.
+/// without `/v1` there, and `/healthz`. An attempt's path itself, and `HEAD /`, answer with nothing, because some
+/// clients ask whether somebody is there.
 pub fn routes(proxy: Proxy) -> Router {
-    const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
-    let mut router = Router::new().route("/healthz", get(healthz));
-    for version in [String::from("/v1"), format!("{ATTEMPT}/v1"), ATTEMPT.to_owned()] {
-        let complete = if version == "/v1" { post(chat::complete) } else { post(chat::complete_in_attempt) };
+    let mut router =
+        Router::new().route("/healthz", get(healthz)).route("/", head(StatusCode::OK).fallback(unknown_route));
+    for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT] {
         router = router
-            .route(&format!("{version}/chat/completions"), complete.fallback(method_not_allowed))
-            .route(&format!("{version}/models"), get(list_models).fallback(method_not_allowed));
+            .route(&format!("{base}/chat/completions"), post(chat_completions).fallback(method_not_allowed))
+            .route(&format!("{base}/completions"), post(completions).fallback(method_not_allowed))
+            .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed));
+    }
+    for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
+        router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
     }
     router.with_state(proxy)
 }

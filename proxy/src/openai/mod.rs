@@ -1,10 +1,13 @@
 //! The OpenAI dialect.
 
-pub(crate) mod chat;
+mod chat_request;
+mod completion_request;
+pub(crate) mod endpoint;
 pub(crate) mod error;
 mod models;
+mod reply;
 mod request;
-mod response;
-mod stream;
+mod sampling_fields;
+mod shape;
 
 pub(crate) use models::list_models;

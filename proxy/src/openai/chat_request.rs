@@ -1,0 +1,151 @@
+use fulgurite_renderers::Message;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::request::{Prompt, Wanted, digest, read_fields};
+use super::sampling_fields::{SamplingFields, refuse};
+use super::shape::Shape;
+use crate::error::ProxyError;
+
+const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
+
+/// The fields that only Chat Completions has.
+#[derive(Debug, Deserialize)]
+struct ChatFields {
+    messages: Vec<Message>,
+    max_completion_tokens: Option<u32>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
+    tools: Option<Vec<Value>>,
+    functions: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
+    response_format: Option<Value>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+/// Reads and checks a Chat Completions request.
+pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
+    let digest = digest(&body);
+    let mut chat: ChatFields = read_fields(body)?;
+    let fields: SamplingFields = read_fields(std::mem::take(&mut chat.rest))?;
+    chat.check_messages()?;
+    chat.refuse_unsupported()?;
+    let logprobs = chat.logprobs.unwrap_or(false);
+    if chat.top_logprobs.is_some_and(|top| top > 0) && !logprobs {
+        return Err(ProxyError::invalid("top_logprobs", "top_logprobs needs logprobs: true"));
+    }
+    let max_tokens = match chat.max_completion_tokens {
+        Some(limit) => ("max_completion_tokens", Some(limit)),
+        None => ("max_tokens", fields.max_tokens),
+    };
+    let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
+    Ok(Wanted {
+        shape: Shape::Chat,
+        prompt: Prompt::Messages(chat.messages),
+        asked,
+        stream: fields.stream.unwrap_or(false),
+        include_usage: fields.include_usage(),
+        return_token_ids: fields.return_token_ids.unwrap_or(false),
+        seed: fields.seed,
+        model: fields.model,
+        extra: fields.extra,
+        digest,
+    })
+}
+
+impl ChatFields {
+    fn check_messages(&self) -> Result<(), ProxyError> {
+        if self.messages.is_empty() {
+            return Err(ProxyError::invalid("messages", "messages must hold at least one message"));
+        }
+        for (index, message) in self.messages.iter().enumerate() {
+            if !ROLES.contains(&message.role.as_str()) {
+                return Err(ProxyError::invalid(
+                    &format!("messages[{index}].role"),
+                    format!("`{}` is not a role; expected one of {}", message.role, ROLES.join(", ")),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_unsupported(&self) -> Result<(), ProxyError> {
+        for (name, list) in [("tools", &self.tools), ("functions", &self.functions)] {
+            if list.as_ref().is_some_and(|list| !list.is_empty()) {
+                return refuse(name, "are not supported by this model's renderer");
+            }
+        }
+        if self.tool_choice.as_ref().is_some_and(|choice| !matches!(choice.as_str(), Some("auto" | "none"))) {
+            return refuse("tool_choice", "is not supported by this model's renderer");
+        }
+        let format = self.response_format.as_ref().and_then(|format| format.get("type")).and_then(Value::as_str);
+        if self.response_format.is_some() && format != Some("text") {
+            return refuse("response_format", "other than text is not supported by this model host");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::SamplingParameters;
+    use serde_json::json;
+
+    use super::*;
+    use crate::openai::request::parse;
+
+    fn read_value(value: Value) -> Result<Wanted, (Option<String>, String)> {
+        let wanted = parse(value.to_string().as_bytes()).and_then(read);
+        wanted.map_err(|error| match error {
+            ProxyError::InvalidRequest { message, parameter, .. } => (parameter, message),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn with(key: &str, value: Value) -> Value {
+        let mut body = json!({ "model": "m", "messages": [{ "role": "user", "content": "hi" }] });
+        body[key] = value;
+        body
+    }
+
+    #[test]
+    fn every_fault_names_its_field() {
+        for (body, parameter) in [
+            (json!({ "model": "m" }), None),
+            (json!({ "messages": [{ "role": "user", "content": "hi" }] }), None),
+            (with("messages", json!([])), Some("messages")),
+            (with("messages", json!([{ "role": "robot", "content": "x" }])), Some("messages[0].role")),
+            (with("messages", json!([{ "content": "x" }])), Some("messages[0]")),
+            (with("messages", json!("hi")), Some("messages")),
+            (with("temperature", json!(3)), Some("temperature")),
+            (with("temperature", json!("warm")), Some("temperature")),
+            (with("max_tokens", json!(0)), Some("max_tokens")),
+            (with("max_completion_tokens", json!(0)), Some("max_completion_tokens")),
+            (with("max_tokens", json!(-1)), Some("max_tokens")),
+            (with("top_p", json!(0)), Some("top_p")),
+            (with("n", json!(2)), Some("n")),
+            (with("tools", json!([{}])), Some("tools")),
+            (with("logit_bias", json!({ "1": 2 })), Some("logit_bias")),
+            (with("response_format", json!({ "type": "json_object" })), Some("response_format")),
+            (with("stop", json!([""])), Some("stop")),
+            (with("top_logprobs", json!(2)), Some("top_logprobs")),
+        ] {
+            let (found, message) = read_value(body.clone()).expect_err(&body.to_string());
+            assert_eq!(found.as_deref(), parameter, "{body}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_taken() {
+        let mut body = with("n", json!(1));
+        body["presence_penalty"] = json!(0);
+        body["tools"] = json!([]);
+        body["user"] = json!("someone");
+        body["top_k"] = json!(-1);
+        body["max_tokens"] = json!(5);
+        let wanted = read_value(body).unwrap();
+        assert_eq!((wanted.asked.max_tokens, wanted.asked.sampling), (Some(5), SamplingParameters::default()));
+        assert_eq!(json!(wanted.extra), json!({ "user": "someone" }));
+    }
+}

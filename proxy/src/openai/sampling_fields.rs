@@ -1,0 +1,147 @@
+use fulgurite_backends::SamplingParameters;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::error::ProxyError;
+
+const MAXIMUM_STOP_STRINGS: usize = 16;
+const MAXIMUM_TOP_LOGPROBS: usize = 20;
+
+/// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SamplingFields {
+    pub(crate) model: String,
+    pub(crate) stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    pub(crate) max_tokens: Option<u32>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+    stop: Option<Stop>,
+    pub(crate) seed: Option<i64>,
+    n: Option<u32>,
+    presence_penalty: Option<f64>,
+    frequency_penalty: Option<f64>,
+    logit_bias: Option<Map<String, Value>>,
+    pub(crate) return_token_ids: Option<bool>,
+    #[serde(flatten)]
+    pub(crate) extra: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Stop {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What a checked request asks of the sampler.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) sampling: SamplingParameters,
+    /// `None`: as many as the context has room for.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) stop_strings: Vec<String>,
+    pub(crate) logprobs: bool,
+    pub(crate) top_logprobs: usize,
+}
+
+impl SamplingFields {
+    /// Checks every field that we act on and refuses by name what we cannot honour. `max_tokens` and `top_logprobs`
+    /// are each endpoint's own, under the names that it has for them.
+    pub(crate) fn check(
+        &self,
+        max_tokens: (&str, Option<u32>),
+        top_logprobs: (&str, Option<usize>),
+        logprobs: bool,
+    ) -> Result<Asked, ProxyError> {
+        self.refuse_unsupported()?;
+        let temperature = within("temperature", self.temperature, 0.0..=2.0)?.unwrap_or(1.0);
+        let top_p = within("top_p", self.top_p, 0.0..=1.0)?.unwrap_or(1.0);
+        if top_p == 0.0 {
+            return Err(ProxyError::invalid("top_p", "top_p must be above 0"));
+        }
+        // -1 and 0 are how vLLM's clients say "all".
+        let top_k = match self.top_k {
+            None | Some(-1 | 0) => None,
+            Some(k) => Some(
+                usize::try_from(k)
+                    .map_err(|_| ProxyError::invalid("top_k", "top_k must be positive, or -1 for all"))?,
+            ),
+        };
+        let (name, max_tokens) = max_tokens;
+        if max_tokens == Some(0) {
+            return Err(ProxyError::invalid(name, format!("{name} must be at least 1")));
+        }
+        let (name, top_logprobs) = top_logprobs;
+        let top_logprobs = top_logprobs.unwrap_or(0);
+        if top_logprobs > MAXIMUM_TOP_LOGPROBS {
+            return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
+        }
+        Ok(Asked {
+            sampling: SamplingParameters { temperature, top_p, top_k },
+            max_tokens: max_tokens.map(|limit| limit as usize),
+            stop_strings: self.stop_strings()?,
+            logprobs,
+            top_logprobs,
+        })
+    }
+
+    /// Whether a stream ends with a chunk that counts tokens.
+    pub(crate) fn include_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    }
+
+    fn refuse_unsupported(&self) -> Result<(), ProxyError> {
+        if self.n.is_some_and(|n| n != 1) {
+            return refuse("n", "other than 1 is not supported; send the request again for another sample");
+        }
+        for (name, penalty) in
+            [("presence_penalty", self.presence_penalty), ("frequency_penalty", self.frequency_penalty)]
+        {
+            if penalty.is_some_and(|penalty| penalty != 0.0) {
+                return refuse(name, "is not supported by this model host");
+            }
+        }
+        if self.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()) {
+            return refuse("logit_bias", "is not supported by this model host");
+        }
+        Ok(())
+    }
+
+    fn stop_strings(&self) -> Result<Vec<String>, ProxyError> {
+        let strings = match &self.stop {
+            None => Vec::new(),
+            Some(Stop::One(string)) => vec![string.clone()],
+            Some(Stop::Many(strings)) => strings.clone(),
+        };
+        if strings.len() > MAXIMUM_STOP_STRINGS {
+            return Err(ProxyError::invalid("stop", format!("stop may hold at most {MAXIMUM_STOP_STRINGS} strings")));
+        }
+        if strings.iter().any(String::is_empty) {
+            return Err(ProxyError::invalid("stop", "a stop string must not be empty"));
+        }
+        Ok(strings)
+    }
+}
+
+/// Refuses a field by its name.
+pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
+    Err(ProxyError::invalid(name, format!("{name} {why}")))
+}
+
+fn within(name: &str, value: Option<f32>, range: std::ops::RangeInclusive<f32>) -> Result<Option<f32>, ProxyError> {
+    match value {
+        Some(value) if !range.contains(&value) => Err(ProxyError::invalid(
+            name,
+            format!("{name} is {value}, but must be between {} and {}", range.start(), range.end()),
+        )),
+        value => Ok(value),
+    }
+}

@@ -1,0 +1,146 @@
+use fulgurite_backends::SampledToken;
+use fulgurite_renderers::Tokenizer;
+use serde_json::{Map, Value, json};
+
+/// How an endpoint writes what all of them say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// `POST /v1/chat/completions`.
+    Chat,
+    /// `POST /v1/completions`.
+    Text,
+}
+
+impl Shape {
+    /// The span's name, by which Agent-lightning's tracer calls the same endpoint.
+    pub(crate) fn span_name(self) -> &'static str {
+        match self {
+            Shape::Chat => "openai.chat.completion",
+            Shape::Text => "openai.completion",
+        }
+    }
+
+    /// `gen_ai.operation.name` of OpenTelemetry's conventions.
+    pub(crate) fn operation_name(self) -> &'static str {
+        match self {
+            Shape::Chat => "chat",
+            Shape::Text => "text_completion",
+        }
+    }
+
+    /// What ids of replies begin with.
+    pub(crate) fn id_prefix(self) -> &'static str {
+        match self {
+            Shape::Chat => "chatcmpl",
+            Shape::Text => "cmpl",
+        }
+    }
+
+    /// The request's field that holds the prompt.
+    pub(crate) fn prompt_field(self) -> &'static str {
+        match self {
+            Shape::Chat => "messages",
+            Shape::Text => "prompt",
+        }
+    }
+
+    pub(crate) fn object(self) -> &'static str {
+        match self {
+            Shape::Chat => "chat.completion",
+            Shape::Text => "text_completion",
+        }
+    }
+
+    pub(crate) fn chunk_object(self) -> &'static str {
+        match self {
+            Shape::Chat => "chat.completion.chunk",
+            Shape::Text => "text_completion",
+        }
+    }
+
+    /// The only choice of a whole answer.
+    pub(crate) fn choice(self, text: &str) -> Value {
+        match self {
+            Shape::Chat => {
+                json!({ "index": 0, "message": { "role": "assistant", "content": text, "refusal": null } })
+            }
+            Shape::Text => json!({ "index": 0, "text": text }),
+        }
+    }
+
+    /// The only choice of the first chunk, which says no more than that an answer has begun.
+    pub(crate) fn first_chunk_choice(self) -> Value {
+        match self {
+            Shape::Chat => json!({ "index": 0, "delta": { "role": "assistant", "content": "", "refusal": null } }),
+            Shape::Text => json!({ "index": 0, "text": "" }),
+        }
+    }
+
+    /// The only choice of a later chunk.
+    pub(crate) fn chunk_choice(self, text: &str) -> Value {
+        match self {
+            Shape::Chat if text.is_empty() => json!({ "index": 0, "delta": {} }),
+            Shape::Chat => json!({ "index": 0, "delta": { "content": text } }),
+            Shape::Text => json!({ "index": 0, "text": text }),
+        }
+    }
+
+    /// Puts the prompt's tokens where vLLM has them: beside the choices of a chat, in the choice of a completion.
+    pub(crate) fn set_prompt_token_ids(self, reply: &mut Value, prompt: &[u32]) {
+        match self {
+            Shape::Chat => reply["prompt_token_ids"] = json!(prompt),
+            Shape::Text => reply["choices"][0]["prompt_token_ids"] = json!(prompt),
+        }
+    }
+
+    /// `logprobs` of a choice, for tokens whose text begins `text_offset` characters into the answer.
+    pub(crate) fn logprobs(self, tokens: &[SampledToken], tokenizer: &Tokenizer, text_offset: &mut usize) -> Value {
+        match self {
+            Shape::Chat => {
+                let content: Vec<Value> = tokens.iter().map(|token| chat_logprob(token, tokenizer)).collect();
+                json!({ "content": content, "refusal": null })
+            }
+            Shape::Text => completion_logprobs(tokens, tokenizer, text_offset),
+        }
+    }
+}
+
+fn token_text(id: u32, tokenizer: &Tokenizer) -> String {
+    String::from_utf8_lossy(tokenizer.id_to_bytes(id).unwrap_or_default()).into_owned()
+}
+
+/// One entry of a chat's `logprobs.content`.
+fn chat_logprob(token: &SampledToken, tokenizer: &Tokenizer) -> Value {
+    let entry = |id: u32, logprob: f32| {
+        let bytes = tokenizer.id_to_bytes(id).unwrap_or_default();
+        json!({ "token": token_text(id, tokenizer), "bytes": bytes, "logprob": logprob })
+    };
+    let mut value = entry(token.id, token.logprob);
+    value["top_logprobs"] =
+        token.top_logprobs.iter().map(|(id, logprob)| entry(*id, *logprob)).collect::<Vec<_>>().into();
+    value
+}
+
+/// A completion's `logprobs`: lists side by side. The sampled token is always among its alternatives.
+fn completion_logprobs(tokens: &[SampledToken], tokenizer: &Tokenizer, text_offset: &mut usize) -> Value {
+    let (mut texts, mut logprobs, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let with_tops = tokens.iter().any(|token| !token.top_logprobs.is_empty());
+    for token in tokens {
+        let text = token_text(token.id, tokenizer);
+        if with_tops {
+            let sampled = (token.id, token.logprob);
+            let top = token.top_logprobs.iter().chain([&sampled]);
+            tops.push(top.map(|(id, logprob)| (token_text(*id, tokenizer), json!(logprob))).collect::<Map<_, _>>());
+        }
+        offsets.push(*text_offset);
+        *text_offset += text.chars().count();
+        texts.push(text);
+        logprobs.push(token.logprob);
+    }
+    json!({
+        "tokens": texts,
+        "token_logprobs": logprobs,
+        "top_logprobs": with_tops.then_some(tops),
+        "text_offset": offsets,
+    })
+}

@@ -1,0 +1,151 @@
+//! A proxy over real sockets, in front of a sampler that plays scripts.
+#![allow(dead_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo, StopReason,
+    WeightsVersion,
+};
+use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
+use fulgurite_store::model::{Generation, GenerationFilter, NewRollout};
+use fulgurite_store::{Store, StoreOptions};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+pub const CONTEXT_LENGTH: usize = 64;
+pub const BODY_LIMIT: usize = 4096;
+
+/// How one request is answered.
+pub enum Script {
+    /// These tokens, then the end.
+    Answer(Vec<u32>, StopReason),
+    /// These tokens, then nothing until the listener is gone, which is told.
+    Hang(Vec<u32>, oneshot::Sender<()>),
+    /// These tokens, then a failure.
+    Break(Vec<u32>),
+}
+
+pub struct ScriptedSampler {
+    pub scripts: Mutex<VecDeque<Script>>,
+    pub requests: Mutex<Vec<SampleRequest>>,
+}
+
+#[async_trait]
+impl Sampler for ScriptedSampler {
+    fn info(&self) -> SamplerInfo {
+        SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: 400 }
+    }
+
+    fn weights_version(&self) -> WeightsVersion {
+        WeightsVersion(3)
+    }
+
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let script = self.scripts.lock().unwrap().pop_front().ok_or(BackendError::Overloaded { limit: 0 })?;
+        self.requests.lock().unwrap().push(request);
+        let (sender, stream) = SampleStream::channel();
+        let (tokens, then) = match script {
+            Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
+            Script::Hang(tokens, gone) => (tokens, Err(gone)),
+            Script::Break(tokens) => (tokens, Ok(Err(BackendError::Internal { message: "it broke".into() }))),
+        };
+        for (index, id) in tokens.into_iter().enumerate() {
+            let logprob = -0.25 * (index + 1) as f32;
+            let token = SampledToken { id, logprob, weights_version: WeightsVersion(3), top_logprobs: vec![] };
+            sender.send(Ok(SampleEvent::Token(token))).unwrap();
+        }
+        match then {
+            Ok(last) => sender.send(last).unwrap(),
+            Err(gone) => {
+                tokio::spawn(async move {
+                    sender.closed().await;
+                    gone.send(()).unwrap();
+                });
+            }
+        }
+        Ok(stream)
+    }
+}
+
+pub struct Setup {
+    pub url: String,
+    pub store: Store,
+    pub sampler: Arc<ScriptedSampler>,
+    pub renderer: Arc<dyn Renderer>,
+    pub client: reqwest::Client,
+    _directory: tempfile::TempDir,
+}
+
+impl Setup {
+    pub async fn new(scripts: Vec<Script>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
+        write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        let renderer = open_renderer(directory.path(), "chatml").unwrap();
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let sampler = Arc::new(ScriptedSampler { scripts: Mutex::new(scripts.into()), requests: Mutex::default() });
+        let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
+        let options = ProxyOptions { body_limit: BODY_LIMIT, seed: 1, ..ProxyOptions::default() };
+        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options))
+            .fallback(fulgurite_proxy::unknown_route);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, store, sampler, renderer, client: reqwest::Client::new(), _directory: directory }
+    }
+
+    pub fn tokens(&self, text: &str) -> Vec<u32> {
+        self.renderer.tokenizer().encode_ordinary(text).unwrap()
+    }
+
+    pub fn stop(&self) -> u32 {
+        self.renderer.stop_tokens()[0]
+    }
+
+    pub fn play(&self, script: Script) {
+        self.sampler.scripts.lock().unwrap().push_back(script);
+    }
+
+    /// An attempt and the base URL of its agent.
+    pub async fn attempt(&self) -> (String, String) {
+        let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
+        (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
+    }
+
+    pub async fn post(&self, base: &str, body: &Value) -> reqwest::Response {
+        self.client.post(format!("{base}/chat/completions")).json(body).send().await.unwrap()
+    }
+
+    pub async fn generations(&self) -> Vec<Generation> {
+        self.store.generations(&GenerationFilter::default()).await.unwrap()
+    }
+
+    /// The only generation, once what the server still writes about it is written.
+    pub async fn generation_when(&self, holds: impl Fn(&Generation) -> bool) -> Generation {
+        for _ in 0..500 {
+            if let [generation] = self.generations().await.as_slice()
+                && holds(generation)
+            {
+                return generation.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not recorded so: {:?}", self.generations().await);
+    }
+}
+
+pub fn body() -> Value {
+    json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Say you are 17." }] })
+}
+
+/// The data of a stream's events.
+pub fn events(text: &str) -> Vec<String> {
+    text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).map(str::to_owned).collect()
+}

@@ -16,10 +16,25 @@ pub(crate) struct Attribution {
 }
 
 /// Ids that a path names.
-#[derive(Clone, Debug, serde::Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct PathIds {
     pub(crate) rollout_id: String,
     pub(crate) attempt_id: String,
+}
+
+/// The path of a model call, which may say nothing of whose it is.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct CallPath {
+    rollout_id: Option<String>,
+    attempt_id: Option<String>,
+}
+
+impl CallPath {
+    /// Both ids or none: no route has one alone.
+    pub(crate) fn ids(self) -> Option<PathIds> {
+        let (rollout_id, attempt_id) = self.rollout_id.zip(self.attempt_id)?;
+        Some(PathIds { rollout_id, attempt_id })
+    }
 }
 
 /// Checks that the rollout and attempt of a path exist and that the attempt still runs.

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, events};
+use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::StopReason;
 use fulgurite_store::model::{NewRollout, RolloutFilter};
 use serde_json::{Value, json};
@@ -30,10 +30,7 @@ async fn streamed_and_whole_answers_say_the_same_and_are_recorded_alike() {
     streamed["stream"] = json!(true);
     streamed["stream_options"] = json!({ "include_usage": true });
     let text = setup.post(&base, &streamed).await.text().await.unwrap();
-    let events = events(&text);
-    assert_eq!(events.last().unwrap(), "[DONE]");
-    let chunks: Vec<Value> =
-        events[..events.len() - 1].iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+    let chunks = chunks(&text);
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
     let content: String = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
     assert_eq!(content, "I am 17, ä.");
@@ -223,8 +220,11 @@ async fn what_else_is_served() {
     }
     let (status, error) = get("/v1/nothing").await;
     assert_eq!((status, &error["error"]["code"]), (404, &json!("unknown_url")));
-    let (status, error) = get("/v1/chat/completions").await;
-    assert_eq!((status, &error["error"]["code"]), (405, &json!("method_not_allowed")));
+    for path in ["/v1/chat/completions", "/v1/completions"] {
+        let (status, error) = get(path).await;
+        assert_eq!((status, &error["error"]["code"]), (405, &json!("method_not_allowed")));
+    }
+    assert_eq!(get("/").await.0, 404);
 }
 
 #[tokio::test]
@@ -235,4 +235,23 @@ async fn a_call_that_names_no_rollout_gets_a_session_of_its_own() {
     let generation = setup.generation_when(|_| true).await;
     let (rollout, _) = setup.store.get_rollout(&generation.rollout_id).await.unwrap().unwrap();
     assert_eq!(rollout.metadata.unwrap()["kind"], "session");
+}
+
+#[tokio::test]
+async fn whoever_asks_whether_somebody_is_there_is_answered() {
+    let setup = Setup::new(vec![]).await;
+    let attempt = "/rollout/r/attempt/a";
+    for path in ["/".to_owned(), attempt.to_owned(), format!("{attempt}/"), format!("{attempt}/v1")] {
+        let response = setup.client.head(format!("{}{path}", setup.url)).send().await.unwrap();
+        assert_eq!(response.status(), 200, "HEAD {path}");
+    }
+    for path in ["", "/", "/v1", "/v1/"] {
+        let response = setup.client.get(format!("{}{attempt}{path}", setup.url)).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (200, ""), "GET {path}");
+    }
+    let (rollout, base) = setup.attempt().await;
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    let without_version = base.strip_suffix("/v1").unwrap();
+    assert_eq!(setup.post(without_version, &body()).await.status(), 200);
+    assert_eq!(setup.generation_when(|_| true).await.rollout_id, rollout);
 }

@@ -2,15 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::json;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::hear_of;
-use crate::model::{
-    Generation, GenerationFilter, NewGeneration, Object, RecordedGeneration, Span, SpanResource, SpanStatus,
-    StatusCode, WeightsFrom,
-};
+use crate::generation_spans::span_of;
+use crate::model::{Generation, GenerationFilter, NewGeneration, RecordedGeneration, WeightsFrom};
 use crate::spans::{allocate_sequence_id, insert_span};
 use crate::sql::{SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
@@ -127,7 +124,7 @@ async fn record(write: &mut Write, generation: NewGeneration) -> Result<Recorded
         return Err(StoreError::Conflict { kind: "generation", id: generation.generation_id });
     }
     let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
-    if !insert_span(write, &span(&generation, sequence_id)).await? {
+    if !insert_span(write, &span_of(&generation, sequence_id)).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
     let parent = find_parent(write.connection(), &generation).await?;
@@ -137,28 +134,6 @@ async fn record(write: &mut Write, generation: NewGeneration) -> Result<Recorded
         sequence_id,
         parent_id: parent.map(|parent| parent.generation_id),
     })
-}
-
-fn span(generation: &NewGeneration, sequence_id: u64) -> Span {
-    Span {
-        rollout_id: generation.rollout_id.clone(),
-        attempt_id: generation.attempt_id.clone(),
-        sequence_id,
-        trace_id: generation.trace_id.clone(),
-        span_id: generation.span_id.clone(),
-        parent_id: None,
-        name: generation.name.clone(),
-        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
-        attributes: generation.attributes.clone(),
-        events: Vec::new(),
-        links: Vec::new(),
-        start_time: Some(generation.start_time),
-        end_time: Some(generation.end_time),
-        context: None,
-        parent: None,
-        resource: SpanResource::default(),
-        extra: Object::new(),
-    }
 }
 
 /// A generation that others may continue.
@@ -339,38 +314,24 @@ fn missing_parent(parent_id: &str) -> StoreError {
     StoreError::Corrupt { column: "parent_id".into(), message: format!("{parent_id} was not recorded before") }
 }
 
-/// The generations behind spans of one rollout.
-pub(crate) async fn generations_of_spans(connection: &mut AnyConnection, spans: &[Span]) -> Result<Vec<Generation>> {
-    let Some(first) = spans.first() else { return Ok(Vec::new()) };
+/// Generations of one rollout that have one of these spans or one of these ids.
+pub(crate) async fn generations_behind(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    span_ids: &[&str],
+    generation_ids: &[&str],
+) -> Result<Vec<Generation>> {
     let mut generations = Vec::new();
-    for spans in spans.chunks(IDS_PER_QUERY) {
-        let mut sql = Sql::new(SELECT);
-        sql.push(" AND g.rollout_id = ").text(&first.rollout_id).push(" AND g.span_id IN ");
-        sql.list(spans.iter().map(|span| span.span_id.as_str())).push(" ORDER BY g.position");
-        let rows = sql.all(connection).await?;
-        generations.extend(rebuild(connection, &rows).await?);
+    for (key, ids) in [(" AND g.span_id IN ", span_ids), (" AND g.generation_id IN ", generation_ids)] {
+        for ids in ids.chunks(IDS_PER_QUERY) {
+            let mut sql = Sql::new(SELECT);
+            sql.push(" AND g.rollout_id = ").text(rollout_id).push(key);
+            sql.list(ids.iter().copied()).push(" ORDER BY g.position");
+            let rows = sql.all(connection).await?;
+            generations.extend(rebuild(connection, &rows).await?);
+        }
     }
     Ok(generations)
-}
-
-/// What readers of spans expect to find of a generation: token ids, and logprobs as JSON text in OpenAI's shape. A
-/// token's text is not known here; its id stands in its place as vLLM writes it.
-pub(crate) fn span_attributes(generation: &Generation) -> Object {
-    let mut attributes = Object::new();
-    attributes.insert("prompt_token_ids".into(), json!(generation.prompt_tokens));
-    attributes.insert("response_token_ids".into(), json!(generation.sampled_tokens));
-    if let Some(logprobs) = &generation.logprobs {
-        let content: Vec<_> = generation
-            .sampled_tokens
-            .iter()
-            .zip(logprobs)
-            .map(|(token, logprob)| {
-                json!({"token": format!("token_id:{token}"), "logprob": logprob, "bytes": null, "top_logprobs": []})
-            })
-            .collect();
-        attributes.insert("logprobs.content".into(), json!(json!(content).to_string()));
-    }
-    attributes
 }
 
 /// Reads a row of [`SELECT`]; `prompt_tokens` is what the parent does not hold.
@@ -418,7 +379,7 @@ mod tests {
     use sqlx::Row;
 
     use super::*;
-    use crate::model::{AttemptRef, AttemptStatus, RolloutStatus, SpanFilter};
+    use crate::model::{AttemptStatus, RolloutStatus};
     use crate::testing::{TestStore, generation};
 
     async fn stored_bytes(store: &Store) -> i64 {
@@ -481,28 +442,6 @@ mod tests {
                 defect: None,
             }]
         );
-    }
-
-    #[tokio::test]
-    async fn a_reader_of_spans_finds_tokens_and_logprobs() {
-        let store = TestStore::new().await;
-        let attempted = store.start().await;
-        store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
-        store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5, 6])).await.unwrap();
-        let filter = SpanFilter {
-            rollout_id: attempted.rollout.rollout_id.clone(),
-            attempt: Some(AttemptRef::Latest),
-            ..SpanFilter::default()
-        };
-        let spans = store.query_spans(&filter).await.unwrap();
-        assert_eq!(spans.total, 2);
-        let attributes = &spans.items[1].attributes;
-        assert_eq!(attributes["gen_ai.response.id"], "b");
-        assert_eq!(attributes["prompt_token_ids"], json!([1, 2, 3, 4]));
-        assert_eq!(attributes["response_token_ids"], json!([5, 6]));
-        let content: serde_json::Value =
-            serde_json::from_str(attributes["logprobs.content"].as_str().unwrap()).unwrap();
-        assert_eq!(content[1]["logprob"].as_f64().unwrap() as f32, -0.1 * 6.0);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ mod events;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
+mod generation_spans;
 mod generations;
 mod lifecycle;
 mod listener;

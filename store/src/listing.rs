@@ -4,11 +4,12 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{self, attempt_from_row};
+use crate::generation_spans::add_tokens;
 use crate::generations::{self, rebuild};
 use crate::model::{Attempt, Cursor, FoundReward, Generation, ListFilter, Listed, Part, Rollout, Span};
 use crate::rewards::recorded_reward;
 use crate::rollouts::{self, rollout_from_row};
-use crate::spans::{self, add_tokens, span_from_row};
+use crate::spans::{self, span_from_row};
 use crate::sql::{SortField, Sql, column};
 use crate::{Result, Store};
 

@@ -6,7 +6,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{existing_attempt, find_attempt, hear_of};
-use crate::generations::{generations_of_spans, span_attributes};
+use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, wire_span_from_row};
 use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::writer::Write;
@@ -64,22 +64,15 @@ impl Store {
 
     /// Spans of a rollout that meet a filter; none if the rollout is not known. The span of a generation gets its
     /// tokens and logprobs as attributes: `prompt_token_ids`, `response_token_ids` and, as JSON text in OpenAI's
-    /// shape, `logprobs.content`.
+    /// shape, `logprobs.content`. So does every other span of its attempt that names it as `gen_ai.response.id`, as an
+    /// agent's own tracer writes it, and lacks them.
     pub async fn query_spans(&self, filter: &SpanFilter) -> Result<Paginated<Span>> {
         let mut connection = self.reader().await?;
-        let attempt_id = attempt_condition(&mut connection, filter).await?;
-        let page = page_of_bodies(filter, attempt_id.as_deref())?;
-        let mut items: Vec<Span> = page.all(&mut connection).await?.iter().map(span_from_row).collect::<Result<_>>()?;
-        add_tokens(&mut connection, &mut items).await?;
-        Ok(Paginated {
-            total: total(&mut connection, filter, attempt_id.as_deref(), items.len()).await?,
-            items,
-            limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
-            offset: filter.page.offset,
-        })
+        query_in(STORED, &mut connection, filter).await
     }
 
-    /// The same as JSON text. Where no generation is among the spans, they pass through as they are stored.
+    /// The same as JSON text and as Agent-lightning's readers expect it, for whom every call has a second span (see
+    /// `generation_spans`). Where no generation is among the spans, they pass through as they are stored.
     pub async fn query_spans_as_json(&self, filter: &SpanFilter) -> Result<String> {
         let mut connection = self.reader().await?;
         let generations = sqlx::query("SELECT 1 FROM generations WHERE rollout_id = $1 LIMIT 1")
@@ -87,15 +80,14 @@ impl Store {
             .fetch_optional(&mut *connection)
             .await?;
         if generations.is_some() {
-            drop(connection);
-            return to_json("spans", &self.query_spans(filter).await?);
+            return to_json("spans", &query_in(WITH_RAW_SPANS, &mut connection, filter).await?);
         }
         let attempt_id = attempt_condition(&mut connection, filter).await?;
         // The ordered page is made first; both databases then join it in that order.
-        let page = page_of_bodies(filter, attempt_id.as_deref())?
+        let page = page_of_bodies(STORED, filter, attempt_id.as_deref())?
             .inside("SELECT COUNT(*) AS found, COALESCE(string_agg(body, ','), '') AS items FROM (", ") AS page");
         let row = page.one(&mut connection).await?;
-        let total = total(&mut connection, filter, attempt_id.as_deref(), count(&row, "found")?).await?;
+        let total = total(&mut connection, STORED, filter, attempt_id.as_deref(), count(&row, "found")?).await?;
         let limit = filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?;
         let (items, offset): (&str, _) = (column(&row, "items")?, filter.page.offset);
         Ok(format!(r#"{{"items":[{items}],"limit":{limit},"offset":{offset},"total":{total}}}"#))
@@ -107,6 +99,23 @@ impl Store {
         let rollout_id = rollout_id.to_owned();
         self.write(move |write| Box::pin(async move { allocate_sequence_id(write, &rollout_id).await })).await
     }
+}
+
+/// Spans as they are stored.
+const STORED: &str = "(SELECT *, NULL AS raw_of FROM spans) AS spans";
+
+/// A page of the spans of `source`, which has their columns and `raw_of`.
+async fn query_in(source: &str, connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Paginated<Span>> {
+    let attempt_id = attempt_condition(connection, filter).await?;
+    let page = page_of_bodies(source, filter, attempt_id.as_deref())?;
+    let mut items: Vec<Span> = page.all(connection).await?.iter().map(wire_span_from_row).collect::<Result<_>>()?;
+    add_tokens(connection, &mut items).await?;
+    Ok(Paginated {
+        total: total(connection, source, filter, attempt_id.as_deref(), items.len()).await?,
+        items,
+        limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
+        offset: filter.page.offset,
+    })
 }
 
 /// The attempt that a filter asks for; one without a name, which nothing meets, if there is no latest one.
@@ -121,8 +130,9 @@ async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) 
     }
 }
 
-fn page_of_bodies(filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> {
-    let mut sql = Sql::new("SELECT body FROM spans");
+fn page_of_bodies(source: &str, filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> {
+    let mut sql = Sql::new("SELECT body, raw_of FROM ");
+    sql.push(source);
     push_conditions(&mut sql, filter, attempt_id);
     let mut page = filter.page.clone();
     page.sort_by.get_or_insert_with(|| "sequence_id".to_owned());
@@ -133,6 +143,7 @@ fn page_of_bodies(filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> 
 /// How many spans meet a filter, of which its page has `found`.
 async fn total(
     connection: &mut AnyConnection,
+    source: &str,
     filter: &SpanFilter,
     attempt_id: Option<&str>,
     found: usize,
@@ -140,7 +151,8 @@ async fn total(
     if filter.page.limit.is_none() && filter.page.offset == 0 {
         return Ok(found as u64);
     }
-    let mut sql = Sql::new("SELECT COUNT(*) FROM spans");
+    let mut sql = Sql::new("SELECT COUNT(*) FROM ");
+    sql.push(source);
     push_conditions(&mut sql, filter, attempt_id);
     sql.total(connection).await
 }
@@ -167,21 +179,6 @@ fn push_conditions(sql: &mut Sql, filter: &SpanFilter, attempt_id: Option<&str>)
 /// Reads a span as it was given.
 pub(crate) fn span_from_row(row: &AnyRow) -> Result<Span> {
     json(row, "body")
-}
-
-/// Gives the spans of generations their tokens as attributes.
-pub(crate) async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
-    let generations = generations_of_spans(connection, spans).await?;
-    let by_span: HashMap<_, _> = generations
-        .iter()
-        .map(|generation| ((generation.attempt_id.as_str(), generation.span_id.as_str()), generation))
-        .collect();
-    for span in spans {
-        if let Some(generation) = by_span.get(&(span.attempt_id.as_str(), span.span_id.as_str())) {
-            span.attributes.extend(span_attributes(generation));
-        }
-    }
-    Ok(())
 }
 
 /// Rollout id and attempt id.
@@ -359,7 +356,7 @@ mod tests {
 
     use super::*;
     use crate::model::{AttemptedRollout, Page, SortOrder};
-    use crate::testing::{TestStore, generation};
+    use crate::testing::TestStore;
 
     fn span(attempted: &AttemptedRollout, id: usize, sequence_id: u64) -> Span {
         serde_json::from_value(json!({
@@ -442,16 +439,11 @@ mod tests {
             },
             Page { limit: Some(5), offset: 100, ..Page::default() },
         ];
-        for with_generation in [false, true] {
-            if with_generation {
-                store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
-            }
-            for page in &pages {
-                let filter = SpanFilter { page: page.clone(), ..of(&attempted) };
-                let text = store.query_spans_as_json(&filter).await.unwrap();
-                let expected = serde_json::to_value(store.query_spans(&filter).await.unwrap()).unwrap();
-                assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-            }
+        for page in &pages {
+            let filter = SpanFilter { page: page.clone(), ..of(&attempted) };
+            let text = store.query_spans_as_json(&filter).await.unwrap();
+            let expected = serde_json::to_value(store.query_spans(&filter).await.unwrap()).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         }
         let nobody = SpanFilter { rollout_id: "ro-no".into(), ..SpanFilter::default() };
         let text = store.query_spans_as_json(&nobody).await.unwrap();

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::reply::{Reply, ReplyState};
 use super::request::{self, Prompt, Wanted};
 use super::{chat_request, completion_request};
-use crate::attribution::{self, Attribution, PathIds};
+use crate::attribution::{self, Attribution, CallPath, PathIds};
 use crate::call::{self, Call, CallEvent};
 use crate::error::ProxyError;
 use crate::response_body::{StreamedBody, WholeBody};
@@ -22,21 +22,21 @@ use crate::{Proxy, ServedModel};
 /// `POST /v1/chat/completions`, also below an attempt's path.
 pub(crate) async fn chat_completions(
     State(proxy): State<Proxy>,
-    ids: Option<Path<PathIds>>,
+    Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, ProxyError> {
     let body = request::parse(&read_body(request.into_body(), &proxy).await?)?;
-    answer(&proxy, ids.map(|Path(ids)| ids), chat_request::read(body)?).await
+    answer(&proxy, path.ids(), chat_request::read(body)?).await
 }
 
 /// `POST /v1/completions`, also below an attempt's path.
 pub(crate) async fn completions(
     State(proxy): State<Proxy>,
-    ids: Option<Path<PathIds>>,
+    Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, ProxyError> {
     let body = request::parse(&read_body(request.into_body(), &proxy).await?)?;
-    answer(&proxy, ids.map(|Path(ids)| ids), completion_request::read(body)?).await
+    answer(&proxy, path.ids(), completion_request::read(body)?).await
 }
 
 pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyError> {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 pub const CONTEXT_LENGTH: usize = 64;
+pub const VOCABULARY_SIZE: usize = 400;
 pub const BODY_LIMIT: usize = 4096;
 
 /// How one request is answered.
@@ -38,7 +39,7 @@ pub struct ScriptedSampler {
 #[async_trait]
 impl Sampler for ScriptedSampler {
     fn info(&self) -> SamplerInfo {
-        SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: 400 }
+        SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: VOCABULARY_SIZE }
     }
 
     fn weights_version(&self) -> WeightsVersion {
@@ -83,15 +84,21 @@ pub struct Setup {
 
 impl Setup {
     pub async fn new(scripts: Vec<Script>) -> Self {
+        let setup =
+            Self::with_options(ProxyOptions { body_limit: BODY_LIMIT, seed: 1, ..ProxyOptions::default() }).await;
+        setup.sampler.scripts.lock().unwrap().extend(scripts);
+        setup
+    }
+
+    pub async fn with_options(options: ProxyOptions) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
         let renderer = open_renderer(directory.path(), "chatml").unwrap();
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let sampler = Arc::new(ScriptedSampler { scripts: Mutex::new(scripts.into()), requests: Mutex::default() });
+        let sampler = Arc::new(ScriptedSampler { scripts: Mutex::default(), requests: Mutex::default() });
         let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
-        let options = ProxyOptions { body_limit: BODY_LIMIT, seed: 1, ..ProxyOptions::default() };
         let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options))
             .fallback(fulgurite_proxy::unknown_route);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -148,4 +155,11 @@ pub fn body() -> Value {
 /// The data of a stream's events.
 pub fn events(text: &str) -> Vec<String> {
     text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).map(str::to_owned).collect()
+}
+
+/// The chunks of a stream that ended well.
+pub fn chunks(text: &str) -> Vec<Value> {
+    let events = events(text);
+    assert_eq!(events.last().unwrap(), "[DONE]");
+    events[..events.len() - 1].iter().map(|event| serde_json::from_str(event).unwrap()).collect()
 }

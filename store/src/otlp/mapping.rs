@@ -154,7 +154,8 @@ fn seconds(nanoseconds: u64) -> Option<f64> {
 /// Lowercase, filled up with zeros to `digits`.
 fn hexadecimal(bytes: &[u8], digits: usize) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = "0".repeat(digits.saturating_sub(2 * bytes.len()));
+    let mut text = String::with_capacity(digits.max(2 * bytes.len()));
+    text.extend(std::iter::repeat_n('0', digits.saturating_sub(2 * bytes.len())));
     for byte in bytes {
         text.push(char::from(DIGITS[usize::from(byte >> 4)]));
         text.push(char::from(DIGITS[usize::from(byte & 15)]));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::attempts::{attempt_from_row, insert_attempt, latest_attempt};
@@ -178,19 +179,30 @@ impl Store {
     pub async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Option<Duration>) -> Result<Vec<Rollout>> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let mut finished = self.signals().finished.subscribe();
-        loop {
-            finished.borrow_and_update();
-            let found = self.rollouts_by_id(rollout_ids).await?;
-            let all_finished = found.iter().all(|rollout| rollout.status.is_finished());
-            let ended = all_finished
-                || match deadline {
-                    Some(deadline) => tokio::time::timeout_at(deadline, finished.changed()).await.is_err(),
-                    None => finished.changed().await.is_err(),
-                };
-            if ended {
-                return Ok(found.into_iter().filter(|rollout| rollout.status.is_finished()).collect());
+        let mut found = self.rollouts_by_id(rollout_ids).await?;
+        let unfinished = found.iter().filter(|rollout| !rollout.status.is_finished());
+        let mut unfinished: Vec<String> = unfinished.map(|rollout| rollout.rollout_id.clone()).collect();
+        let mut changed = false;
+        while !unfinished.is_empty() && changed_before(&mut finished, deadline).await {
+            changed = true;
+            // As long as one has not finished, the others need no look, however many they are.
+            while let Some(next) = unfinished.last()
+                && self.has_finished(next).await?
+            {
+                unfinished.pop();
             }
         }
+        if changed {
+            found = self.rollouts_by_id(rollout_ids).await?;
+        }
+        found.retain(|rollout| rollout.status.is_finished());
+        Ok(found)
+    }
+
+    /// Whether a rollout has finished, or is not there any more.
+    async fn has_finished(&self, rollout_id: &str) -> Result<bool> {
+        let rollout = find_rollout(&mut *self.reader().await?, rollout_id).await?;
+        Ok(rollout.is_none_or(|rollout| rollout.status.is_finished()))
     }
 
     async fn rollouts_by_id(&self, rollout_ids: &[String]) -> Result<Vec<Rollout>> {
@@ -205,6 +217,14 @@ impl Store {
             }
         }
         Ok(rollout_ids.iter().filter_map(|id| found.remove(id)).collect())
+    }
+}
+
+/// Waits for a change, at most until `deadline`; whether there was one.
+async fn changed_before(signal: &mut watch::Receiver<()>, deadline: Option<Instant>) -> bool {
+    match deadline {
+        Some(deadline) => matches!(tokio::time::timeout_at(deadline, signal.changed()).await, Ok(Ok(()))),
+        None => signal.changed().await.is_ok(),
     }
 }
 

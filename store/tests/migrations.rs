@@ -1,0 +1,97 @@
+//! A database of every version that there has been opens, and everything in it is read back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod test_database;
+
+use std::time::Duration;
+
+use fulgurite_store::model::{GenerationFilter, Page, RolloutFilter, SpanFilter, TextFilter, WorkerFilter};
+use fulgurite_store::{Store, StoreOptions};
+use serde_json::{Value, json};
+use sqlx::migrate::Migrator;
+use sqlx::{AnyConnection, AssertSqlSafe, Connection};
+use test_database::TestDatabase;
+
+static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
+
+/// The version that brought Agent-lightning's gateway.
+const GATEWAY: i64 = 4;
+
+/// What a database of each version holds that the versions before had no place for, as that version writes it.
+fn rows(version: i64, postgres: bool) -> Vec<String> {
+    let rows = match version {
+        1 => vec![
+            include_str!("migrations/0001_rollouts.sql"),
+            if postgres {
+                include_str!("migrations/0001_spans_postgres.sql")
+            } else {
+                include_str!("migrations/0001_spans_sqlite.sql")
+            },
+            include_str!("migrations/0001_generations.sql"),
+        ],
+        GATEWAY => vec![include_str!("migrations/0004_gateway.sql")],
+        _ => Vec::new(),
+    };
+    // Bytes in hexadecimal are written differently.
+    let bytes = if postgres { r"'\x" } else { "X'" };
+    rows.into_iter().map(|sql| sql.replace("X'", bytes)).collect()
+}
+
+/// Makes a database as it was when `last` was the newest version, and fills it.
+async fn database_of(last: i64) -> TestDatabase {
+    let database = TestDatabase::new().await;
+    let migrator = if database.is_postgres() { &POSTGRES } else { &SQLITE };
+    sqlx::any::install_default_drivers();
+    let file = if database.is_postgres() { "" } else { "?mode=rwc" };
+    let mut connection = AnyConnection::connect(&format!("{}{file}", database.url)).await.unwrap();
+    for version in migrator.iter().map(|migration| migration.version).filter(|version| *version <= last) {
+        migrator.run_to(version, &mut connection).await.unwrap();
+        for sql in rows(version, database.is_postgres()) {
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+        }
+    }
+    connection.close().await.unwrap();
+    database
+}
+
+/// Everything that the store can tell.
+async fn contents(store: &Store) -> Value {
+    let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+    let (mut attempts, mut spans) = (Vec::new(), Vec::new());
+    for (rollout, _) in &rollouts {
+        attempts.extend(store.attempts(&rollout.rollout_id).await.unwrap());
+        let filter = SpanFilter { rollout_id: rollout.rollout_id.clone(), ..SpanFilter::default() };
+        spans.extend(store.query_spans(&filter).await.unwrap().items);
+    }
+    let rollouts: Vec<_> = rollouts.into_iter().map(|(rollout, _)| rollout).collect();
+    json!({
+        "rollouts": rollouts, "attempts": attempts, "spans": spans,
+        "generations": store.generations(&GenerationFilter::default()).await.unwrap(),
+        "resources": store.query_resources(&TextFilter::default(), &Page::default()).await.unwrap().items,
+        "workers": store.query_workers(&WorkerFilter::default()).await.unwrap().items,
+        "runs": store.runs().await.unwrap(), "steps": store.steps("run-1").await.unwrap(),
+        "checkpoints": store.checkpoints("run-1").await.unwrap(),
+        "ledger": store.token_ledger("run-1").await.unwrap(),
+    })
+}
+
+#[tokio::test]
+async fn every_earlier_version_opens_with_all_that_it_holds() {
+    for version in SQLITE.iter().map(|migration| migration.version) {
+        let database = database_of(version).await;
+        let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
+        insta::assert_json_snapshot!("contents", contents(&store).await);
+        assert_eq!(store.completions(0, 9).await.unwrap().rollouts.len(), 1, "from version {version}");
+        let gateway = store.gateway_rollout("ro-done").await.unwrap().unwrap();
+        assert_eq!(gateway.local.is_some(), version >= GATEWAY);
+
+        // And it goes on from there.
+        let taken = store.dequeue_rollouts(2, Some("w-1"), Duration::ZERO).await.unwrap();
+        assert_eq!(taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect::<Vec<_>>(), ["ro-waits"]);
+        assert_eq!(store.next_sequence_id("ro-done").await.unwrap(), 4);
+        assert_eq!(store.next_sequence_id("ro-not-yet").await.unwrap(), 8);
+        store.close().await;
+    }
+}

@@ -50,12 +50,13 @@ fn redacted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields.iter().map(|(key, value)| (key.clone(), redacted_field(key, value))).collect(),
         Value::Array(items) => items.iter().map(redacted).collect(),
+        Value::String(text) if text.starts_with("chatcmpl-") => json!("[response_id]"),
         other => other.clone(),
     }
 }
 
 fn redacted_field(key: &str, value: &Value) -> Value {
-    const CHANGING: [&str; 12] = [
+    const CHANGING: [&str; 14] = [
         "attempt_id",
         "span_id",
         "trace_id",
@@ -68,6 +69,8 @@ fn redacted_field(key: &str, value: &Value) -> Value {
         "prompt_token_ids",
         "response_token_ids",
         "logprobs.content",
+        "logprobs_content",
+        "raw_content",
     ];
     let changes = CHANGING.contains(&key) || key.ends_with("_time");
     if changes && !value.is_null() { json!(format!("[{key}]")) } else { redacted(value) }
@@ -249,25 +252,44 @@ fn what_a_store_holds_is_shown_as_json() {
     {
       "prompt": {
         "token_ids": "[token_ids]",
-        "raw_content": null,
+        "raw_content": "[raw_content]",
         "image_urls": []
       },
       "response": {
         "token_ids": "[token_ids]",
         "logprobs": "[logprobs]",
-        "raw_content": null
+        "raw_content": "[raw_content]",
+        "logprobs_content": "[logprobs_content]"
       },
       "reward": 0.5,
-      "reward_components": [],
+      "reward_components": [
+        [
+          "primary",
+          0.5
+        ],
+        [
+          "exact",
+          1.0
+        ]
+      ],
       "metadata": {
         "response_id": "[response_id]",
-        "agent_name": null,
+        "agent_name": "*",
         "rollout_id": "ro-played",
         "attempt_id": "[attempt_id]",
         "span_id": "[span_id]",
         "sequence_id": 1,
-        "request": null,
-        "response": null,
+        "request": {
+          "model": "tiny",
+          "temperature": 0.0,
+          "top_p": 1.0,
+          "max_tokens": 5,
+          "is_stream": false
+        },
+        "response": {
+          "id": "[response_id]",
+          "model": "tiny"
+        },
         "parent_id": null,
         "branch_reason": null,
         "model": "tiny",

@@ -43,12 +43,6 @@ pub enum AdapterError {
         /// Weights given.
         weights: usize,
     },
-    /// A reward names a generation that is not among those given.
-    #[error("a reward is linked to generation {generation_id}, which this attempt does not have")]
-    UnknownGeneration {
-        /// What the reward names.
-        generation_id: String,
-    },
     /// A generation that must not be trained was to be.
     #[error("generation {generation_id} cannot be trained: {}", cause.as_str())]
     Untrainable {

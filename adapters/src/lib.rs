@@ -39,5 +39,5 @@ pub use supervised::{Reduction, supervised_datum};
 pub use termination::zero_reward_on_limit;
 pub use trajectory::{Action, EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 pub use trajectory_data::trajectory_to_data;
-pub use triplet::{GenerationFacts, Triplet, TripletMetadata, TripletPrompt, TripletResponse, triplets};
+pub use triplet::{GenerationFacts, Triplet, TripletMetadata, TripletPrompt, TripletResponse};
 pub use untrained::UntrainedCause;

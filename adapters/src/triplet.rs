@@ -1,13 +1,12 @@
-use fulgurite_store::model::{Generation, Object, RecordedReward, WeightsFrom};
+use fulgurite_store::model::{Generation, Object, WeightsFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::rewards::CountedRewards;
-use crate::{AdapterError, UntrainedCause, exclusion};
+use crate::{UntrainedCause, exclusion};
 
 /// One model call and what it earned. Where Agent-lightning's triplets have the same thing, it has the same place; see
 /// [`Triplet::to_agent_lightning`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Triplet {
     /// What the model read.
     pub prompt: TripletPrompt,
@@ -47,7 +46,7 @@ pub struct TripletResponse {
 }
 
 /// Where a triplet comes from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TripletMetadata {
     /// The id of the response that the client saw.
     pub response_id: Option<String>,
@@ -137,102 +136,5 @@ impl Triplet {
             tokenizer: generation.tokenizer.clone(),
             exclusion: exclusion(generation),
         });
-    }
-}
-
-/// The triplets of one attempt, in the order in which its calls were recorded.
-///
-/// A reward for one generation is its triplet's; the reward of the attempt as a whole goes to the last call, on top of
-/// its own. Of several rewards for the same thing the last one counts. So, if there is a call at all, the triplets'
-/// rewards sum to what the attempt earned.
-///
-/// # Errors
-/// [`AdapterError::UnknownGeneration`] if a reward is linked to a generation that is not given.
-pub fn triplets(generations: &[Generation], rewards: &[RecordedReward]) -> Result<Vec<Triplet>, AdapterError> {
-    let mut rewards = CountedRewards::new(rewards);
-    let mut in_order: Vec<&Generation> = generations.iter().collect();
-    in_order.sort_by_key(|generation| generation.sequence_id);
-    let mut triplets: Vec<Triplet> = in_order
-        .into_iter()
-        .map(|generation| triplet(generation, rewards.of_generations.remove(generation.generation_id.as_str())))
-        .collect();
-    if let Some((generation_id, _)) = rewards.of_generations.first_key_value() {
-        return Err(AdapterError::UnknownGeneration { generation_id: (*generation_id).to_owned() });
-    }
-    if let (Some(last), Some(reward)) = (triplets.last_mut(), rewards.of_attempt) {
-        last.reward = Some(last.reward.unwrap_or(0.0) + reward);
-    }
-    Ok(triplets)
-}
-
-fn triplet(generation: &Generation, reward: Option<f64>) -> Triplet {
-    let mut triplet = Triplet {
-        reward,
-        metadata: TripletMetadata {
-            response_id: Some(generation.generation_id.clone()),
-            rollout_id: generation.rollout_id.clone(),
-            attempt_id: generation.attempt_id.clone(),
-            span_id: generation.span_id.clone(),
-            sequence_id: generation.sequence_id,
-            ..TripletMetadata::default()
-        },
-        ..Triplet::default()
-    };
-    triplet.take_generation(generation);
-    triplet
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::recorded::{generation, reward};
-
-    fn calls() -> Vec<Generation> {
-        vec![
-            Generation { sequence_id: 1, ..generation("a", &[1], &[2]) },
-            Generation { sequence_id: 3, ..generation("c", &[1, 2, 3, 4, 5], &[6]) },
-            Generation { sequence_id: 2, ..generation("b", &[1, 2, 3], &[4]) },
-        ]
-    }
-
-    fn rewards_of(rewards: &[RecordedReward]) -> Vec<Option<f64>> {
-        triplets(&calls(), rewards).unwrap().into_iter().map(|triplet| triplet.reward).collect()
-    }
-
-    #[test]
-    fn the_rollouts_reward_goes_to_the_last_call() {
-        assert_eq!(rewards_of(&[reward(9, None, 1.0)]), [None, None, Some(1.0)]);
-        assert_eq!(rewards_of(&[]), [None, None, None]);
-    }
-
-    #[test]
-    fn a_linked_reward_goes_to_its_call_and_the_sum_is_what_was_earned() {
-        assert_eq!(
-            rewards_of(&[reward(9, Some("b"), 0.5), reward(10, None, 1.0), reward(11, Some("c"), 0.25)]),
-            [None, Some(0.5), Some(1.25)]
-        );
-    }
-
-    #[test]
-    fn a_reward_for_nobody_is_an_error() {
-        assert_eq!(
-            triplets(&calls(), &[reward(9, Some("z"), 0.5)]),
-            Err(AdapterError::UnknownGeneration { generation_id: "z".into() })
-        );
-    }
-
-    #[test]
-    fn tokens_stand_where_agent_lightnings_readers_look() {
-        let mut generation = generation("a", &[1, 2], &[3]);
-        generation.logprobs = None;
-        let triplets = triplets(&[generation], &[reward(9, None, 0.5)]).unwrap();
-        let json = serde_json::to_value(&triplets[0]).unwrap();
-        assert_eq!(json["prompt"]["token_ids"], json!([1, 2]));
-        assert_eq!(json["response"], json!({"token_ids": [3], "logprobs": null, "raw_content": null}));
-        assert_eq!(json["reward"], json!(0.5));
-        assert_eq!(json["metadata"]["response_id"], json!("a"));
-        assert_eq!(json["metadata"]["exclusion"], json!("no_logprobs"));
     }
 }

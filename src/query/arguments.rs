@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use fulgurite_adapters::RewardMatch;
 use fulgurite_store::model::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
+use regex::Regex;
 
 use crate::time;
 
@@ -196,9 +198,55 @@ pub struct TripletsArguments {
     /// Those of all rollouts
     #[arg(long, conflicts_with = "limit")]
     pub all: bool,
+    /// Whose spans are read: auto reads all of them and counts each call once; tracer and llm-proxy
+    /// are Agent-lightning's adapters
+    #[arg(long, value_name = "ADAPTER", default_value = "auto")]
+    pub adapter: Adapter,
+    /// Only calls of agents in whose name this is found
+    #[arg(long, value_name = "REGEX")]
+    pub agent: Option<Regex>,
+    /// A tracer's span is a model call if this is found in its name, in place of
+    /// openai\.chat\.completion
+    #[arg(long, value_name = "REGEX")]
+    pub llm_call: Option<Regex>,
+    /// Which call gets a reward that names none: the latest before it, or the latest with its parent
+    #[arg(long, value_name = "MATCH")]
+    pub reward: Option<RewardPolicy>,
+    /// Say of every other span why it is no triplet; done anyway if a ROLLOUT has none
+    #[arg(long)]
+    pub why: bool,
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whose spans are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Adapter {
+    /// Everybody's.
+    Auto,
+    /// A tracer's.
+    Tracer,
+    /// LiteLLM's.
+    LlmProxy,
+}
+
+/// Which call gets a reward that names none.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RewardPolicy {
+    /// The latest before it.
+    FirstOccurrence,
+    /// The latest with its parent.
+    FirstSibling,
+}
+
+impl From<RewardPolicy> for RewardMatch {
+    fn from(policy: RewardPolicy) -> Self {
+        match policy {
+            RewardPolicy::FirstOccurrence => Self::FirstOccurrence,
+            RewardPolicy::FirstSibling => Self::FirstSibling,
+        }
+    }
 }
 
 /// `fulgurite workers`.

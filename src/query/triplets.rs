@@ -1,45 +1,99 @@
 //! `fulgurite triplets`.
 
-use anyhow::Result;
-use fulgurite_adapters::Triplet;
-use fulgurite_store::model::{GenerationFilter, Part};
+use anyhow::{Result, bail};
+use fulgurite_adapters::{
+    PassedOver, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, tracer_triplets,
+};
+use fulgurite_store::Store;
+use fulgurite_store::model::{Attempt, AttemptRef, GenerationFilter, Part, SpanFilter};
 use serde_json::json;
 
-use super::arguments::TripletsArguments;
+use super::arguments::{Adapter, TripletsArguments};
 use super::generations::logprob;
 use super::table::Columns;
 use super::{open, require_rollout};
 use crate::output;
 
-/// Lists the triplets of rollouts' latest attempts.
+/// Lists the triplets of rollouts' latest attempts; where there are none, and with `--why`, what became of every span.
 pub async fn triplets(arguments: TripletsArguments) -> Result<()> {
+    let options = options(&arguments)?;
     let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
+    let named = arguments.selection.rollout_id();
+    if let Some(id) = named {
         require_rollout(&store, id).await?;
     }
     let part = Part::Newest { limit: (!arguments.all).then_some(arguments.limit), sort_by: None };
     let mut table = Columns::new(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
+    let mut explained = Vec::new();
     for rollout in store.list_rollouts(&arguments.selection.filter(), &part).await?.items {
-        let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
-        let filter = GenerationFilter {
-            rollout_id: Some(rollout.rollout_id.clone()),
-            attempt_id: Some(attempt.attempt_id.clone()),
-            ..GenerationFilter::default()
+        let attempt = store.get_attempt(&rollout.rollout_id, "latest").await?;
+        let report = match &attempt {
+            Some(attempt) => Some(report(&store, attempt, arguments.adapter, &options).await?),
+            None => None,
         };
-        let generations = store.generations(&filter).await?;
-        let rewards = store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?;
-        for triplet in fulgurite_adapters::triplets(&generations, &rewards)? {
+        for triplet in report.iter().flat_map(|report| &report.triplets) {
             if arguments.json {
                 output::line(json!(triplet));
             } else {
-                table.push(row(&triplet));
+                table.push(row(triplet));
             }
+        }
+        let has_none = report.as_ref().is_none_or(|report| report.triplets.is_empty());
+        if arguments.why || (has_none && named.is_some() && !arguments.json) {
+            explained.push((rollout.rollout_id, report));
         }
     }
     if !arguments.json {
         table.print();
     }
+    for (rollout_id, report) in explained {
+        if arguments.json {
+            print_reasons(&rollout_id, report.as_ref());
+        } else {
+            explain(&rollout_id, report.as_ref());
+        }
+    }
     Ok(())
+}
+
+/// What is asked of the adapter. Calls without tokens are of use to nobody but the tracer adapter's readers, who expect
+/// them.
+fn options(arguments: &TripletsArguments) -> Result<TripletOptions> {
+    let asked = [
+        ("--agent", arguments.agent.is_some()),
+        ("--llm-call", arguments.llm_call.is_some()),
+        ("--reward", arguments.reward.is_some()),
+    ];
+    if let (Adapter::LlmProxy, Some((flag, _))) = (arguments.adapter, asked.iter().find(|(_, asked)| *asked)) {
+        bail!("{flag} is not for --adapter llm-proxy, which knows its spans by name and their rewards by order");
+    }
+    Ok(TripletOptions {
+        agent_match: arguments.agent.clone(),
+        llm_call_match: arguments.llm_call.clone(),
+        reward_match: arguments.reward.map(Into::into).unwrap_or_default(),
+        skip_empty_token_spans: arguments.adapter != Adapter::Tracer,
+        ..TripletOptions::default()
+    })
+}
+
+async fn report(store: &Store, attempt: &Attempt, adapter: Adapter, options: &TripletOptions) -> Result<TripletReport> {
+    let filter = SpanFilter {
+        rollout_id: attempt.rollout_id.clone(),
+        attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
+        ..SpanFilter::default()
+    };
+    let spans = store.query_spans(&filter).await?.items;
+    let report = match adapter {
+        Adapter::Auto => any_triplets(&spans, options),
+        Adapter::Tracer => tracer_triplets(&spans, options),
+        Adapter::LlmProxy => llm_proxy_triplets(&spans),
+    };
+    let filter = GenerationFilter {
+        rollout_id: Some(attempt.rollout_id.clone()),
+        attempt_id: Some(attempt.attempt_id.clone()),
+        ..GenerationFilter::default()
+    };
+    Ok(report.with_generations(&store.generations(&filter).await?))
 }
 
 fn row(triplet: &Triplet) -> Vec<String> {
@@ -52,4 +106,36 @@ fn row(triplet: &Triplet) -> Vec<String> {
         logprob(triplet.response.logprobs.as_deref()),
         triplet.reward.map_or(String::new(), |reward| format!("{reward:+.3}")),
     ]
+}
+
+/// Says for people why a rollout has the triplets that it has.
+fn explain(rollout_id: &str, report: Option<&TripletReport>) {
+    let Some(report) = report else {
+        output::line(format!("\n{rollout_id}: No attempt yet: no runner has taken it."));
+        return;
+    };
+    output::line(format!("\n{rollout_id}: {}", report.explain()));
+    let mut table = Columns::new(&["seq", "span", "name", "why it is no triplet"]);
+    for passed in &report.passed_over {
+        table.push(vec![
+            passed.sequence_id.to_string(),
+            passed.span_id.clone(),
+            passed.name.clone(),
+            passed.to_string(),
+        ]);
+    }
+    if !report.passed_over.is_empty() {
+        table.print();
+    }
+}
+
+/// Says the same for programs: an object for each span that is no triplet, told apart by its `reason`.
+fn print_reasons(rollout_id: &str, report: Option<&TripletReport>) {
+    for passed in report.iter().flat_map(|report| &report.passed_over) {
+        let PassedOver { span_id, name, sequence_id, reason, detail } = passed;
+        output::line(json!({
+            "rollout_id": rollout_id, "span_id": span_id, "name": name, "sequence_id": sequence_id, "reason": reason,
+            "detail": detail,
+        }));
+    }
 }

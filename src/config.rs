@@ -333,6 +333,13 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_not_written_out() {
+        let config = parse("[store]\nurl = \"postgres://me:secret@host/db\"\n").unwrap();
+        assert_eq!(config.store.url.as_deref(), Some("postgres://me:secret@host/db"));
+        assert_eq!(serde_json::json!(config)["store"]["url"], "postgres://me@host/db");
+    }
+
+    #[test]
     fn a_model_flag_names_its_parts() {
         let model = parse_model("tiny=embedded:models/tiny,renderer=chatml").unwrap();
         assert_eq!((model.name.as_str(), model.renderer.as_str()), ("tiny", "chatml"));

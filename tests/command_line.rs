@@ -30,6 +30,7 @@ fn help_says_what_there_is() {
       workers      List workers
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
+      bench        Measure what things cost
       config       Show the config that is in force and where each value came from
       help         Print this message or the help of the given subcommand(s)
 

@@ -193,7 +193,8 @@ pub struct TasksConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunnerConfig {
-    /// The agent; `{task}` and `{task.FIELD}` are filled in.
+    /// The agent; `{task}` and `{task.FIELD}` are filled in. None if runners are started elsewhere: the server then
+    /// listens where `[server]` says, and rollouts wait for them.
     pub command: Vec<String>,
     /// The grader; none if the agent prints or posts its own reward.
     pub grade: Vec<String>,

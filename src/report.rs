@@ -23,6 +23,7 @@ impl Reporter for JsonReporter {
                 output::line(Value::Object(metrics));
             }
             TrainEvent::Finished(summary) => output::line(Value::Object(summary.to_json())),
+            TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
         }
     }
@@ -90,6 +91,11 @@ impl Reporter for TableReporter {
             TrainEvent::RunStarted { run_id, directory, step, max_steps } => {
                 let from = if step == 0 { String::new() } else { format!(", going on after {step}") };
                 self.line(&format!("run {run_id} in {}: at most {max_steps} updates{from}", directory.display()));
+            }
+            TrainEvent::RunnersAwaited { url } => {
+                self.line(&format!("no [runner] command: rollouts wait at {url} for runners that you start, with"));
+                self.line(&format!("  fulgurite run --server {url} -- AGENT"));
+                self.line("or as Agent-lightning's runners with that address as their store");
             }
             TrainEvent::Rollouts { phase, step, done, total } => {
                 if self.terminal {

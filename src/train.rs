@@ -6,8 +6,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_store::Store;
 use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
-use fulgurite_trainer::{Grpo, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
+use fulgurite_trainer::{Grpo, PolicyEndpoint, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::base_model;
 use crate::cli::TrainArguments;
@@ -51,22 +52,27 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = LoadedModel::open(&model.name, &model_directory, &model.renderer)?;
 
-    // A free port: a run is no service that others must find, and several may run at once.
+    let has_runner = !loaded.config.runner.command.is_empty();
     let mut server_config = loaded.config.clone();
-    server_config.server.listen = "127.0.0.1:0".to_owned();
+    if has_runner {
+        // A free port: such a run is no service that others must find, and several may run at once.
+        server_config.server.listen = "127.0.0.1:0".to_owned();
+    }
     let mut server = RunningServer::start(&server_config, store.clone(), vec![opened.served.clone()]).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
-    let worker_id = format!("runner-{run_id}");
-    store.release_worker(&worker_id).await?;
-    let command = RunnerCommand {
-        server: server.url.clone(),
-        worker_id,
-        config: loaded.config.runner.clone(),
-        directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
+    let (runner_process, runner) = match has_runner {
+        true => {
+            let (process, runner) = start_runner(&loaded, &server.url, &run_id, &store).await?;
+            (Some(process), runner)
+        }
+        false => {
+            reporter.report(TrainEvent::RunnersAwaited { url: server.url.clone() });
+            // Nobody can say that no runner is left: another may come at any time.
+            (None, watch::channel(None).1)
+        }
     };
-    let (runner_process, runner) = RunnerProcess::start(command, store.clone());
     let mut grpo = Grpo {
         store: store.clone(),
         learner: opened.engine.learner(),
@@ -75,6 +81,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         identity: RunIdentity { run_id, seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
         tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
+        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key: None },
         runner,
     };
     let mut last_word = LastWord { reporter, started, summary: None };
@@ -86,12 +93,32 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
             Err(error) => error,
         }),
     };
-    runner_process.stop().await;
+    if let Some(process) = runner_process {
+        process.stop().await;
+    }
     server.stop().await?;
     store.close().await;
     outcome?;
     last_word.speak();
     Ok(())
+}
+
+/// Starts the runner of a run, once what an earlier one held is given back.
+async fn start_runner(
+    loaded: &LoadedConfig,
+    server: &str,
+    run_id: &str,
+    store: &Store,
+) -> Result<(RunnerProcess, watch::Receiver<Option<String>>)> {
+    let worker_id = format!("runner-{run_id}");
+    store.release_worker(&worker_id).await?;
+    let command = RunnerCommand {
+        server: server.to_owned(),
+        worker_id,
+        config: loaded.config.runner.clone(),
+        directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
+    };
+    Ok(RunnerProcess::start(command, store.clone()))
 }
 
 /// Passes events on, but keeps the summary until everything is done, and counts all of the command's time in it.
@@ -145,9 +172,6 @@ fn fill_seed(path: &Path, seed: u64) -> PathBuf {
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     let tasks = loaded.config.tasks.as_ref().context("training needs [tasks]")?;
-    if loaded.config.runner.command.is_empty() {
-        bail!("training needs [runner] command, or an agent after `--`");
-    }
     let directory = &loaded.directory;
     Ok(Tasks {
         train: tasks.train.load("train", directory)?,
@@ -164,7 +188,8 @@ fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
     RolloutConfig {
         // The runner keeps the agent's time; this is for a runner that does not.
         timeout_seconds: Some(runner.timeout_seconds + 30.0),
-        unresponsive_seconds: Some(60.0),
+        // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
+        unresponsive_seconds: (!runner.command.is_empty()).then_some(60.0),
         max_attempts: runner.max_attempts.max(1),
         retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
     }

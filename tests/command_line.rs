@@ -243,7 +243,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     ");
     insta::assert_snapshot!(fail("[severs]\n"), @r"
     error: [directory]/config.toml
-      caused by: line 1: unknown field `severs`, expected one of `server`, `store`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
+      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
     ");
     insta::assert_snapshot!(fail("[server]\nwatchdog_interval = \"often\"\n"), @r#"
     error: [directory]/config.toml
@@ -352,7 +352,6 @@ fn training_that_cannot_start_says_what_is_missing() {
     insta::assert_snapshot!(fail(TASKS), @"error: training needs exactly one [[models]], and there are 0");
     insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @"error: training needs exactly one [[models]], and there are 2");
     insta::assert_snapshot!(fail(MODEL), @"error: training needs [tasks]");
-    insta::assert_snapshot!(fail(&format!("{MODEL}[tasks]\ntrain = {{ range = [0, 4] }}\nheld_out = {{ range = [4, 6] }}\n")), @"error: training needs [runner] command, or an agent after `--`");
     insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from");
     insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo 'no sand left' >&2; exit 3")].concat()), @r"
     no sand left

@@ -59,6 +59,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) tasks: Vec<Value>,
     pub(crate) group_size: usize,
     pub(crate) config: &'a RolloutConfig,
+    /// What agents are told of the policy.
+    pub(crate) resources_id: String,
     pub(crate) policy: Policy,
 }
 
@@ -175,7 +177,7 @@ fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
                 rollout_id: None,
                 input: task.clone(),
                 mode: Some(plan.phase.mode()),
-                resources_id: None,
+                resources_id: Some(plan.resources_id.clone()),
                 config: Some(plan.config.clone()),
                 metadata: metadata.as_object().cloned(),
             });
@@ -260,6 +262,7 @@ mod tests {
             tasks: vec![json!(1), json!(2)],
             group_size: 2,
             config: &config,
+            resources_id: format!("r-weights-{step}"),
             policy: Policy { tokenizer: "t".into(), weights_version: step },
         };
         let seeds = |plan: Plan<'_>| -> Vec<u64> {

@@ -29,6 +29,11 @@ pub enum TrainEvent {
         /// Updates at most.
         max_steps: u64,
     },
+    /// No runner was started; rollouts wait for those that others start.
+    RunnersAwaited {
+        /// Where the server is.
+        url: String,
+    },
     /// Rollouts are being run.
     Rollouts {
         /// `train`, `held_out` or `final`.

@@ -15,9 +15,10 @@ use crate::batch::{self, Batch};
 use crate::collection::{self, Collected, Member, Phase, Plan, Policy};
 use crate::metrics_file::MetricsFile;
 use crate::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics};
+use crate::publishing::{self, resources_id};
 use crate::summary::Scores;
 use crate::task_order::tasks_at;
-use crate::{GrpoOptions, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
+use crate::{GrpoOptions, PolicyEndpoint, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
 
 /// Where the metrics of an evaluation of the held-out tasks stand; the name is tinker-cookbook's.
 const HELD_OUT: &str = "test/env/all";
@@ -54,6 +55,8 @@ pub struct Grpo {
     pub rollout_config: RolloutConfig,
     /// Fingerprint of the tokenizer that the learner's model speaks.
     pub tokenizer: String,
+    /// Where agents find the model.
+    pub endpoint: PolicyEndpoint,
     /// A message here says that nobody is left to run rollouts.
     pub runner: watch::Receiver<Option<String>>,
 }
@@ -157,7 +160,7 @@ impl Grpo {
             let undone = accounting::undone(&self.store, run_id).await?;
             self.store.record_uses(run_id, undone).await?;
         }
-        self.learner.publish_weights(WeightsVersion(state.step)).await?;
+        self.publish(state.step).await?;
         let recorded: Vec<Map<String, Value>> =
             self.store.steps(run_id).await?.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
         Ok(Progress {
@@ -165,6 +168,13 @@ impl Grpo {
             data_cursor: state.data_cursor,
             metrics_file: MetricsFile::rewrite(&self.identity.directory.join("metrics.jsonl"), &recorded)?,
         })
+    }
+
+    /// Puts the learner's weights behind the sampler, and tells agents of them.
+    async fn publish(&self, version: u64) -> Result<(), TrainError> {
+        self.learner.publish_weights(WeightsVersion(version)).await?;
+        let resources_id = resources_id(&self.identity.run_id, version);
+        publishing::publish(&self.store, &resources_id, &self.endpoint, &self.options.sampling_parameters).await
     }
 
     async fn evaluate_if_due(
@@ -221,6 +231,7 @@ impl Grpo {
             tasks,
             group_size,
             config: &self.rollout_config,
+            resources_id: resources_id(&self.identity.run_id, step),
             policy: Policy { tokenizer: self.tokenizer.clone(), weights_version: step },
         };
         collection::collect(&self.store, plan, &mut self.runner, reporter).await
@@ -246,7 +257,7 @@ impl Grpo {
         let training = Instant::now();
         let mut metrics = self.step_metrics(step, &batch);
         self.update(&batch, &mut metrics).await?;
-        self.learner.publish_weights(WeightsVersion(step + 1)).await?;
+        self.publish(step + 1).await?;
         progress.step = step + 1;
         progress.data_cursor += self.options.groups_per_batch as u64;
         set(&mut metrics, "time/sampling", sampling_seconds);

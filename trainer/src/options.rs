@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::AdvantageOptions;
 use crate::summary::Scores;
@@ -29,6 +30,9 @@ pub struct GrpoOptions {
     pub keep_checkpoints: usize,
     /// How rewards become advantages.
     pub advantages: AdvantageOptions,
+    /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
+    /// modified distribution are not trained.
+    pub sampling_parameters: Map<String, Value>,
     /// When and how the held-out tasks are scored.
     pub evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
@@ -48,6 +52,7 @@ impl Default for GrpoOptions {
             checkpoint_every: 1,
             keep_checkpoints: 2,
             advantages: AdvantageOptions::default(),
+            sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
         }

@@ -12,11 +12,13 @@ use fulgurite_backends::{
     WeightsVersion,
 };
 use fulgurite_store::model::{
-    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, WeightsFrom,
+    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, RolloutFilter,
+    WeightsFrom,
 };
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
-    EvaluationOptions, Grpo, GrpoOptions, Reporter, RunIdentity, RunSummary, Tasks, TrainError, TrainEvent,
+    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Reporter, RunIdentity, RunSummary, Tasks, TrainError,
+    TrainEvent,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -128,6 +130,10 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
     }
 }
 
+fn endpoint() -> PolicyEndpoint {
+    PolicyEndpoint { url: "http://127.0.0.1:4747/v1".into(), model: "tiny".into(), api_key: None }
+}
+
 async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainError> {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("t.db").display());
@@ -153,11 +159,13 @@ async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainEr
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
+        endpoint: endpoint(),
         runner,
     };
-    let worker = tokio::spawn(work(store));
+    let worker = tokio::spawn(work(store.clone()));
     let summary = grpo.run(false, &mut Silent).await;
     worker.abort();
+    every_rollout_says_which_policy_it_is_for(&store).await;
     summary
 }
 
@@ -216,6 +224,27 @@ async fn nothing_to_learn_means_no_step_of_the_optimizer() {
     assert_eq!((summary.trained_tokens, *pupil.optimizer_steps.lock().unwrap()), (0, 0));
 }
 
+async fn every_rollout_says_which_policy_it_is_for(store: &Store) {
+    let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap().items;
+    assert!(!rollouts.is_empty());
+    for (rollout, _) in rollouts {
+        let step = &rollout.metadata.as_ref().unwrap()["step"];
+        let resources_id = rollout.resources_id.unwrap();
+        assert_eq!(resources_id, format!("run-weights-{step}"));
+        let resources = store.resources(&resources_id).await.unwrap().unwrap();
+        let expected = json!({
+            "main_llm": {
+                "resource_type": "proxy_llm",
+                "endpoint": "http://127.0.0.1:4747/v1",
+                "model": "tiny",
+                "api_key": null,
+                "sampling_parameters": { "temperature": 1.0 },
+            },
+        });
+        assert_eq!((resources.version, json!(resources.resources)), (1, expected));
+    }
+}
+
 #[tokio::test]
 async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
     let directory = tempfile::tempdir().unwrap();
@@ -230,6 +259,7 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
+        endpoint: endpoint(),
         runner,
     };
     let error = grpo.run(false, &mut Silent).await.unwrap_err();

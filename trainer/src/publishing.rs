@@ -1,0 +1,44 @@
+//! What agents are told of the policy: a `proxy_llm` resource, Agent-lightning's form for a model behind a proxy, which
+//! its runners turn into the base URL of each attempt.
+
+use fulgurite_store::Store;
+use serde_json::{Map, Value, json};
+
+use crate::TrainError;
+
+/// The name under which Agent-lightning's examples look for the model that is trained.
+const RESOURCE_NAME: &str = "main_llm";
+
+/// Where agents find the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyEndpoint {
+    /// Base URL of the OpenAI API, with `/v1`.
+    pub url: String,
+    /// What they send as `model`.
+    pub model: String,
+    /// What they send as their key, if one is needed.
+    pub api_key: Option<String>,
+}
+
+/// The resources of one version of the weights, so that a rollout's record says which policy it was made for.
+pub(crate) fn resources_id(run_id: &str, weights_version: u64) -> String {
+    format!("{run_id}-weights-{weights_version}")
+}
+
+/// Stores the resource of one version of the weights, for rollouts that are enqueued from now on.
+pub(crate) async fn publish(
+    store: &Store,
+    resources_id: &str,
+    endpoint: &PolicyEndpoint,
+    sampling_parameters: &Map<String, Value>,
+) -> Result<(), TrainError> {
+    let resource = json!({
+        "resource_type": "proxy_llm",
+        "endpoint": endpoint.url,
+        "model": endpoint.model,
+        "api_key": endpoint.api_key,
+        "sampling_parameters": sampling_parameters,
+    });
+    store.update_resources(Some(resources_id), Map::from_iter([(RESOURCE_NAME.to_owned(), resource)])).await?;
+    Ok(())
+}

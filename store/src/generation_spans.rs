@@ -11,6 +11,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
+use crate::conversations::conversations;
 use crate::generations::generations_behind;
 use crate::model::{Generation, NewGeneration, Object, Span, SpanResource, SpanStatus, StatusCode};
 use crate::spans::span_from_row;
@@ -81,7 +82,7 @@ fn raw_span(span: Span, generation_id: &str) -> Span {
     }
 }
 
-/// Gives spans of one rollout the tokens of the generations that they are of.
+/// Gives spans of one rollout what the generations that they are of hold: tokens and messages.
 pub(crate) async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
     let Some(rollout_id) = spans.first().map(|span| span.rollout_id.clone()) else { return Ok(()) };
     let span_ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
@@ -93,8 +94,13 @@ pub(crate) async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span
         .values()
         .map(|generation| ((generation.attempt_id.as_str(), generation.span_id.as_str()), generation))
         .collect();
+    let ids: Vec<&str> = by_span.values().map(|generation| generation.generation_id.as_str()).collect();
+    let conversations = conversations(connection, &ids).await?;
     for span in spans {
         if let Some(generation) = by_span.get(&(span.attempt_id.as_str(), span.span_id.as_str())) {
+            if let Some(conversation) = conversations.get(&generation.generation_id) {
+                conversation.put_back(&mut span.attributes);
+            }
             span.attributes.extend(token_attributes(generation));
         } else if let Some(generation) = named_generation(span).and_then(|id| behind.get(id))
             && generation.attempt_id == span.attempt_id

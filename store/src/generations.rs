@@ -6,6 +6,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::hear_of;
+use crate::conversations::{Conversation, StoredConversation};
 use crate::generation_spans::span_of;
 use crate::model::{Generation, GenerationFilter, NewGeneration, RecordedGeneration, WeightsFrom};
 use crate::spans::{allocate_sequence_id, insert_span};
@@ -114,7 +115,7 @@ fn validate_weights(weights: &[WeightsFrom], sampled: usize) -> Result<()> {
     Err(StoreError::invalid("weights_versions", message))
 }
 
-async fn record(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
+async fn record(write: &mut Write, mut generation: NewGeneration) -> Result<RecordedGeneration> {
     hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
     let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
         .bind(generation.generation_id.as_str())
@@ -123,12 +124,19 @@ async fn record(write: &mut Write, generation: NewGeneration) -> Result<Recorded
     if known.is_some() {
         return Err(StoreError::Conflict { kind: "generation", id: generation.generation_id });
     }
+    let conversation = match Conversation::take(&mut generation.attributes) {
+        Some(conversation) => {
+            let (rollout_id, attempt_id) = (&generation.rollout_id, &generation.attempt_id);
+            Some(conversation.without_known(write.connection(), rollout_id, attempt_id).await?)
+        }
+        None => None,
+    };
     let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
     if !insert_span(write, &span_of(&generation, sequence_id)).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
     let parent = find_parent(write.connection(), &generation).await?;
-    insert(write.connection(), &generation, parent.as_ref()).await?;
+    insert(write.connection(), &generation, parent.as_ref(), conversation.as_ref()).await?;
     Ok(RecordedGeneration {
         generation_id: generation.generation_id,
         sequence_id,
@@ -185,7 +193,12 @@ async fn find_parent(connection: &mut AnyConnection, generation: &NewGeneration)
     Ok(None)
 }
 
-async fn insert(connection: &mut AnyConnection, generation: &NewGeneration, parent: Option<&Context>) -> Result<()> {
+async fn insert(
+    connection: &mut AnyConnection,
+    generation: &NewGeneration,
+    parent: Option<&Context>,
+    conversation: Option<&StoredConversation>,
+) -> Result<()> {
     let held_by_parent = parent.map_or(0, |parent| parent.length);
     let prompt_delta = generation.prompt_tokens.get(held_by_parent..).unwrap_or_default();
     let (context_length, context_hash) = context(generation);
@@ -194,8 +207,10 @@ async fn insert(connection: &mut AnyConnection, generation: &NewGeneration, pare
     sqlx::query(
         "INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
              prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
-             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
+             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
+             messages_parent_id, messages, answer, messages_length, messages_hash)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+             $23, $24, $25, $26, $27)",
     )
     .bind(plain("generation_id", &generation.generation_id)?)
     .bind(generation.rollout_id.as_str())
@@ -219,6 +234,11 @@ async fn insert(connection: &mut AnyConnection, generation: &NewGeneration, pare
     .bind(plain("request_digest", &generation.request_digest)?)
     .bind(i64::from(generation.client_gone))
     .bind((!finite).then_some(NON_FINITE_LOGPROBS))
+    .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
+    .bind(conversation.map(|conversation| conversation.messages.as_str()))
+    .bind(conversation.map(|conversation| conversation.answer.as_str()))
+    .bind(conversation.map(|conversation| conversation.length))
+    .bind(conversation.map(|conversation| &conversation.hash[..]))
     .execute(connection)
     .await?;
     Ok(())

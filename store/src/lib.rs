@@ -4,6 +4,7 @@
 //! acknowledged means durable. Reads use connections of their own.
 
 mod attempts;
+mod conversations;
 mod dialect;
 mod error;
 mod events;

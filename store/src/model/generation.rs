@@ -32,6 +32,7 @@ pub struct NewGeneration {
     /// When the last token was there.
     pub end_time: f64,
     /// Attributes of the span. Token ids and logprobs do not belong here: readers get them rebuilt from the generation.
+    /// Messages (`gen_ai.prompt.N.*`, `gen_ai.completion.0.*`) do, all of them; only new ones are stored.
     pub attributes: Object,
     /// The model's name, as the client knows it.
     pub model: String,

@@ -57,11 +57,15 @@ pub struct ProxyConfig {
     /// Whether a call below `/rollout/{id}/attempt/{id}` is answered with token ids and logprobs though it did not ask
     /// for them, so that a tracer in the agent records them.
     pub token_ids_on_attributed_path: bool,
+    /// Temperature of calls below `/proxy/.../mode/train`, whatever the agent asks for.
+    pub train_temperature: f32,
+    /// Temperature of calls below `/proxy/.../mode/val`, whatever the agent asks for.
+    pub val_temperature: f32,
 }
 
 impl Default for ProxyConfig {
     fn default() -> Self {
-        Self { token_ids_on_attributed_path: true }
+        Self { token_ids_on_attributed_path: true, train_temperature: 1.0, val_temperature: 1.0 }
     }
 }
 

@@ -57,6 +57,8 @@ impl RunningServer {
             body_limit,
             seed: config.run.seed,
             token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
+            train_temperature: config.proxy.train_temperature,
+            val_temperature: config.proxy.val_temperature,
         };
         let proxy = Proxy::new(store.clone(), models, proxy_options);
         let router = fulgurite_proxy::routes(proxy)

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::attribution::{self, Attribution};
 use crate::error::ProxyError;
+use crate::gateway::InFlight;
 use crate::response_body::Delivered;
 use crate::{Proxy, ServedModel};
 
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) span_name: &'static str,
     /// Attributes of the span that come from the request.
     pub(crate) attributes: Map<String, Value>,
+    /// Held until the call is over, if somebody counts those under way.
+    pub(crate) in_flight: Option<InFlight>,
 }
 
 /// Why an answer ended, as every dialect tells it.
@@ -115,7 +118,8 @@ impl End {
     }
 }
 
-async fn run(proxy: Proxy, call: Call, stream: SampleStream, events: mpsc::Sender<CallEvent>, start_time: f64) {
+async fn run(proxy: Proxy, mut call: Call, stream: SampleStream, events: mpsc::Sender<CallEvent>, start_time: f64) {
+    let _in_flight = call.in_flight.take();
     let mut answer = Answer::new(&call);
     let end = answer.sample(stream, &events).await;
     let held_back = answer.text.finish();

@@ -5,12 +5,14 @@
 //! - [`routes`]: the HTTP routes over it.
 //!
 //! Inside: `attribution` (whose call is it), `call` (one call from prompt to record, the same for every dialect),
-//! `openai` (the OpenAI dialect: requests, responses, streams, errors), `response_body` (knows whether the answer was
+//! `openai` (the OpenAI dialect: requests, responses, streams, errors), `gateway` (Agent-lightning 1.0's way to the same
+//! calls), `response_body` (knows whether the answer was
 //! wholly handed over).
 
 mod attribution;
 mod call;
 mod error;
+mod gateway;
 mod openai;
 mod proxy;
 mod response_body;

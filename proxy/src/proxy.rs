@@ -7,6 +7,7 @@ use fulgurite_store::model::GenerationFilter;
 use fulgurite_store::{Store, StoreError};
 
 use crate::error::ProxyError;
+use crate::gateway::{Gate, RemoteModels};
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -29,11 +30,21 @@ pub struct ProxyOptions {
     /// Whether a call below an attempt's path is answered with token ids and logprobs though it did not ask for them,
     /// so that a tracer in the agent records them.
     pub token_ids_on_attributed_path: bool,
+    /// Temperature of the gateway's calls in mode `train`, whatever the agent asks for.
+    pub train_temperature: f32,
+    /// The same in mode `val`.
+    pub val_temperature: f32,
 }
 
 impl Default for ProxyOptions {
     fn default() -> Self {
-        Self { body_limit: 32 * 1024 * 1024, seed: 0, token_ids_on_attributed_path: true }
+        Self {
+            body_limit: 32 * 1024 * 1024,
+            seed: 0,
+            token_ids_on_attributed_path: true,
+            train_temperature: 1.0,
+            val_temperature: 1.0,
+        }
     }
 }
 
@@ -47,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) models: BTreeMap<String, ServedModel>,
     pub(crate) options: ProxyOptions,
+    pub(crate) gate: Gate,
+    pub(crate) remote_models: RemoteModels,
     pub(crate) started: f64,
     /// Calls so far by attempt, so that each call's seed has its place. Filled from the store on first sight of an
     /// attempt, so that a restarted server goes on counting.
@@ -61,7 +74,16 @@ impl Proxy {
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Self {
         let models = models.into_iter().map(|model| (model.name.clone(), model)).collect();
         let started = crate::call::now();
-        Self { shared: Arc::new(Shared { store, models, options, started, calls: Mutex::default() }) }
+        let shared = Shared {
+            store,
+            models,
+            options,
+            gate: Gate::default(),
+            remote_models: RemoteModels::default(),
+            started,
+            calls: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {

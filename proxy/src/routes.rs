@@ -7,13 +7,14 @@ use serde_json::json;
 
 use crate::Proxy;
 use crate::error::ProxyError;
+use crate::gateway;
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::openai::{error, list_models};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
 /// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, and `/healthz`. An attempt's path itself, and `HEAD /`, answer with nothing, because some
+/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, answer with nothing, because some
 /// clients ask whether somebody is there.
 pub fn routes(proxy: Proxy) -> Router {
     let mut router =
@@ -27,7 +28,7 @@ pub fn routes(proxy: Proxy) -> Router {
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
         router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
     }
-    router.with_state(proxy)
+    router.merge(gateway::routes()).with_state(proxy)
 }
 
 /// Answers whatever no other route does, in OpenAI's shape.

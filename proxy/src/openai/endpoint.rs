@@ -16,6 +16,7 @@ use super::{chat_request, completion_request};
 use crate::attribution::{self, Attribution, CallPath, PathIds};
 use crate::call::{self, Call, CallEvent};
 use crate::error::ProxyError;
+use crate::gateway::InFlight;
 use crate::response_body::{StreamedBody, WholeBody};
 use crate::{Proxy, ServedModel};
 
@@ -26,7 +27,7 @@ pub(crate) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ProxyError> {
     let body = request::parse(&read_body(request.into_body(), &proxy).await?)?;
-    answer(&proxy, path.ids(), chat_request::read(body)?).await
+    answer(&proxy, Caller::of(path), chat_request::read(body)?).await
 }
 
 /// `POST /v1/completions`, also below an attempt's path.
@@ -36,7 +37,7 @@ pub(crate) async fn completions(
     request: Request,
 ) -> Result<Response, ProxyError> {
     let body = request::parse(&read_body(request.into_body(), &proxy).await?)?;
-    answer(&proxy, path.ids(), completion_request::read(body)?).await
+    answer(&proxy, Caller::of(path), completion_request::read(body)?).await
 }
 
 pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyError> {
@@ -52,12 +53,29 @@ pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyE
     }
 }
 
-/// Answers a checked request. `ids`: whose call it is, if its path says.
-pub(crate) async fn answer(proxy: &Proxy, ids: Option<PathIds>, wanted: Wanted) -> Result<Response, ProxyError> {
+/// Whose call it is.
+pub(crate) struct Caller {
+    /// If its path says.
+    pub(crate) ids: Option<PathIds>,
+    /// Whether the attempt is made if it is not there.
+    pub(crate) begins_attempt: bool,
+    /// If the gateway counts it.
+    pub(crate) in_flight: Option<InFlight>,
+}
+
+impl Caller {
+    fn of(path: CallPath) -> Self {
+        Self { ids: path.ids(), begins_attempt: false, in_flight: None }
+    }
+}
+
+/// Answers a checked request.
+pub(crate) async fn answer(proxy: &Proxy, caller: Caller, wanted: Wanted) -> Result<Response, ProxyError> {
     let model = proxy.model(&wanted.model)?.clone();
     let prompt = prompt_tokens(&wanted, &model)?;
-    let token_ids = wanted.return_token_ids || (ids.is_some() && proxy.shared.options.token_ids_on_attributed_path);
-    let call = prepare(proxy, ids, &wanted, &model, prompt).await?;
+    let token_ids =
+        wanted.return_token_ids || (caller.ids.is_some() && proxy.shared.options.token_ids_on_attributed_path);
+    let call = prepare(proxy, caller, &wanted, &model, prompt).await?;
     let reply = Reply {
         shape: wanted.shape,
         id: call.generation_id.clone(),
@@ -107,14 +125,19 @@ fn prompt_tokens(wanted: &Wanted, model: &ServedModel) -> Result<Vec<u32>, Proxy
 /// Finds whose call it is and what it asks of the sampler.
 async fn prepare(
     proxy: &Proxy,
-    ids: Option<PathIds>,
+    caller: Caller,
     wanted: &Wanted,
     model: &ServedModel,
     prompt: Vec<u32>,
 ) -> Result<Call, ProxyError> {
     let generation_id = format!("{}-{}", wanted.shape.id_prefix(), uuid::Uuid::now_v7().simple());
-    let attribution = match &ids {
-        Some(ids) => Some(attribution::resolve(proxy, ids).await?),
+    let attribution = match &caller.ids {
+        Some(ids) => {
+            if caller.begins_attempt {
+                proxy.shared.store.open_attempt(&ids.rollout_id, &ids.attempt_id).await?;
+            }
+            Some(attribution::resolve(proxy, ids).await?)
+        }
         None => None,
     };
     let seed = match &attribution {
@@ -144,6 +167,7 @@ async fn prepare(
         request_digest: wanted.digest.clone(),
         prompt,
         seed,
+        in_flight: caller.in_flight,
     })
 }
 

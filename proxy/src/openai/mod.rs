@@ -1,12 +1,12 @@
 //! The OpenAI dialect.
 
-mod chat_request;
-mod completion_request;
+pub(crate) mod chat_request;
+pub(crate) mod completion_request;
 pub(crate) mod endpoint;
 pub(crate) mod error;
 mod models;
 mod reply;
-mod request;
+pub(crate) mod request;
 mod sampling_fields;
 mod shape;
 

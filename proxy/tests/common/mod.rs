@@ -134,6 +134,17 @@ impl Setup {
         self.store.generations(&GenerationFilter::default()).await.unwrap()
     }
 
+    /// A generation of a rollout, once there is one.
+    pub async fn generation_of(&self, rollout: &str) -> Generation {
+        for _ in 0..500 {
+            if let Some(found) = self.generations().await.into_iter().find(|found| found.rollout_id == rollout) {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("not recorded: {:?}", self.generations().await);
+    }
+
     /// The only generation, once what the server still writes about it is written.
     pub async fn generation_when(&self, holds: impl Fn(&Generation) -> bool) -> Generation {
         for _ in 0..500 {

@@ -1,0 +1,67 @@
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::error::ProxyError;
+
+/// Why the gateway did not do what it was asked, as its clients are told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatewayError {
+    #[error("Unsupported proxy mode: {0}")]
+    UnknownMode(String),
+    #[error("Unsupported upstream path: {0}")]
+    UnknownEndpoint(String),
+    #[error("Rollout not found: {0}")]
+    UnknownRollout(String),
+    #[error("gateway paused")]
+    Paused { retry_after_seconds: u64, reason: Option<String> },
+    /// Nothing answers for a model.
+    #[error("{0}")]
+    NoServer(String),
+    /// A body that does not have the shape it should.
+    #[error("{message}")]
+    Unprocessable { place: Vec<Value>, message: String },
+    /// The call itself failed, and its error is the model server's.
+    #[error(transparent)]
+    Call(#[from] ProxyError),
+}
+
+/// Answers a known path that is asked with the wrong method.
+pub(crate) async fn method_not_allowed() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "detail": "Method Not Allowed" }))).into_response()
+}
+
+/// What tells a paused gateway from a model server that is overloaded.
+const PAUSED: HeaderName = HeaderName::from_static("x-agl-paused");
+
+impl IntoResponse for GatewayError {
+    fn into_response(self) -> Response {
+        let detail = |status: StatusCode, detail: Value| (status, Json(json!({ "detail": detail }))).into_response();
+        let text = json!(self.to_string());
+        match self {
+            GatewayError::UnknownMode(_) | GatewayError::UnknownEndpoint(_) | GatewayError::UnknownRollout(_) => {
+                detail(StatusCode::NOT_FOUND, text)
+            }
+            GatewayError::NoServer(_) => detail(StatusCode::SERVICE_UNAVAILABLE, text),
+            GatewayError::Unprocessable { place, message } => {
+                let mistake = json!({ "type": "value_error", "loc": place, "msg": message });
+                detail(StatusCode::UNPROCESSABLE_ENTITY, json!([mistake]))
+            }
+            GatewayError::Paused { retry_after_seconds, reason } => {
+                let body = Json(json!({ "error": text, "reason": reason }));
+                let mut response = (StatusCode::TOO_MANY_REQUESTS, body).into_response();
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+                response.headers_mut().insert(PAUSED, HeaderValue::from_static("true"));
+                response
+            }
+            GatewayError::Call(ProxyError::UnknownTarget { kind: "rollout", id }) => {
+                GatewayError::UnknownRollout(id).into_response()
+            }
+            GatewayError::Call(error @ ProxyError::InvalidRequest { code: Some("invalid_json"), .. }) => {
+                detail(StatusCode::BAD_REQUEST, json!(error.to_string()))
+            }
+            GatewayError::Call(error) => error.into_response(),
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Agent-lightning's gateway (1.0): model calls below `/proxy`, the list of models, and the pause.
+//!
+//! Models and the pause are of this process alone, as in Agent-lightning's own gateway: they are gone when it ends.
+
+mod calls;
+mod error;
+mod models;
+mod pause;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+pub(crate) use models::RemoteModels;
+pub(crate) use pause::{Gate, InFlight};
+
+use crate::Proxy;
+
+/// The gateway's routes, but for rollouts and their events, which are the store's.
+pub(crate) fn routes() -> Router<Proxy> {
+    Router::new()
+        .route("/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{*endpoint}", post(calls::call))
+        .route("/proxy/pause", post(pause::pause))
+        .route("/proxy/resume", post(pause::resume))
+        .route("/proxy/state", get(pause::state))
+        .route("/api/models", get(models::list).post(models::register).delete(models::clear))
+        .method_not_allowed_fallback(error::method_not_allowed)
+}

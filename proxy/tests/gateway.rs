@@ -1,0 +1,166 @@
+//! Agent-lightning's gateway (1.0) over real sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{BODY_LIMIT, Script, Setup, body, chunks};
+use fulgurite_backends::StopReason;
+use fulgurite_proxy::ProxyOptions;
+use fulgurite_store::model::NewRollout;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+async fn send(setup: &Setup, method: Method, path: &str, body: &Value) -> (u16, Value) {
+    let request = setup.client.request(method, format!("{}{path}", setup.url));
+    let response = request.json(body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+async fn enqueue(setup: &Setup) -> String {
+    let rollouts = setup.store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap();
+    rollouts[0].rollout_id.clone()
+}
+
+fn base(rollout: &str, mode: &str) -> String {
+    format!("/proxy/rollout/{rollout}/attempt/0/mode/{mode}/openai/v1")
+}
+
+#[tokio::test]
+async fn the_mode_says_the_temperature_and_the_first_call_begins_the_attempt() {
+    let options = ProxyOptions {
+        body_limit: BODY_LIMIT,
+        train_temperature: 0.75,
+        val_temperature: 0.0,
+        token_ids_on_attributed_path: false,
+        ..ProxyOptions::default()
+    };
+    let setup = Setup::with_options(options).await;
+    let rollout = enqueue(&setup).await;
+    let mut request = body();
+    request["temperature"] = json!(1.5);
+    request["model"] = json!("whatever the agent calls it");
+    for (mode, temperature) in [("train", 0.75), ("val", 0.0)] {
+        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        let path = format!("{}/chat/completions", base(&rollout, mode));
+        let (status, reply) = send(&setup, Method::POST, &path, &request).await;
+        assert_eq!((status, &reply["model"]), (200, &json!("tiny")), "{reply}");
+        // Asked for in the agent's name, whatever the config says of other paths.
+        assert_eq!(reply["choices"][0]["token_ids"], json!([setup.stop()]));
+        assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().sampling.temperature, temperature);
+    }
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    let path = format!("{}/completions", base(&rollout, "train"));
+    let (status, reply) = send(&setup, Method::POST, &path, &json!({ "prompt": "hi" })).await;
+    assert_eq!((status, &reply["object"]), (200, &json!("text_completion")), "no model need be named: {reply}");
+    for generation in setup.generations().await {
+        assert_eq!((&generation.rollout_id, generation.attempt_id.as_str()), (&rollout, "0"));
+    }
+}
+
+#[tokio::test]
+async fn it_streams() {
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    setup.play(Script::Answer(setup.tokens("I am 17."), StopReason::Length));
+    let mut request = body();
+    request["stream"] = json!(true);
+    let url = format!("{}{}/chat/completions", setup.url, base(&rollout, "train"));
+    let text = setup.client.post(url).json(&request).send().await.unwrap().text().await.unwrap();
+    assert_eq!(chunks(&text).last().unwrap()["choices"][0]["finish_reason"], "length");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_as_the_gateway_tells_it_and_begins_nothing() {
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    let known = base(&rollout, "train");
+    for (path, body, status, detail) in [
+        (format!("{}/chat/completions", base(&rollout, "test")), "{}", 404, "Unsupported proxy mode: test"),
+        (format!("{known}/responses"), "{}", 404, "Unsupported upstream path: responses"),
+        (format!("{}/chat/completions", base("nope", "val")), "{}", 404, "Rollout not found: nope"),
+        (format!("{known}/chat/completions"), "{", 400, "the request body is not JSON"),
+    ] {
+        let response = setup.client.post(format!("{}{path}", setup.url)).body(body).send().await.unwrap();
+        let found = response.status().as_u16();
+        let error: Value = response.json().await.unwrap();
+        assert_eq!(found, status, "{path}: {error}");
+        assert!(error["detail"].as_str().unwrap().starts_with(detail), "{path}: {error}");
+    }
+    // What a model server would refuse is refused in its words.
+    let (status, error) = send(&setup, Method::POST, &format!("{known}/chat/completions"), &json!({})).await;
+    assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
+    let (status, error) = send(&setup, Method::GET, &format!("{known}/chat/completions"), &json!({})).await;
+    assert_eq!((status, error), (405, json!({ "detail": "Method Not Allowed" })));
+    assert_eq!(setup.store.attempts(&rollout).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    let url = format!("{}{}/chat/completions", setup.url, base(&rollout, "train"));
+    let open = json!({ "paused": false, "retry_after_seconds": 5, "reason": null, "inflight": 0 });
+    assert_eq!(send(&setup, Method::GET, "/proxy/state", &Value::Null).await, (200, open));
+
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let mut streamed = body();
+    streamed["stream"] = json!(true);
+    let mut under_way = setup.client.post(&url).json(&streamed).send().await.unwrap();
+    under_way.chunk().await.unwrap().unwrap();
+    let pause = json!({ "retry_after_seconds": 3, "reason": "weights" });
+    let paused = json!({ "paused": true, "retry_after_seconds": 3, "reason": "weights", "inflight": 1 });
+    assert_eq!(send(&setup, Method::POST, "/proxy/pause", &pause).await, (200, paused));
+
+    let refused = setup.client.post(&url).json(&body()).send().await.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["retry-after"], "3");
+    assert_eq!(refused.headers()["x-agl-paused"], "true");
+    let refusal: Value = refused.json().await.unwrap();
+    assert_eq!(refusal, json!({ "error": "gateway paused", "reason": "weights" }));
+    // Only the gateway's own paths are paused.
+    let (_, elsewhere) = setup.attempt().await;
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    assert_eq!(setup.post(&elsewhere, &body()).await.status(), 200);
+
+    drop(under_way);
+    was_gone.await.unwrap();
+    setup.generation_of(&rollout).await;
+    let resumed = json!({ "paused": false, "retry_after_seconds": 3, "reason": null, "inflight": 0 });
+    let mut state = send(&setup, Method::POST, "/proxy/resume", &Value::Null).await;
+    while state.1["inflight"] != 0 {
+        state = send(&setup, Method::GET, "/proxy/state", &Value::Null).await;
+    }
+    assert_eq!(state, (200, resumed));
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    assert_eq!(setup.client.post(&url).json(&body()).send().await.unwrap().status(), 200);
+    assert_eq!(send(&setup, Method::POST, "/proxy/pause", &json!({ "retry_after_seconds": -1 })).await.0, 422);
+}
+
+#[tokio::test]
+async fn registered_servers_are_listed_beside_the_models_served_here_and_not_called() {
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    let served = json!({ "model": "tiny", "endpoint": null, "version": 3 });
+    let remote = |version: u64| json!({ "model": "huge", "endpoint": "http://127.0.0.1:9/v1", "version": version });
+    let unnumbered = json!([{ "model": "huge", "endpoint": "http://127.0.0.1:9/v1" }]);
+    assert_eq!(send(&setup, Method::POST, "/api/models", &unnumbered).await, (201, json!([remote(0)])));
+    assert_eq!(send(&setup, Method::POST, "/api/models", &json!([remote(2)])).await, (201, json!([remote(2)])));
+    let listed = send(&setup, Method::GET, "/api/models", &Value::Null).await;
+    assert_eq!(listed, (200, json!([served, remote(2)])));
+
+    let mut request = body();
+    request["model"] = json!("huge");
+    let path = format!("{}/chat/completions", base(&rollout, "train"));
+    let (status, error) = send(&setup, Method::POST, &path, &request).await;
+    assert_eq!(status, 503);
+    let detail = error["detail"].as_str().unwrap();
+    assert!(detail.starts_with("No server for model huge: http://127.0.0.1:9/v1 is registered"), "{detail}");
+    assert_eq!(setup.store.attempts(&rollout).await.unwrap(), []);
+
+    assert_eq!(send(&setup, Method::DELETE, "/api/models", &Value::Null).await, (200, json!({ "status": "ok" })));
+    assert_eq!(send(&setup, Method::GET, "/api/models", &Value::Null).await, (200, json!([served])));
+    let (status, error) = send(&setup, Method::POST, "/api/models", &json!([{ "model": "x" }])).await;
+    assert_eq!((status, &error["detail"][0]["loc"]), (422, &json!(["body", 0])));
+}

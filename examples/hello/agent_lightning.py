@@ -59,6 +59,9 @@ def main() -> None:
     parser.add_argument("--runners", type=int, default=1, help="processes")
     parser.add_argument("--rollouts", type=int, help="leave after so many each; otherwise work until killed")
     options = parser.parse_args()
+    if options.runners == 1:
+        work(0, options)
+        return
     runners = [multiprocessing.Process(target=work, args=(number, options)) for number in range(options.runners)]
     for runner in runners:
         runner.start()

@@ -67,18 +67,19 @@ fn their_runner_leaves_triplets(tracer: &str, spans: usize) {
     let ours = server.query("triplets");
     assert_eq!(ours.len(), rollouts.len(), "one call each, whoever traced it");
     for rollout in &rollouts {
-        let ours = ours.iter().find(|triplet| triplet["rollout_id"] == json!(rollout)).unwrap();
+        let ours = ours.iter().find(|triplet| triplet["metadata"]["rollout_id"] == json!(rollout)).unwrap();
         let [tracer, proxy] = ["tracer", "proxy"].map(|adapter| &found[rollout][adapter]);
         assert_eq!((tracer.as_array().unwrap().len(), proxy.as_array().unwrap().len()), (1, 1), "{found}");
         for theirs in [&tracer[0], &proxy[0]] {
-            assert_eq!(theirs["prompt"], ours["prompt_tokens"]);
-            assert_eq!(theirs["response"], ours["sampled_tokens"]);
+            assert_eq!(theirs["prompt"], ours["prompt"]["token_ids"]);
+            assert_eq!(theirs["response"], ours["response"]["token_ids"]);
             assert_eq!(theirs["reward"], ours["reward"]);
             assert!(theirs["reward"].is_number());
         }
-        let logprobs = |triplet: &Value| -> Vec<f32> { serde_json::from_value(triplet["logprobs"].clone()).unwrap() };
-        assert!(!logprobs(ours).is_empty());
-        assert_eq!(logprobs(&tracer[0]), logprobs(ours));
+        let [theirs, ours]: [Vec<f32>; 2] = [&tracer[0]["logprobs"], &ours["response"]["logprobs"]]
+            .map(|logprobs| serde_json::from_value(logprobs.clone()).unwrap());
+        assert!(!ours.is_empty());
+        assert_eq!(theirs, ours);
     }
 }
 

@@ -158,7 +158,7 @@ fn their_runner_trains_a_policy() {
         assert_eq!(resource["resources"]["main_llm"]["endpoint"], format!("{url}/v1"), "{resource}");
     }
     let known: Vec<String> = resources.iter().map(|resource| text(&resource["resources_id"])).collect();
-    for rollout in query("rollouts") {
+    for rollout in query(&["rollouts", "--all"]) {
         assert!(known.contains(&text(&rollout["resources_id"])), "{rollout}");
     }
 }

@@ -150,15 +150,17 @@ fn their_runner_trains_a_policy() {
     );
 
     let run = directory.path().join("run");
-    let query =
-        |what: &str| Ran::from(fulgurite([what, "--all", "--json", "--run"]).arg(&run).output().unwrap()).json_lines();
-    let resources = query("resources");
+    let query = |what: &str, more: &[&str]| {
+        let mut command = fulgurite([what, "--json", "--run"]);
+        Ran::from(command.arg(&run).args(more).output().unwrap()).json_lines()
+    };
+    let resources = query("resources", &[]);
     assert!(resources.len() >= 2, "one for each version of the weights");
     for resource in &resources {
         assert_eq!(resource["resources"]["main_llm"]["endpoint"], format!("{url}/v1"), "{resource}");
     }
     let known: Vec<String> = resources.iter().map(|resource| text(&resource["resources_id"])).collect();
-    for rollout in query(&["rollouts", "--all"]) {
+    for rollout in query("rollouts", &["--all"]) {
         assert!(known.contains(&text(&rollout["resources_id"])), "{rollout}");
     }
 }

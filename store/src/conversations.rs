@@ -70,6 +70,12 @@ impl Conversation {
         }
     }
 
+    /// Whether its messages are so many, with this hash.
+    pub fn has(&self, length: i64, hash: &[u8]) -> Result<bool> {
+        let last = hashes(&self.messages)?.pop().unwrap_or_default();
+        Ok(usize::try_from(length) == Ok(self.messages.len()) && last == hash)
+    }
+
     /// What the store keeps of it, given the earlier calls of the same attempt.
     pub async fn without_known(
         &self,

@@ -49,6 +49,30 @@ impl Dialect {
         }
     }
 
+    /// Begins a transaction that sees one moment of the database.
+    pub fn begin_snapshot(self) -> &'static str {
+        match self {
+            Self::Sqlite => "BEGIN",
+            Self::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        }
+    }
+
+    /// Gives every table's `name`, with the `bytes` that it and its indexes take.
+    pub fn table_sizes(self) -> &'static str {
+        match self {
+            Self::Sqlite => {
+                "SELECT m.tbl_name AS name, SUM(d.pgsize) AS bytes FROM dbstat d JOIN sqlite_master m ON m.name = d.name
+                 WHERE m.tbl_name NOT LIKE '\\_%' ESCAPE '\\' AND m.tbl_name NOT LIKE 'sqlite%'
+                 GROUP BY m.tbl_name ORDER BY 1"
+            }
+            Self::Postgres => {
+                "SELECT CAST(c.relname AS TEXT) AS name, pg_total_relation_size(c.oid) AS bytes FROM pg_class c
+                 JOIN pg_namespace n ON n.oid = c.relnamespace
+                 WHERE c.relkind = 'r' AND n.nspname = current_schema() AND left(c.relname, 1) <> '_' ORDER BY 1"
+            }
+        }
+    }
+
     /// Begins the only transaction that writes: others wait here, where nothing is lost yet. On PostgreSQL they take
     /// turns by a lock that goes with the transaction, so that they never wait for each other's rows.
     pub fn begin(self) -> &'static str {

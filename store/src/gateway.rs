@@ -12,6 +12,7 @@ use crate::model::{
     Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Completions, GatewayRollout, GatewayState, GatewayUpdate,
     NewGatewayRollout, NewRollout, Page, Rollout, RolloutConfig, RolloutFilter, RolloutStatus,
 };
+use crate::prune::delete_rollouts;
 use crate::rollouts::{existing_rollout, find_rollout, insert_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{Sql, column, count, optional_json, optional_plain, to_integer, to_optional_json};
 use crate::writer::{Write, now};
@@ -290,17 +291,5 @@ async fn delete(connection: &mut AnyConnection, rollout_id: &str) -> Result<bool
     if used.is_some() {
         return Err(StoreError::InUse { kind: "rollout", id: rollout_id.to_owned() });
     }
-    for statement in [
-        "DELETE FROM generations WHERE rollout_id = $1",
-        "DELETE FROM spans WHERE rollout_id = $1",
-        "DELETE FROM attempts WHERE rollout_id = $1",
-        "DELETE FROM gateway_rollouts WHERE rollout_id = $1",
-        "DELETE FROM sequence_counters WHERE rollout_id = $1",
-        "UPDATE completions SET rollout_id = NULL WHERE rollout_id = $1",
-    ] {
-        sqlx::query(statement).bind(rollout_id).execute(&mut *connection).await?;
-    }
-    let deleted =
-        sqlx::query("DELETE FROM rollouts WHERE rollout_id = $1").bind(rollout_id).execute(connection).await?;
-    Ok(deleted.rows_affected() > 0)
+    Ok(delete_rollouts(connection, &[rollout_id]).await?.rollouts > 0)
 }

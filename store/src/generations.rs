@@ -8,8 +8,8 @@ use sqlx::any::AnyRow;
 use crate::attempts::hear_of;
 use crate::conversations::{Conversation, StoredConversation};
 use crate::generation_spans::span_of;
-use crate::model::{Generation, GenerationFilter, NewGeneration, RecordedGeneration, WeightsFrom};
-use crate::spans::{allocate_sequence_id, insert_span};
+use crate::model::{Generation, GenerationFilter, NewGeneration, RecordedGeneration, Span, WeightsFrom};
+use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::sql::{SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
 use crate::writer::Write;
@@ -117,20 +117,8 @@ fn validate_weights(weights: &[WeightsFrom], sampled: usize) -> Result<()> {
 
 async fn record(write: &mut Write, mut generation: NewGeneration) -> Result<RecordedGeneration> {
     hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
-    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
-        .bind(generation.generation_id.as_str())
-        .fetch_optional(write.connection())
-        .await?;
-    if known.is_some() {
-        return Err(StoreError::Conflict { kind: "generation", id: generation.generation_id });
-    }
-    let conversation = match Conversation::take(&mut generation.attributes) {
-        Some(conversation) => {
-            let (rollout_id, attempt_id) = (&generation.rollout_id, &generation.attempt_id);
-            Some(conversation.without_known(write.connection(), rollout_id, attempt_id).await?)
-        }
-        None => None,
-    };
+    refuse_known(write.connection(), &generation.generation_id).await?;
+    let conversation = take_conversation(write.connection(), &mut generation).await?;
     let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
     if !insert_span(write, &span_of(&generation, sequence_id)).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
@@ -142,6 +130,53 @@ async fn record(write: &mut Write, mut generation: NewGeneration) -> Result<Reco
         sequence_id,
         parent_id: parent.map(|parent| parent.generation_id),
     })
+}
+
+/// Takes the conversation out of a generation's attributes, as far as the store keeps it elsewhere.
+async fn take_conversation(
+    connection: &mut AnyConnection,
+    generation: &mut NewGeneration,
+) -> Result<Option<StoredConversation>> {
+    let Some(conversation) = Conversation::take(&mut generation.attributes) else { return Ok(None) };
+    conversation.without_known(connection, &generation.rollout_id, &generation.attempt_id).await.map(Some)
+}
+
+async fn refuse_known(connection: &mut AnyConnection, generation_id: &str) -> Result<()> {
+    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
+        .bind(generation_id)
+        .fetch_optional(connection)
+        .await?;
+    match known {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Conflict { kind: "generation", id: generation_id.to_owned() }),
+    }
+}
+
+/// Stores a generation of an archive together with its span, as they were; whether they were not there before.
+pub(crate) async fn import(
+    write: &mut Write,
+    mut generation: NewGeneration,
+    defect: Option<&str>,
+    span: Span,
+) -> Result<bool> {
+    validate(&generation)?;
+    let conversation = take_conversation(write.connection(), &mut generation).await?;
+    let span = Span { attributes: generation.attributes.clone(), ..span };
+    if !insert_span(write, &span).await? {
+        return Ok(false);
+    }
+    refuse_known(write.connection(), &generation.generation_id).await?;
+    raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
+    let parent = find_parent(write.connection(), &generation).await?;
+    insert(write.connection(), &generation, parent.as_ref(), conversation.as_ref()).await?;
+    if let Some(defect) = defect {
+        sqlx::query("UPDATE generations SET defect = $2 WHERE generation_id = $1")
+            .bind(generation.generation_id.as_str())
+            .bind(plain("defect", defect)?)
+            .execute(write.connection())
+            .await?;
+    }
+    Ok(true)
 }
 
 /// A generation that others may continue.

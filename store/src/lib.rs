@@ -4,21 +4,26 @@
 //! acknowledged means durable. Reads use connections of their own.
 
 mod attempts;
+mod check;
 mod conversations;
 mod dialect;
 mod error;
 mod events;
+mod export;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod generation_spans;
 mod generations;
+mod import;
 mod lifecycle;
 mod listener;
 mod listing;
 mod location;
 pub mod model;
 mod otlp;
+mod prune;
+mod raw_sql;
 mod resources;
 mod rest;
 mod rewards;
@@ -28,6 +33,7 @@ mod signals;
 mod spans;
 mod sql;
 mod store;
+mod summary;
 #[cfg(test)]
 mod testing;
 mod tokens;
@@ -35,8 +41,13 @@ mod unaccounted;
 mod workers;
 mod writer;
 
+pub use check::{CheckEvent, Violation};
 pub use error::{Result, StoreError};
+pub use export::Export;
 pub use location::redact_url;
+pub use prune::{PruneFilter, Pruned, Space};
+pub use raw_sql::{SqlRows, SqlValue};
 pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, routes, routes_with};
 pub use rewards::reward_of;
 pub use store::{Statistics, Store, StoreOptions, Synchronous};
+pub use summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};

@@ -14,7 +14,7 @@ use crate::sql::{SortField, Sql, column};
 use crate::{Result, Store};
 
 /// One kind of record.
-struct Kind {
+pub(crate) struct Kind {
     /// Every record, with a column `position` by which they come in the order of their making.
     select: &'static str,
     /// An expression that no two records share.
@@ -28,7 +28,7 @@ struct Kind {
     name: Option<&'static str>,
 }
 
-const ROLLOUTS: Kind = Kind {
+pub(crate) const ROLLOUTS: Kind = Kind {
     select: "SELECT * FROM rollouts",
     key: "rollout_id",
     slack: 0,
@@ -39,7 +39,7 @@ const ROLLOUTS: Kind = Kind {
 
 /// Attempts have no position of their own. The time of their making, in microseconds, stands in for it; the clocks of
 /// several servers may be apart by the slack.
-const ATTEMPTS: Kind = Kind {
+pub(crate) const ATTEMPTS: Kind = Kind {
     select: "SELECT attempts.*, CAST(start_time * 1000000 AS BIGINT) AS position FROM attempts",
     key: "rollout_id || '/' || attempt_id",
     slack: 60_000_000,
@@ -48,7 +48,7 @@ const ATTEMPTS: Kind = Kind {
     name: None,
 };
 
-const SPANS: Kind = Kind {
+pub(crate) const SPANS: Kind = Kind {
     select: "SELECT * FROM spans",
     key: "rollout_id || '/' || attempt_id || '/' || span_id",
     slack: 0,
@@ -72,7 +72,7 @@ const GENERATIONS: Kind = Kind {
 impl Store {
     /// Rollouts.
     pub async fn list_rollouts(&self, filter: &ListFilter, part: &Part) -> Result<Listed<Rollout>> {
-        let (rows, cursor) = finish(start(&ROLLOUTS, filter), &ROLLOUTS, part, &mut *self.reader().await?).await?;
+        let (rows, cursor) = page(start(&ROLLOUTS, filter), &ROLLOUTS, part, &mut *self.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(rollout_from_row).collect::<Result<_>>()?, cursor })
     }
 
@@ -85,14 +85,14 @@ impl Store {
         if let Some(worker_id) = &filter.worker_id {
             sql.push(" AND worker_id = ").text(worker_id);
         }
-        let (rows, cursor) = finish(sql, &ATTEMPTS, part, &mut *self.reader().await?).await?;
+        let (rows, cursor) = page(sql, &ATTEMPTS, part, &mut *self.reader().await?).await?;
         Ok(Listed { items: rows.iter().map(attempt_from_row).collect::<Result<_>>()?, cursor })
     }
 
     /// Spans, those of generations with their tokens as attributes.
     pub async fn list_spans(&self, filter: &ListFilter, part: &Part) -> Result<Listed<Span>> {
         let mut connection = self.reader().await?;
-        let (rows, cursor) = finish(start(&SPANS, filter), &SPANS, part, &mut connection).await?;
+        let (rows, cursor) = page(start(&SPANS, filter), &SPANS, part, &mut connection).await?;
         let spans = rows.iter().map(span_from_row).collect::<Result<_>>()?;
         Ok(Listed { items: add_tokens_by_rollout(&mut connection, spans).await?, cursor })
     }
@@ -104,7 +104,7 @@ impl Store {
             sql.push(" AND model = ").text(model);
         }
         let mut connection = self.reader().await?;
-        let (rows, cursor) = finish(sql, &GENERATIONS, part, &mut connection).await?;
+        let (rows, cursor) = page(sql, &GENERATIONS, part, &mut connection).await?;
         // Prompts are put together parents first, whatever the list is sorted by.
         let mut places: Vec<(i64, usize, AnyRow)> = rows
             .into_iter()
@@ -128,7 +128,7 @@ impl Store {
             Part::After { .. } => None,
         };
         loop {
-            let (rows, cursor) = finish(start(&REWARDS, filter), &REWARDS, &part, &mut connection).await?;
+            let (rows, cursor) = page(start(&REWARDS, filter), &REWARDS, &part, &mut connection).await?;
             let spans = rows.iter().map(span_from_row).collect::<Result<Vec<_>>>()?;
             let mut items: Vec<FoundReward> = spans.iter().filter_map(found_reward).collect();
             let (Some(wanted), Part::Newest { limit: Some(looked_at), .. }) = (wanted, &mut part) else {
@@ -153,7 +153,7 @@ fn found_reward(span: &Span) -> Option<FoundReward> {
 }
 
 /// A query of one kind, with the conditions that several kinds share.
-fn start(kind: &Kind, filter: &ListFilter) -> Sql {
+pub(crate) fn start(kind: &Kind, filter: &ListFilter) -> Sql {
     let mut sql = Sql::new("SELECT listed.*, ");
     sql.push(kind.key).push(" AS list_key FROM (").push(kind.select).push(") AS listed WHERE 1 = 1");
     if let Some(ids) = &filter.rollout_id_in {
@@ -173,7 +173,12 @@ fn start(kind: &Kind, filter: &ListFilter) -> Sql {
 
 /// What only the rollout of a record knows.
 fn push_rollout_conditions(sql: &mut Sql, filter: &ListFilter) {
-    if filter.rollout_status_in.is_none() && filter.mode.is_none() && filter.run_id.is_none() && filter.step.is_none() {
+    let any = filter.rollout_status_in.is_some()
+        || filter.mode.is_some()
+        || filter.run_id.is_some()
+        || filter.step.is_some()
+        || filter.rollout_since.is_some();
+    if !any {
         return;
     }
     sql.push(" AND rollout_id IN (SELECT rollout_id FROM rollouts WHERE 1 = 1");
@@ -189,11 +194,14 @@ fn push_rollout_conditions(sql: &mut Sql, filter: &ListFilter) {
     if let Some(step) = filter.step {
         sql.push(" AND step = ").integer(step);
     }
+    if let Some(since) = filter.rollout_since {
+        sql.push(" AND start_time >= ").optional_real(Some(since));
+    }
     sql.push(")");
 }
 
 /// Runs a query for a part of its list; the rows come newest last.
-async fn finish(
+pub(crate) async fn page(
     mut sql: Sql,
     kind: &Kind,
     part: &Part,

@@ -3,6 +3,7 @@
 //! The types of this file serialise exactly as Agent-lightning's JSON: every field is written, nulls included.
 //! Times are seconds since the Unix epoch.
 
+mod archive;
 mod gateway;
 mod generation;
 mod listing;
@@ -14,6 +15,10 @@ mod span;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+pub use archive::{
+    ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
+    ArchivedUse, Imported,
+};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};

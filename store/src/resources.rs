@@ -87,7 +87,7 @@ fn push_conditions(sql: &mut Sql, resources_id: &TextFilter) {
     conditions.close(sql);
 }
 
-fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {
+pub(crate) fn resources_from_row(row: &AnyRow) -> Result<ResourcesUpdate> {
     Ok(ResourcesUpdate {
         resources_id: column(row, "resources_id")?,
         create_time: column(row, "create_time")?,

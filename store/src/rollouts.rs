@@ -368,7 +368,7 @@ async fn latest_resources_id(connection: &mut AnyConnection) -> Result<Option<St
 }
 
 /// Which training run metadata says that a rollout belongs to, and to which of its steps.
-fn run_and_step(metadata: Option<&Object>) -> (Option<&str>, Option<i64>) {
+pub(crate) fn run_and_step(metadata: Option<&Object>) -> (Option<&str>, Option<i64>) {
     let value = |key| metadata.and_then(|metadata| metadata.get(key));
     (value("run_id").and_then(Value::as_str), value("step").and_then(Value::as_i64))
 }

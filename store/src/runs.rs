@@ -186,7 +186,7 @@ impl Store {
     }
 }
 
-async fn require_run(connection: &mut AnyConnection, run_id: &str) -> Result<()> {
+pub(crate) async fn require_run(connection: &mut AnyConnection, run_id: &str) -> Result<()> {
     let known = sqlx::query("SELECT 1 FROM runs WHERE run_id = $1").bind(run_id).fetch_optional(connection).await?;
     known.map(|_| ()).ok_or_else(|| StoreError::not_found("run", run_id))
 }
@@ -287,7 +287,7 @@ async fn cancel_unfinished(write: &mut Write, run_id: &str) -> Result<()> {
     Ok(())
 }
 
-fn run_from_row(row: &AnyRow) -> Result<Run> {
+pub(crate) fn run_from_row(row: &AnyRow) -> Result<Run> {
     Ok(Run {
         run_id: column(row, "run_id")?,
         name: column(row, "name")?,
@@ -297,7 +297,7 @@ fn run_from_row(row: &AnyRow) -> Result<Run> {
     })
 }
 
-fn step_from_row(row: &AnyRow) -> Result<Step> {
+pub(crate) fn step_from_row(row: &AnyRow) -> Result<Step> {
     Ok(Step {
         run_id: column(row, "run_id")?,
         step: count(row, "step")?,

@@ -317,7 +317,7 @@ pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> 
 }
 
 /// Lets a rollout's sequence ids go on after one that was given from outside.
-async fn raise_sequence_id(write: &mut Write, rollout_id: &str, sequence_id: u64) -> Result<()> {
+pub(crate) async fn raise_sequence_id(write: &mut Write, rollout_id: &str, sequence_id: u64) -> Result<()> {
     sqlx::query(
         "INSERT INTO sequence_counters (rollout_id, value) VALUES ($1, $2)
          ON CONFLICT (rollout_id) DO UPDATE SET value = excluded.value

@@ -107,7 +107,7 @@ fn push_conditions(sql: &mut Sql, filter: &WorkerFilter) {
     conditions.close(sql);
 }
 
-fn worker_from_row(row: &AnyRow) -> Result<Worker> {
+pub(crate) fn worker_from_row(row: &AnyRow) -> Result<Worker> {
     Ok(Worker {
         worker_id: column(row, "worker_id")?,
         status: word(row, "status")?,

@@ -18,6 +18,8 @@ pub struct ListFilter {
     pub run_id: Option<String>,
     /// Of rollouts that were made for this step of their run.
     pub step: Option<i64>,
+    /// Of rollouts that were made at this time or later.
+    pub rollout_since: Option<f64>,
     /// Of this attempt: attempts, spans, generations, rewards.
     pub attempt_id: Option<String>,
     /// With one of these statuses: attempts.

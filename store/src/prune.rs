@@ -1,0 +1,225 @@
+//! Deleting rollouts that are over, with all that belongs to them.
+
+use serde::Serialize;
+use sqlx::AnyConnection;
+
+use crate::dialect::Dialect;
+use crate::model::RolloutStatus;
+use crate::sql::{Sql, column};
+use crate::{Result, Store};
+
+/// Rollouts that are deleted in one transaction, so that others need not wait long.
+const BATCH: u64 = 100;
+
+/// Tables whose rows belong to a rollout, those that refer to others first.
+const TABLES: [&str; 6] = ["generations", "spans", "attempts", "gateway_rollouts", "sequence_counters", "rollouts"];
+
+/// Which finished rollouts are deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PruneFilter {
+    /// Those that ended before this time.
+    pub ended_before: f64,
+    /// Those with one of these statuses.
+    pub status_in: Vec<RolloutStatus>,
+}
+
+/// How many rows are deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// Rollouts.
+    pub rollouts: u64,
+    /// Their attempts.
+    pub attempts: u64,
+    /// Their spans.
+    pub spans: u64,
+    /// Their generations.
+    pub generations: u64,
+    /// What runs had said of these generations.
+    pub generation_uses: u64,
+}
+
+impl std::ops::AddAssign for Pruned {
+    fn add_assign(&mut self, other: Self) {
+        self.rollouts += other.rollouts;
+        self.attempts += other.attempts;
+        self.spans += other.spans;
+        self.generations += other.generations;
+        self.generation_uses += other.generation_uses;
+    }
+}
+
+/// What became of the space that deleted rows had taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// The file was written anew, without them.
+    GivenBack,
+    /// The database server uses it again by itself, after its next vacuum.
+    LeftToTheServer,
+}
+
+impl Store {
+    /// What [`Store::prune`] would delete.
+    pub async fn prunable(&self, filter: &PruneFilter) -> Result<Pruned> {
+        let mut connection = self.reader().await?;
+        let mut count = async |before: &str| {
+            let mut sql = Sql::new(before);
+            sql.push("rollout_id IN (SELECT rollout_id FROM rollouts WHERE ");
+            push_conditions(&mut sql, filter).push(")").total(&mut connection).await
+        };
+        Ok(Pruned {
+            rollouts: count("SELECT COUNT(*) FROM rollouts WHERE ").await?,
+            attempts: count("SELECT COUNT(*) FROM attempts WHERE ").await?,
+            spans: count("SELECT COUNT(*) FROM spans WHERE ").await?,
+            generations: count("SELECT COUNT(*) FROM generations WHERE ").await?,
+            generation_uses: count(
+                "SELECT COUNT(*) FROM generation_uses JOIN generations USING (generation_id) WHERE ",
+            )
+            .await?,
+        })
+    }
+
+    /// Deletes some of the rollouts that a filter selects, oldest first, with all that belongs to them; nothing is
+    /// deleted once none is left. A rollout stays whose generation another rollout's continues.
+    pub async fn prune(&self, filter: PruneFilter) -> Result<Pruned> {
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut sql = Sql::new("SELECT rollout_id FROM rollouts WHERE ");
+                push_conditions(&mut sql, &filter).push(" ORDER BY position").part(Some(BATCH), 0)?;
+                let rows = sql.all(write.connection()).await?;
+                let ids = rows.iter().map(|row| column(row, "rollout_id")).collect::<Result<Vec<&str>>>()?;
+                delete_rollouts(write.connection(), &ids).await
+            })
+        })
+        .await
+    }
+
+    /// Gives the space of deleted rows back to the file system. On SQLite the whole file is written anew, for which
+    /// nobody else may be writing.
+    pub async fn give_space_back(&self) -> Result<Space> {
+        self.writer()?;
+        let mut connection = self.reader().await?;
+        if Dialect::of(&connection) == Dialect::Postgres {
+            return Ok(Space::LeftToTheServer);
+        }
+        // The connection has been made for reading only, and is not used again.
+        connection.close_on_drop();
+        sqlx::raw_sql("PRAGMA query_only = OFF; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
+            .execute(&mut *connection)
+            .await?;
+        Ok(Space::GivenBack)
+    }
+}
+
+fn push_conditions<'s>(sql: &'s mut Sql, filter: &PruneFilter) -> &'s mut Sql {
+    sql.push("end_time < ").optional_real(Some(filter.ended_before)).push(" AND status IN ");
+    sql.list(filter.status_in.iter().filter(|status| status.is_finished()).map(|status| status.as_str())).push(
+        " AND NOT EXISTS (
+             SELECT 1 FROM generations parent JOIN generations child ON child.parent_id = parent.generation_id
+             WHERE parent.rollout_id = rollouts.rollout_id AND child.rollout_id <> rollouts.rollout_id
+         )",
+    )
+}
+
+/// Deletes rollouts with all that belongs to them.
+pub(crate) async fn delete_rollouts(connection: &mut AnyConnection, rollout_ids: &[&str]) -> Result<Pruned> {
+    let mut pruned = Pruned::default();
+    if rollout_ids.is_empty() {
+        return Ok(pruned);
+    }
+    let ids = || rollout_ids.iter().copied();
+    let mut uses = Sql::new(
+        "DELETE FROM generation_uses WHERE generation_id IN
+             (SELECT generation_id FROM generations WHERE rollout_id IN ",
+    );
+    pruned.generation_uses = uses.list(ids()).push(")").execute(connection).await?;
+    // Whoever has read the list of those that are done up to a place goes on from there, so that places stay.
+    let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
+    completions.list(ids()).execute(connection).await?;
+    for table in TABLES {
+        let mut sql = Sql::new("DELETE FROM ");
+        let deleted = sql.push(table).push(" WHERE rollout_id IN ").list(ids()).execute(connection).await?;
+        match table {
+            "generations" => pruned.generations = deleted,
+            "spans" => pruned.spans = deleted,
+            "attempts" => pruned.attempts = deleted,
+            "rollouts" => pruned.rollouts = deleted,
+            _ => {}
+        }
+    }
+    Ok(pruned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{AttemptStatus, AttemptUpdate, GenerationFilter, GenerationUse, ListFilter, NewRun, Part};
+    use crate::testing::{TestStore, generation};
+    use crate::writer::now;
+
+    /// Six rollouts with two generations each, of which every other one has succeeded.
+    async fn half_finished(store: &TestStore) {
+        store
+            .create_run(NewRun { run_id: "run".into(), name: String::new(), config: serde_json::Value::Null, seed: 0 })
+            .await
+            .unwrap();
+        for number in 0..6 {
+            let attempted = store.start().await;
+            for (call, prompt) in [(0, &[1][..]), (1, &[1, 2, 3])] {
+                let id = format!("{number}-{call}");
+                store.record_generation(generation(&id, &attempted, prompt, &[2])).await.unwrap();
+                let used = GenerationUse { generation_id: id, cause: "trained".into(), tokens: 1 };
+                store.record_uses("run", vec![used]).await.unwrap();
+            }
+            if number % 2 == 0 {
+                let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
+                store.update_attempt(&attempted.rollout.rollout_id, "latest", ended).await.unwrap();
+            }
+        }
+    }
+
+    fn ended_before(time: f64) -> PruneFilter {
+        PruneFilter { ended_before: time, status_in: RolloutStatus::ALL.to_vec() }
+    }
+
+    #[tokio::test]
+    async fn finished_rollouts_go_with_all_that_is_theirs() {
+        let store = TestStore::new().await;
+        half_finished(&store).await;
+        let all = ended_before(now() + 1.0);
+        let expected = Pruned { rollouts: 3, attempts: 3, spans: 6, generations: 6, generation_uses: 6 };
+        assert_eq!(store.prunable(&all).await.unwrap(), expected);
+        assert_eq!(store.prune(all.clone()).await.unwrap(), expected);
+        assert_eq!(store.prune(all).await.unwrap(), Pruned::default());
+        let every = Part::Newest { limit: None, sort_by: None };
+        assert_eq!(store.list_rollouts(&ListFilter::default(), &every).await.unwrap().items.len(), 3);
+        let left = store.generations(&GenerationFilter::default()).await.unwrap();
+        assert_eq!(
+            left.iter().map(|left| &left.generation_id[..]).collect::<Vec<_>>(),
+            ["1-0", "1-1", "3-0", "3-1", "5-0", "5-1"]
+        );
+        assert_eq!(store.check(&mut |_| {}).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_selected_stays() {
+        let store = TestStore::new().await;
+        half_finished(&store).await;
+        let failed = PruneFilter { status_in: vec![RolloutStatus::Failed], ..ended_before(now() + 1.0) };
+        assert_eq!(store.prune(failed).await.unwrap(), Pruned::default());
+        assert_eq!(store.prune(ended_before(1.0)).await.unwrap(), Pruned::default());
+        let running = PruneFilter { status_in: vec![RolloutStatus::Running], ..ended_before(now() + 1.0) };
+        assert_eq!(store.prune(running).await.unwrap(), Pruned::default());
+    }
+
+    #[tokio::test]
+    async fn space_is_given_back() {
+        let store = TestStore::new().await;
+        half_finished(&store).await;
+        while store.prune(ended_before(now() + 1.0)).await.unwrap() != Pruned::default() {}
+        let space = store.give_space_back().await.unwrap();
+        let expected = if store.database.is_postgres() { Space::LeftToTheServer } else { Space::GivenBack };
+        assert_eq!(space, expected);
+        // The store goes on.
+        store.start().await;
+    }
+}

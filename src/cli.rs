@@ -3,8 +3,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::query::arguments::{
-    AttemptsArguments, GenerationsArguments, ResourcesArguments, RewardsArguments, RolloutsArguments, ShowArguments,
-    SpansArguments, TripletsArguments, WorkersArguments,
+    AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
+    RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
+    StoreCommandArguments, TripletsArguments, WorkersArguments,
 };
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
@@ -45,6 +46,18 @@ pub enum Command {
     Show(ShowArguments),
     /// Measure what things cost
     Bench(BenchArguments),
+    /// Count what a store holds
+    Stats(StatsArguments),
+    /// Run one SQL query on a store, which cannot be changed by it
+    Sql(SqlArguments),
+    /// Write a store, or a part of it, to a file
+    Export(ExportArguments),
+    /// Read exported files into a store; what is there already stays as it is
+    Import(ImportArguments),
+    /// Delete rollouts that ended long ago, with all that belongs to them
+    Prune(PruneArguments),
+    /// Check a store
+    Store(StoreCommandArguments),
     /// Show the config that is in force and where each value came from
     Config(ConfigArguments),
 }

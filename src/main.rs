@@ -10,6 +10,7 @@ mod config;
 mod config_show;
 mod output;
 mod paint;
+mod progress;
 mod query;
 mod report;
 mod run;
@@ -18,11 +19,13 @@ mod serve;
 mod server;
 mod time;
 mod train;
+mod transfer;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{BenchSubject, Cli, Command};
+use query::arguments::StoreAction;
 use tracing_subscriber::EnvFilter;
 
 /// A server makes and drops many small things on several threads.
@@ -59,6 +62,14 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Show(arguments) => query::show(arguments).await,
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
+        },
+        Command::Stats(arguments) => query::stats(arguments).await,
+        Command::Sql(arguments) => query::sql(arguments).await,
+        Command::Export(arguments) => transfer::export(arguments).await,
+        Command::Import(arguments) => transfer::import(arguments).await,
+        Command::Prune(arguments) => query::prune(arguments).await,
+        Command::Store(arguments) => match arguments.action {
+            StoreAction::Check(arguments) => query::check(arguments).await,
         },
         Command::Config(arguments) => config_show::run(arguments),
     }

@@ -5,13 +5,17 @@
 
 pub mod arguments;
 mod attempts;
+mod check;
 mod generations;
 mod list;
+mod prune;
 mod resources;
 mod rewards;
 mod rollouts;
 mod show;
 mod spans;
+mod sql;
+mod stats;
 pub mod table;
 mod transcript;
 mod triplets;
@@ -27,12 +31,16 @@ use crate::train::STORE_FILE;
 use arguments::StoreArguments;
 
 pub use attempts::attempts;
+pub use check::check;
 pub use generations::generations;
+pub use prune::prune;
 pub use resources::resources;
 pub use rewards::rewards;
 pub use rollouts::rollouts;
 pub use show::show;
 pub use spans::spans;
+pub use sql::sql;
+pub use stats::stats;
 pub use triplets::triplets;
 pub use workers::workers;
 

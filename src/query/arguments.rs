@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use fulgurite_adapters::RewardMatch;
 use fulgurite_store::model::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
@@ -298,6 +298,155 @@ pub struct ShowArguments {
     /// Print JSON: one object
     #[arg(long)]
     pub json: bool,
+}
+
+/// What an export holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportWhat {
+    /// Everything, from which the store can be made again
+    All,
+    /// Rollouts and attempts
+    Rollouts,
+    /// Spans, those of model calls with their tokens
+    Spans,
+    /// Model calls, token by token, with their spans
+    Generations,
+    /// Prompt, response and reward of the rollouts' latest attempts
+    Triplets,
+}
+
+/// `fulgurite export`.
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// File to write, in the format of its name: .jsonl or .parquet
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+    /// What to write; all but triplets can be imported
+    #[arg(long, value_name = "WHAT", default_value = "all")]
+    pub what: ExportWhat,
+    /// Which. Runs, resources and workers are not narrowed by it.
+    #[command(flatten)]
+    pub selection: RolloutSelection,
+    /// Only of rollouts with this status (repeatable): queuing, preparing, running, failed,
+    /// succeeded, cancelled, requeuing
+    #[arg(long, value_name = "STATUS", value_parser = rollout_status)]
+    pub status: Vec<RolloutStatus>,
+    /// Print JSON: one object, at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ExportArguments {
+    /// The conditions, all of them on rollouts: what belongs to one of them is exported with it.
+    pub fn filter(&self) -> ListFilter {
+        let filter = self.selection.filter();
+        ListFilter {
+            rollout_since: filter.since,
+            since: None,
+            rollout_status_in: (!self.status.is_empty()).then(|| self.status.clone()),
+            ..filter
+        }
+    }
+}
+
+/// `fulgurite import`.
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// Files to read, in the formats of their names: .jsonl or .parquet
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Print JSON: one object, at the end
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite prune`.
+#[derive(Debug, Args)]
+pub struct PruneArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Delete rollouts that ended longer ago than this: 90s, 10m, 2h, 30d, 4w
+    #[arg(long, value_name = "DURATION", value_parser = time::parse_duration)]
+    pub older_than: f64,
+    /// Only with this status (repeatable): failed, succeeded, cancelled [default: all three]
+    #[arg(long, value_name = "STATUS", value_parser = finished_status)]
+    pub status: Vec<RolloutStatus>,
+    /// Say what would be deleted, and delete nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite stats`.
+#[derive(Debug, Args)]
+pub struct StatsArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite sql`.
+#[derive(Debug, Args)]
+pub struct SqlArguments {
+    /// One query, in the database's own dialect. Token ids are packed as little-endian u32, logprobs
+    /// as little-endian f32: a table shows bytes in hexadecimal, --json lists
+    #[arg(value_name = "QUERY")]
+    pub query: String,
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite store`.
+#[derive(Debug, Args)]
+pub struct StoreCommandArguments {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub action: StoreAction,
+}
+
+/// `fulgurite store check`.
+#[derive(Debug, Subcommand)]
+pub enum StoreAction {
+    /// Look at every row of a store and tell what is wrong with it; exit code 1 if anything is
+    Check(CheckArguments),
+}
+
+/// `fulgurite store check`.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// Where.
+    #[command(flatten)]
+    pub store: StoreArguments,
+    /// Print JSON, one object for each violation
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A status that a rollout ends with.
+fn finished_status(word: &str) -> Result<RolloutStatus> {
+    match rollout_status(word) {
+        Ok(status) if status.is_finished() => Ok(status),
+        _ => bail!("not one of failed, succeeded, cancelled"),
+    }
 }
 
 /// The value of one of an enum's words; the error names all of them.

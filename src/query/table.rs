@@ -10,15 +10,16 @@ const CELL_CHARACTERS: usize = 60;
 
 /// Rows that line up under a header. More rows can come after it has been printed; they line up as well.
 pub struct Columns {
-    header: Option<Vec<&'static str>>,
+    header: Option<Vec<String>>,
     rows: Vec<Vec<String>>,
     widths: Vec<u16>,
 }
 
 impl Columns {
     /// No rows yet.
-    pub fn new(header: &[&'static str]) -> Self {
-        Self { header: Some(header.to_vec()), rows: Vec::new(), widths: Vec::new() }
+    pub fn new(header: &[&str]) -> Self {
+        let header = header.iter().map(|name| (*name).to_owned()).collect();
+        Self { header: Some(header), rows: Vec::new(), widths: Vec::new() }
     }
 
     /// Adds a row.

@@ -1,0 +1,88 @@
+//! `fulgurite prune`.
+
+use std::io::{BufRead, IsTerminal, stdin};
+
+use anyhow::{Context, Result, bail};
+use fulgurite_store::model::RolloutStatus;
+use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
+use serde_json::json;
+
+use super::arguments::PruneArguments;
+use super::{open, url};
+use crate::progress::Progress;
+use crate::{output, time};
+
+/// Deletes rollouts that ended long ago, having said which and having been told to.
+pub async fn prune(arguments: PruneArguments) -> Result<()> {
+    let status_in = if arguments.status.is_empty() { RolloutStatus::ALL.to_vec() } else { arguments.status.clone() };
+    let filter = PruneFilter { ended_before: time::now() - arguments.older_than, status_in };
+    // A store that is not there is not made.
+    let planned = open(&arguments.store).await?.prunable(&filter).await?;
+    if planned.rollouts == 0 || arguments.dry_run {
+        report(&arguments, "would delete", planned, None);
+        return Ok(());
+    }
+    if !arguments.yes {
+        confirm(planned)?;
+    }
+    let url = url(&arguments.store)?;
+    let store = Store::open(&url, StoreOptions::default())
+        .await
+        .with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
+    let deleted = delete(&store, &filter, planned, arguments.json).await?;
+    let space = store.give_space_back().await.context(
+        "the rollouts are deleted, but their space could not be given back; run this again when nobody else writes",
+    )?;
+    store.close().await;
+    report(&arguments, "deleted", deleted, Some(space));
+    Ok(())
+}
+
+/// Asks whoever sits at the terminal.
+fn confirm(planned: Pruned) -> Result<()> {
+    if !stdin().is_terminal() {
+        bail!("this would delete {}; say --yes, or look first with --dry-run", text(planned));
+    }
+    eprint!("delete {}? [y/N] ", text(planned));
+    let mut answer = String::new();
+    stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
+    if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        bail!("nothing was deleted");
+    }
+    Ok(())
+}
+
+async fn delete(store: &Store, filter: &PruneFilter, planned: Pruned, quiet: bool) -> Result<Pruned> {
+    let mut progress = Progress::new(quiet);
+    let mut deleted = Pruned::default();
+    loop {
+        let batch = store.prune(filter.clone()).await?;
+        if batch.rollouts == 0 {
+            progress.finish();
+            return Ok(deleted);
+        }
+        deleted += batch;
+        progress.set("rollouts deleted", deleted.rollouts, Some(planned.rollouts));
+    }
+}
+
+fn report(arguments: &PruneArguments, verb: &str, pruned: Pruned, space: Option<Space>) {
+    let space = space.map(|space| match space {
+        Space::GivenBack => "VACUUM has given the space back",
+        Space::LeftToTheServer => "the database server uses the space again after its next vacuum",
+    });
+    if arguments.json {
+        output::line(json!({ "dry_run": arguments.dry_run, "deleted": pruned, "space": space }));
+    } else {
+        output::line(format!("{verb} {}", text(pruned)));
+        space.into_iter().for_each(output::line);
+    }
+}
+
+fn text(pruned: Pruned) -> String {
+    let Pruned { rollouts, attempts, spans, generations, generation_uses } = pruned;
+    format!(
+        "{rollouts} rollouts with {attempts} attempts, {spans} spans, {generations} generations and {generation_uses} \
+         uses of their tokens"
+    )
+}

@@ -1,0 +1,140 @@
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use fulgurite_store::Store;
+use fulgurite_store::model::{ArchiveScope, GenerationFilter, ListFilter, Part};
+use serde_json::{Value, json};
+
+use super::Format;
+use super::jsonl::JsonlWriter;
+use super::parquet::ParquetWriter;
+use crate::output;
+use crate::progress::Progress;
+use crate::query::arguments::{ExportArguments, ExportWhat};
+use crate::query::open;
+
+/// Writes records to a file, which appears under its name once it is whole.
+pub async fn export(arguments: ExportArguments) -> Result<()> {
+    let format = Format::of(&arguments.to)?;
+    let store = open(&arguments.store).await?;
+    let unfinished = unfinished(&arguments.to);
+    let written = write(&store, &arguments, format, &unfinished).await;
+    let file = || arguments.to.display().to_string();
+    if written.is_err() {
+        // The first error is the one to be told.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    let records = written.with_context(|| format!("cannot write {}", file()))?;
+    std::fs::rename(&unfinished, &arguments.to).with_context(|| format!("cannot write {}", file()))?;
+    if arguments.json {
+        output::line(json!({ "records": records, "file": file() }));
+    } else {
+        output::line(format!("exported {records} records to {}", file()));
+    }
+    Ok(())
+}
+
+/// A file in the same directory, so that it can be renamed.
+fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    path.with_file_name(name)
+}
+
+/// Where records go.
+enum Writer {
+    Jsonl(JsonlWriter),
+    Parquet(Box<ParquetWriter>),
+}
+
+impl Writer {
+    fn create(format: Format, path: &Path) -> Result<Self> {
+        Ok(match format {
+            Format::Jsonl => Self::Jsonl(JsonlWriter::create(path)?),
+            Format::Parquet => Self::Parquet(Box::new(ParquetWriter::create(path)?)),
+        })
+    }
+
+    fn write(&mut self, record: Value) -> Result<()> {
+        match self {
+            Self::Jsonl(writer) => writer.write(&record),
+            Self::Parquet(writer) => writer.write(record),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        match self {
+            Self::Jsonl(writer) => writer.finish(),
+            Self::Parquet(writer) => writer.finish(),
+        }
+    }
+}
+
+async fn write(store: &Store, arguments: &ExportArguments, format: Format, path: &Path) -> Result<u64> {
+    let filter = arguments.filter();
+    let mut writer = Writer::create(format, path)?;
+    let mut progress = Progress::new(arguments.json);
+    let records = match arguments.what {
+        ExportWhat::Triplets => write_triplets(store, &filter, &mut writer, &mut progress).await?,
+        ExportWhat::All => write_archive(store, ArchiveScope::All, filter, &mut writer, &mut progress).await?,
+        ExportWhat::Rollouts => {
+            write_archive(store, ArchiveScope::Rollouts, filter, &mut writer, &mut progress).await?
+        }
+        ExportWhat::Spans => write_archive(store, ArchiveScope::Spans, filter, &mut writer, &mut progress).await?,
+        ExportWhat::Generations => {
+            write_archive(store, ArchiveScope::Generations, filter, &mut writer, &mut progress).await?
+        }
+    };
+    writer.finish()?;
+    progress.finish();
+    Ok(records)
+}
+
+async fn write_archive(
+    store: &Store,
+    scope: ArchiveScope,
+    filter: ListFilter,
+    writer: &mut Writer,
+    progress: &mut Progress,
+) -> Result<u64> {
+    let mut archive = store.export(scope, filter).await?;
+    let mut written = 0;
+    loop {
+        let records = archive.next().await?;
+        if records.is_empty() {
+            return Ok(written);
+        }
+        for record in &records {
+            writer.write(json!(record))?;
+        }
+        written += records.len() as u64;
+        progress.set("records", written, None);
+    }
+}
+
+/// Triplets of the latest attempts.
+async fn write_triplets(
+    store: &Store,
+    filter: &ListFilter,
+    writer: &mut Writer,
+    progress: &mut Progress,
+) -> Result<u64> {
+    let mut written = 0;
+    let every = Part::Newest { limit: None, sort_by: None };
+    for rollout in store.list_rollouts(filter, &every).await?.items {
+        let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
+        let of_attempt = GenerationFilter {
+            rollout_id: Some(rollout.rollout_id.clone()),
+            attempt_id: Some(attempt.attempt_id.clone()),
+            ..GenerationFilter::default()
+        };
+        let generations = store.generations(&of_attempt).await?;
+        let rewards = store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?;
+        for triplet in fulgurite_adapters::triplets(&generations, &rewards)? {
+            writer.write(json!({ "record": "triplet", "data": triplet }))?;
+            written += 1;
+        }
+        progress.set("records", written, None);
+    }
+    Ok(written)
+}

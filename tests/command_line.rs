@@ -31,6 +31,12 @@ fn help_says_what_there_is() {
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
       bench        Measure what things cost
+      stats        Count what a store holds
+      sql          Run one SQL query on a store, which cannot be changed by it
+      export       Write a store, or a part of it, to a file
+      import       Read exported files into a store; what is there already stays as it is
+      prune        Delete rollouts that ended long ago, with all that belongs to them
+      store        Check a store
       config       Show the config that is in force and where each value came from
       help         Print this message or the help of the given subcommand(s)
 
@@ -277,6 +283,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.listen = "127.0.0.1:4747"  # default
     server.body_limit_bytes = 33554432  # default
     server.watchdog_interval = 10.0  # default
+    proxy.token_ids_on_attributed_path = true  # default
     store.url = null  # default
     store.synchronous = "full"  # default
     models = []  # default

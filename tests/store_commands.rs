@@ -116,26 +116,49 @@ fn a_file_that_cannot_be_imported_is_told_by_its_line() {
         std::fs::write(&bad, lines).unwrap();
         run(["import", bad.to_str().unwrap(), "--store", &copy]).failure(directory.path())
     };
-    insta::assert_snapshot!(fail(format!("{good}\nnot JSON\n")), @"");
-    insta::assert_snapshot!(fail("{\"record\":\"dream\",\"data\":{}}".to_owned()), @"");
-    insta::assert_snapshot!(fail("{\"record\":\"attempt\",\"data\":{\"rollout_id\":\"ro-1\"}}".to_owned()), @"");
-    insta::assert_snapshot!(fail("{\"record\":\"triplet\",\"data\":{}}".to_owned()), @"");
+    insta::assert_snapshot!(fail(format!("{good}\nnot JSON\n")), @r"
+    error: cannot import [directory]/bad.jsonl; 0 records before it went well
+      caused by: line 10 is not JSON
+      caused by: expected ident at line 1 column 2
+    ");
+    insta::assert_snapshot!(fail("{\"record\":\"dream\",\"data\":{}}".to_owned()), @r"
+    error: cannot import [directory]/bad.jsonl; 0 records before it went well
+      caused by: line 1 is not a record
+      caused by: unknown variant `dream`, expected one of `run`, `step`, `checkpoint`, `resources`, `worker`, `rollout`, `attempt`, `gateway_rollout`, `span`, `generation`, `generation_use`
+    ");
+    insta::assert_snapshot!(fail("{\"record\":\"attempt\",\"data\":{\"rollout_id\":\"ro-1\"}}".to_owned()), @r"
+    error: cannot import [directory]/bad.jsonl; 0 records before it went well
+      caused by: line 1 is not a record
+      caused by: missing field `attempt_id`
+    ");
+    insta::assert_snapshot!(fail("{\"record\":\"triplet\",\"data\":{}}".to_owned()), @r"
+    error: cannot import [directory]/bad.jsonl; 0 records before it went well
+      caused by: line 1 is not a record
+      caused by: triplets are made of generations and rewards; export those (--what all) to import them
+    ");
     let orphan = json!({ "record": "attempt", "data": {
         "rollout_id": "ro-none", "attempt_id": "at-1", "sequence_id": 1, "start_time": 1.0, "end_time": null,
         "status": "running", "worker_id": null, "last_heartbeat_time": null, "metadata": null,
     } });
     let run_record =
         json!({ "record": "run", "data": { "run_id": "r", "name": "r", "config": {}, "seed": 1, "start_time": 1.0 } });
-    insta::assert_snapshot!(fail(format!("{run_record}\n\n{orphan}\n")), @"");
+    insta::assert_snapshot!(fail(format!("{run_record}\n\n{orphan}\n")), @r"
+    error: cannot import [directory]/bad.jsonl; 0 records before it went well
+      caused by: line 3 cannot be stored
+      caused by: rollout not found: ro-none
+    ");
     assert_eq!(
         everything(&copy).concat(),
         [] as [Value; 0],
         "nothing of a batch is stored if one of its records is bad"
     );
     let no_format = run(["import", "records.csv", "--store", &copy]).failure(directory.path());
-    insta::assert_snapshot!(no_format, @"");
+    insta::assert_snapshot!(no_format, @"error: records.csv: the name must end in .jsonl or .parquet");
     let missing = directory.path().join("missing.parquet");
-    insta::assert_snapshot!(run(["import", missing.to_str().unwrap(), "--store", &copy]).failure(directory.path()), @"");
+    insta::assert_snapshot!(run(["import", missing.to_str().unwrap(), "--store", &copy]).failure(directory.path()), @r"
+    error: cannot import [directory]/missing.parquet; 0 records before it went well
+      caused by: No such file or directory (os error 2)
+    ");
 }
 
 #[test]
@@ -144,10 +167,13 @@ fn an_export_that_cannot_be_written_leaves_nothing() {
     let server = played(directory.path(), 1);
     let nowhere = directory.path().join("nowhere/all.jsonl");
     let failed = run(["export", "--store", &server.store, "--to", nowhere.to_str().unwrap()]);
-    insta::assert_snapshot!(failed.failure(directory.path()), @"");
+    insta::assert_snapshot!(failed.failure(directory.path()), @r"
+    error: cannot write [directory]/nowhere/all.jsonl
+      caused by: No such file or directory (os error 2)
+    ");
     let no_format = directory.path().join("all.csv");
     let failed = run(["export", "--store", &server.store, "--to", no_format.to_str().unwrap()]);
-    insta::assert_snapshot!(failed.failure(directory.path()), @"");
+    insta::assert_snapshot!(failed.failure(directory.path()), @"error: [directory]/all.csv: the name must end in .jsonl or .parquet");
     assert!(!no_format.exists());
 }
 
@@ -157,11 +183,14 @@ fn old_rollouts_are_pruned_when_it_is_told_to() {
     let server = played(directory.path(), 3);
     let prune = |flags: &[&str]| run(["prune", "--store", &server.store].iter().chain(flags));
     let before = everything(&server.store);
-    insta::assert_snapshot!(prune(&["--older-than", "1d", "--yes"]).stdout, @"");
-    insta::assert_snapshot!(prune(&["--older-than", "0s", "--dry-run"]).stdout, @"");
-    insta::assert_snapshot!(prune(&["--older-than", "0s"]).failure(directory.path()), @"");
+    insta::assert_snapshot!(prune(&["--older-than", "1d", "--yes"]).stdout, @"there is nothing to delete: 0 rollouts with 0 attempts, 0 spans, 0 generations and 0 uses of their tokens");
+    insta::assert_snapshot!(prune(&["--older-than", "0s", "--dry-run"]).stdout, @"would delete 3 rollouts with 3 attempts, 9 spans, 6 generations and 0 uses of their tokens");
+    insta::assert_snapshot!(prune(&["--older-than", "0s"]).failure(directory.path()), @"error: this would delete 3 rollouts with 3 attempts, 9 spans, 6 generations and 0 uses of their tokens; say --yes, or look first with --dry-run");
     assert_eq!(everything(&server.store), before);
-    insta::assert_snapshot!(prune(&["--older-than", "0s", "--status", "failed", "--yes"]).stdout, @"");
+    insta::assert_snapshot!(prune(&["--older-than", "0s", "--status", "failed", "--yes"]).stdout, @r"
+    deleted 1 rollouts with 1 attempts, 3 spans, 2 generations and 0 uses of their tokens
+    VACUUM has given the space back
+    ");
     assert_eq!(server.query("rollouts").len(), 3);
     let [said] = &prune(&["--older-than", "0s", "--yes", "--json"]).json_lines()[..] else { panic!("not one line") };
     assert_eq!(
@@ -197,7 +226,33 @@ fn a_store_is_counted() {
     let stats = printed(["stats", "--store", &server.store]);
     assert!(stats.starts_with(" rollouts from 20"), "{stats}");
     let (_, tables) = stats.split_once("\n\n").unwrap();
-    insta::assert_snapshot!(without_bytes(tables), @"");
+    insta::assert_snapshot!(without_bytes(tables), @r"
+    table              rows  bytes
+    attempts           3     [bytes]
+    checkpoints        0     [bytes]
+    completions        3     [bytes]
+    gateway_rollouts   0     [bytes]
+    generation_uses    0     [bytes]
+    generations        6     [bytes]
+    resources          1     [bytes]
+    rollouts           4     [bytes]
+    runs               0     [bytes]
+    sequence_counters  3     [bytes]
+    spans              9     [bytes]
+    steps              0     [bytes]
+    workers            1     [bytes]
+    all                      [bytes]
+
+    status     mode  rollouts
+    failed           1
+    queuing          1
+    succeeded        2
+
+    model  weights  generations  prompt tokens  sampled tokens
+    tiny   0        6            144            30
+
+    3 rewards for attempts: mean +1.000, from +0.000 to +2.000
+    ");
     let [line] = &run(["stats", "--json", "--store", &server.store]).json_lines()[..] else { panic!("not one line") };
     assert_eq!(line["rewards"], json!({ "rewards": 3, "mean": 1.0, "least": 0.0, "greatest": 2.0 }));
 }
@@ -209,7 +264,12 @@ fn a_store_answers_sql_and_is_not_changed_by_it() {
     let sql = |query: &str| run(["sql", query, "--store", &server.store]);
     let grouped = sql("SELECT status, COUNT(*) AS rollouts FROM rollouts GROUP BY status ORDER BY 1").stdout;
     let grouped: Vec<&str> = grouped.lines().map(str::trim_end).collect();
-    insta::assert_snapshot!(grouped.join("\n"), @"");
+    insta::assert_snapshot!(grouped.join("\n"), @r"
+    status     rollouts
+    failed     1
+    queuing    1
+    succeeded  1
+    ");
     let query = "SELECT generation_id, sampled_tokens, logprobs, parent_id FROM generations ORDER BY position";
     let lines = run(["sql", query, "--json", "--store", &server.store]).json_lines();
     for (line, generation) in lines.iter().zip(server.query("generations")) {

@@ -19,7 +19,8 @@ pub async fn prune(arguments: PruneArguments) -> Result<()> {
     // A store that is not there is not made.
     let planned = open(&arguments.store).await?.prunable(&filter).await?;
     if planned.rollouts == 0 || arguments.dry_run {
-        report(&arguments, "would delete", planned, None);
+        let verb = if arguments.dry_run { "would delete" } else { "there is nothing to delete:" };
+        report(&arguments, verb, planned, None);
         return Ok(());
     }
     if !arguments.yes {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::Store;
-use fulgurite_store::model::{FoundReward, Generation, GenerationFilter, ListFilter, Part, Rollout, Span, SpanFilter};
+use fulgurite_store::model::{FoundReward, Generation, GenerationFilter, ListFilter, Part, Rollout, Span};
 
 use super::arguments::ShowArguments;
 use super::open;
@@ -34,15 +34,16 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
 
 async fn read(store: &Store, rollout: Rollout) -> Result<Transcript> {
     let rollout_id = rollout.rollout_id.clone();
-    let spans = SpanFilter { rollout_id: rollout_id.clone(), ..SpanFilter::default() };
     let generations = GenerationFilter { rollout_id: Some(rollout_id.clone()), ..GenerationFilter::default() };
-    let rewards = ListFilter { rollout_id_in: Some(vec![rollout_id.clone()]), ..ListFilter::default() };
-    let mut spans = by_attempt(store.query_spans(&spans).await?.items, |span: &Span| &span.attempt_id);
+    let of_rollout = ListFilter { rollout_id_in: Some(vec![rollout_id.clone()]), ..ListFilter::default() };
+    let in_order = Part::Newest { limit: None, sort_by: Some("sequence_id".to_owned()) };
+    let mut spans = by_attempt(store.list_spans(&of_rollout, &in_order).await?.items, |span: &Span| &span.attempt_id);
     let mut generations =
         by_attempt(store.generations(&generations).await?, |generation: &Generation| &generation.attempt_id);
     let every = Part::Newest { limit: None, sort_by: None };
-    let mut rewards =
-        by_attempt(store.list_rewards(&rewards, &every).await?.items, |found: &FoundReward| &found.recorded.attempt_id);
+    let mut rewards = by_attempt(store.list_rewards(&of_rollout, &every).await?.items, |found: &FoundReward| {
+        &found.recorded.attempt_id
+    });
     let attempts = store.attempts(&rollout_id).await?.into_iter().map(|attempt| {
         let id = attempt.attempt_id.clone();
         let spans = spans.remove(&id).unwrap_or_default();

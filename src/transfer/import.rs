@@ -26,9 +26,10 @@ pub async fn import(arguments: ImportArguments) -> Result<()> {
     let mut imported = Imported::default();
     let mut progress = Progress::new(arguments.json);
     for (file, format) in arguments.files.iter().zip(formats) {
-        import_file(&store, file, format, &mut imported, &mut progress)
-            .await
-            .with_context(|| format!("{}, after {} records", file.display(), imported.new + imported.known))?;
+        import_file(&store, file, format, &mut imported, &mut progress).await.with_context(|| {
+            let before = imported.new + imported.known;
+            format!("cannot import {}; {before} records before it went well", file.display())
+        })?;
     }
     progress.finish();
     store.close().await;

@@ -41,7 +41,7 @@ pub use show::show;
 pub use spans::spans;
 pub use sql::sql;
 pub use stats::stats;
-pub use triplets::triplets;
+pub use triplets::{triplets, triplets_of};
 pub use workers::workers;
 
 /// The URL of the store that is meant.

@@ -76,6 +76,12 @@ fn options(arguments: &TripletsArguments) -> Result<TripletOptions> {
     })
 }
 
+/// The triplets of an attempt as the list shows them when nothing else is asked for.
+pub async fn triplets_of(store: &Store, attempt: &Attempt) -> Result<Vec<Triplet>> {
+    let options = TripletOptions { skip_empty_token_spans: true, ..TripletOptions::default() };
+    Ok(report(store, attempt, Adapter::Auto, &options).await?.triplets)
+}
+
 async fn report(store: &Store, attempt: &Attempt, adapter: Adapter, options: &TripletOptions) -> Result<TripletReport> {
     let filter = SpanFilter {
         rollout_id: attempt.rollout_id.clone(),

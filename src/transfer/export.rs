@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fulgurite_store::Store;
-use fulgurite_store::model::{ArchiveScope, GenerationFilter, ListFilter, Part};
+use fulgurite_store::model::{ArchiveScope, ListFilter, Part};
 use serde_json::{Value, json};
 
 use super::Format;
@@ -11,7 +11,7 @@ use super::parquet::ParquetWriter;
 use crate::output;
 use crate::progress::Progress;
 use crate::query::arguments::{ExportArguments, ExportWhat};
-use crate::query::open;
+use crate::query::{open, triplets_of};
 
 /// Writes records to a file, which appears under its name once it is whole.
 pub async fn export(arguments: ExportArguments) -> Result<()> {
@@ -123,14 +123,7 @@ async fn write_triplets(
     let every = Part::Newest { limit: None, sort_by: None };
     for rollout in store.list_rollouts(filter, &every).await?.items {
         let Some(attempt) = store.get_attempt(&rollout.rollout_id, "latest").await? else { continue };
-        let of_attempt = GenerationFilter {
-            rollout_id: Some(rollout.rollout_id.clone()),
-            attempt_id: Some(attempt.attempt_id.clone()),
-            ..GenerationFilter::default()
-        };
-        let generations = store.generations(&of_attempt).await?;
-        let rewards = store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?;
-        for triplet in fulgurite_adapters::triplets(&generations, &rewards)? {
+        for triplet in triplets_of(store, &attempt).await? {
             writer.write(json!({ "record": "triplet", "data": triplet }))?;
             written += 1;
         }

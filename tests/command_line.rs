@@ -284,6 +284,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.body_limit_bytes = 33554432  # default
     server.watchdog_interval = 10.0  # default
     proxy.token_ids_on_attributed_path = true  # default
+    proxy.train_temperature = 1.0  # default
+    proxy.val_temperature = 1.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default
     models = []  # default

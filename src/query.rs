@@ -28,7 +28,7 @@ use crate::config::LoadedConfig;
 use crate::serve::store_url;
 use crate::train::STORE_FILE;
 
-use arguments::StoreArguments;
+use arguments::{RolloutSelection, StoreArguments};
 
 pub use attempts::attempts;
 pub use check::check;
@@ -61,10 +61,13 @@ pub async fn open(arguments: &StoreArguments) -> Result<Store> {
         .with_context(|| format!("cannot open the store {} (--store, --run, --config)", redact_url(&url)))
 }
 
-/// Refuses a rollout id that the store does not know.
-async fn require_rollout(store: &Store, rollout_id: &str) -> Result<()> {
-    if store.get_rollout(rollout_id).await?.is_none() {
-        bail!("there is no rollout `{rollout_id}` in this store");
+/// Opens a store for reading; refuses a selected rollout that it does not know.
+async fn open_selected(arguments: &StoreArguments, selection: &RolloutSelection) -> Result<Store> {
+    let store = open(arguments).await?;
+    if let Some(id) = selection.rollout_id()
+        && store.get_rollout(id).await?.is_none()
+    {
+        bail!("there is no rollout `{id}` in this store");
     }
-    Ok(())
+    Ok(store)
 }

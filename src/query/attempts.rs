@@ -7,16 +7,13 @@ use serde_json::{Value, json};
 
 use super::arguments::AttemptsArguments;
 use super::list::{Record, list};
+use super::open_selected;
 use super::table::{cell, seconds};
-use super::{open, require_rollout};
 use crate::time;
 
 /// Lists attempts.
 pub async fn attempts(arguments: AttemptsArguments) -> Result<()> {
-    let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
-        require_rollout(&store, id).await?;
-    }
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let filter = ListFilter {
         attempt_status_in: (!arguments.status.is_empty()).then_some(arguments.status),
         worker_id: arguments.worker,

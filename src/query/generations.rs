@@ -7,15 +7,12 @@ use serde_json::{Value, json};
 
 use super::arguments::GenerationsArguments;
 use super::list::{Record, list};
+use super::open_selected;
 use super::table::seconds;
-use super::{open, require_rollout};
 
 /// Lists generations.
 pub async fn generations(arguments: GenerationsArguments) -> Result<()> {
-    let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
-        require_rollout(&store, id).await?;
-    }
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
     list::<Generation>(&store, &filter, &arguments.list).await
 }

@@ -7,15 +7,12 @@ use serde_json::{Value, json};
 
 use super::arguments::RewardsArguments;
 use super::list::{Record, list};
+use super::open_selected;
 use super::table::cut;
-use super::{open, require_rollout};
 
 /// Lists rewards.
 pub async fn rewards(arguments: RewardsArguments) -> Result<()> {
-    let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
-        require_rollout(&store, id).await?;
-    }
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, ..arguments.selection.filter() };
     list::<FoundReward>(&store, &filter, &arguments.list).await
 }

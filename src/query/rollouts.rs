@@ -9,16 +9,13 @@ use serde_json::{Value, json};
 
 use super::arguments::RolloutsArguments;
 use super::list::{Record, list};
+use super::open_selected;
 use super::table::cell;
-use super::{open, require_rollout};
 use crate::time;
 
 /// Lists rollouts, each with its latest attempt and that attempt's last reward.
 pub async fn rollouts(arguments: RolloutsArguments) -> Result<()> {
-    let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
-        require_rollout(&store, id).await?;
-    }
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let status = (!arguments.status.is_empty()).then_some(arguments.status);
     let filter = ListFilter { rollout_status_in: status, ..arguments.selection.filter() };
     list::<ListedRollout>(&store, &filter, &arguments.list).await

@@ -7,15 +7,12 @@ use serde_json::{Value, json};
 
 use super::arguments::SpansArguments;
 use super::list::{Record, list};
+use super::open_selected;
 use super::table::{cell, seconds};
-use super::{open, require_rollout};
 
 /// Lists spans.
 pub async fn spans(arguments: SpansArguments) -> Result<()> {
-    let store = open(&arguments.store).await?;
-    if let Some(id) = arguments.selection.rollout_id() {
-        require_rollout(&store, id).await?;
-    }
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let filter = ListFilter { attempt_id: arguments.attempt, name: arguments.name, ..arguments.selection.filter() };
     list::<Span>(&store, &filter, &arguments.list).await
 }

@@ -10,18 +10,15 @@ use serde_json::json;
 
 use super::arguments::{Adapter, TripletsArguments};
 use super::generations::logprob;
+use super::open_selected;
 use super::table::Columns;
-use super::{open, require_rollout};
 use crate::output;
 
 /// Lists the triplets of rollouts' latest attempts; where there are none, and with `--why`, what became of every span.
 pub async fn triplets(arguments: TripletsArguments) -> Result<()> {
     let options = options(&arguments)?;
-    let store = open(&arguments.store).await?;
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
     let named = arguments.selection.rollout_id();
-    if let Some(id) = named {
-        require_rollout(&store, id).await?;
-    }
     let part = Part::Newest { limit: (!arguments.all).then_some(arguments.limit), sort_by: None };
     let mut table = Columns::new(&["rollout", "attempt", "response", "prompt", "sampled", "logprob", "reward"]);
     let mut explained = Vec::new();

@@ -258,3 +258,41 @@ pub fn tiny_model(directory: &Path, context_length: usize) -> PathBuf {
 pub fn model_flag(name: &str, directory: &Path) -> String {
     format!("{name}=embedded:{}", directory.display())
 }
+
+/// What a query prints, with ids and times replaced by others of their length.
+pub fn table<S: AsRef<OsStr>>(server: &Server, arguments: impl IntoIterator<Item = S>) -> String {
+    let words: Vec<_> = arguments.into_iter().map(|word| word.as_ref().to_owned()).collect();
+    let mut table =
+        printed(words.iter().map(|word| word.as_os_str()).chain(["--store".as_ref(), server.store.as_ref()]));
+    for generation in server.query("generations") {
+        let id = text(&generation["generation_id"]);
+        table = table.replace(&id, &format!("chatcmpl-{}", "#".repeat(id.len() - 9)));
+    }
+    for attempt in server.query("attempts") {
+        let id = text(&attempt["attempt_id"]);
+        table = table.replace(&id, &format!("at-{}", "#".repeat(id.len() - 3)));
+    }
+    table.lines().map(|line| without_times(line).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Puts one time in the place of every time, and no time in the place of every duration.
+fn without_times(line: &str) -> String {
+    let shape = |text: &str| text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let starts_word = !out.ends_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+        let number = rest.chars().take_while(|c| c.is_ascii_digit() || *c == '.').count();
+        if rest.get(..19).is_some_and(|start| shape(start) == "0000-00-00 00:00:00") {
+            out.push_str("2026-11-21 15:04:05");
+            rest = &rest[19..];
+        } else if starts_word && rest[..number].split_once('.').is_some_and(|(_, fraction)| fraction.len() == 3) {
+            out.push_str(&format!("{:<number$}", "0.000"));
+            rest = &rest[number..];
+        } else {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    out
+}

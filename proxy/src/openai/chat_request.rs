@@ -40,18 +40,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
         None => ("max_tokens", fields.max_tokens),
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    Ok(Wanted {
-        shape: Shape::Chat,
-        prompt: Prompt::Messages(chat.messages),
-        asked,
-        stream: fields.stream.unwrap_or(false),
-        include_usage: fields.include_usage(),
-        return_token_ids: fields.return_token_ids.unwrap_or(false),
-        seed: fields.seed,
-        model: fields.model,
-        extra: fields.extra,
-        digest,
-    })
+    Ok(fields.wanted(Shape::Chat, Prompt::Messages(chat.messages), asked, digest))
 }
 
 impl ChatFields {

@@ -38,18 +38,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
     let asked = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
-    Ok(Wanted {
-        shape: Shape::Text,
-        prompt: completion.prompt.one()?,
-        asked,
-        stream: fields.stream.unwrap_or(false),
-        include_usage: fields.include_usage(),
-        return_token_ids: fields.return_token_ids.unwrap_or(false),
-        seed: fields.seed,
-        model: fields.model,
-        extra: fields.extra,
-        digest,
-    })
+    Ok(fields.wanted(Shape::Text, completion.prompt.one()?, asked, digest))
 }
 
 impl CompletionFields {

@@ -2,6 +2,8 @@ use fulgurite_backends::SamplingParameters;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::request::{Prompt, Wanted};
+use super::shape::Shape;
 use crate::error::ProxyError;
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
@@ -10,22 +12,22 @@ const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct SamplingFields {
-    pub(crate) model: String,
-    pub(crate) stream: Option<bool>,
+    model: String,
+    stream: Option<bool>,
     stream_options: Option<StreamOptions>,
     pub(crate) max_tokens: Option<u32>,
     temperature: Option<f32>,
     top_p: Option<f32>,
     top_k: Option<i64>,
     stop: Option<Stop>,
-    pub(crate) seed: Option<i64>,
+    seed: Option<i64>,
     n: Option<u32>,
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
     logit_bias: Option<Map<String, Value>>,
-    pub(crate) return_token_ids: Option<bool>,
+    return_token_ids: Option<bool>,
     #[serde(flatten)]
-    pub(crate) extra: Map<String, Value>,
+    extra: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -93,9 +95,20 @@ impl SamplingFields {
         })
     }
 
-    /// Whether a stream ends with a chunk that counts tokens.
-    pub(crate) fn include_usage(&self) -> bool {
-        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    /// The whole request, once these fields have been checked and given `asked`.
+    pub(crate) fn wanted(self, shape: Shape, prompt: Prompt, asked: Asked, digest: String) -> Wanted {
+        Wanted {
+            shape,
+            prompt,
+            asked,
+            stream: self.stream.unwrap_or(false),
+            include_usage: self.stream_options.is_some_and(|options| options.include_usage),
+            return_token_ids: self.return_token_ids.unwrap_or(false),
+            seed: self.seed,
+            model: self.model,
+            extra: self.extra,
+            digest,
+        }
     }
 
     fn refuse_unsupported(&self) -> Result<(), ProxyError> {

@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::renderer::trained_messages;
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::tokenizer_training::{MESSAGE_END, MESSAGE_START};
-use crate::{Message, RenderError, RenderedPrompt, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
+use crate::{
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
+};
 
 const NAME: &str = "chatml";
 
@@ -27,7 +29,7 @@ impl ChatMlRenderer {
     /// A renderer for a tokenizer that has `<|im_start|>` and `<|im_end|>`.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Self, RenderError> {
         let control = |token: &str| {
-            let missing = || RenderError::MissingToken { renderer: NAME, token: token.to_owned() };
+            let missing = || RenderError::MissingToken { renderer: NAME.to_owned(), token: token.to_owned() };
             tokenizer.token_to_id(token).ok_or_else(missing)
         };
         let (message_start, message_end) = (control(MESSAGE_START)?, control(MESSAGE_END)?);
@@ -53,16 +55,17 @@ impl ChatMlRenderer {
         out: &mut WeightedTokens,
         message_index: usize,
         message: &Message,
+        header_weight: f32,
         weight: f32,
     ) -> Result<(), RenderError> {
         if !message.tool_calls.is_empty() {
             let message = "the chatml format cannot write tool calls".to_owned();
             return Err(RenderError::Message { message_index, message });
         }
-        out.extend(&self.header(&message.role)?, 0.0);
+        out.extend(&self.header(&message.role)?, header_weight);
         out.extend(&self.tokenizer.encode_ordinary(&message.plain_text(message_index)?)?, weight);
         out.extend(&self.stop_tokens, weight);
-        out.extend(&self.newline, 0.0);
+        out.extend(&self.newline, header_weight);
         Ok(())
     }
 }
@@ -84,25 +87,56 @@ impl Renderer for ChatMlRenderer {
         &self.stop_tokens
     }
 
+    fn response_format(&self) -> ResponseFormat {
+        ResponseFormat::Text
+    }
+
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         if !tools.is_empty() {
-            return Err(RenderError::ToolsUnsupported { renderer: NAME });
+            return Err(RenderError::ToolsUnsupported { renderer: NAME.to_owned() });
         }
         let mut out = WeightedTokens::default();
         for (index, message) in messages.iter().enumerate() {
-            self.push(&mut out, index, message, 0.0)?;
+            self.push(&mut out, index, message, 0.0, 0.0)?;
         }
         out.extend(&self.assistant_header, 0.0);
         Ok(RenderedPrompt { tokens: out.tokens })
     }
 
-    fn render_supervised(&self, messages: &[Message], train_on: TrainOnWhat) -> Result<WeightedTokens, RenderError> {
-        let (trained, kept) = trained_messages(messages, train_on)?;
+    fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
+        let Continuation { messages, new_from, sampled } = *continuation;
+        let mut out = WeightedTokens::default();
+        if !sampled.ends_with(&self.stop_tokens) {
+            out.extend(&self.stop_tokens, 0.0);
+        }
+        out.extend(&self.newline, 0.0);
+        for (index, message) in messages.iter().enumerate().skip(new_from) {
+            self.push(&mut out, index, message, 0.0, 0.0)?;
+        }
+        out.extend(&self.assistant_header, 0.0);
+        Ok(out.tokens)
+    }
+
+    fn render_supervised(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<Vec<WeightedTokens>, RenderError> {
+        if !tools.is_empty() {
+            return Err(RenderError::ToolsUnsupported { renderer: NAME.to_owned() });
+        }
+        let trained = train_on.trained_messages(messages)?;
+        let kept = match train_on {
+            TrainOnWhat::LastAssistantMessage => trained.iter().position(|trained| *trained).map_or(0, |last| last + 1),
+            _ => messages.len(),
+        };
         let mut out = WeightedTokens::default();
         for (index, message) in messages[..kept].iter().enumerate() {
-            self.push(&mut out, index, message, if trained.contains(&index) { 1.0 } else { 0.0 })?;
+            let weight = |trained: bool| if trained { 1.0 } else { 0.0 };
+            self.push(&mut out, index, message, weight(train_on.trains_headers()), weight(trained[index]))?;
         }
-        Ok(out)
+        Ok(vec![out])
     }
 }
 
@@ -112,7 +146,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{tiny_tokenizer, trained_text, vector_tokenizer};
+    use crate::testing::{supervised, tiny_tokenizer, trained_text, vector_tokenizer};
     use crate::{Content, ContentPart, FunctionCall, ToolCall};
 
     fn renderer() -> ChatMlRenderer {
@@ -151,9 +185,9 @@ mod tests {
             Message::text("assistant", "d."),
             Message::text("user", "e?"),
         ];
-        let all = renderer.render_supervised(&messages, TrainOnWhat::AllAssistantMessages).unwrap();
+        let all = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
         assert_eq!(trained_text(&renderer, &all), "\nb.<|im_end|>d.<|im_end|>");
-        let last = renderer.render_supervised(&messages, TrainOnWhat::LastAssistantMessage).unwrap();
+        let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
         assert_eq!(trained_text(&renderer, &last), "d.<|im_end|>");
         assert_eq!(all.tokens[..last.tokens.len()], last.tokens);
         let prompt = renderer.render_prompt(&messages[..1], &[]).unwrap().tokens;
@@ -177,7 +211,7 @@ mod tests {
             Err(RenderError::PartNotText { message_index: 0, part_index: 0, .. })
         ));
         assert!(matches!(renderer.render_prompt(&[], &[json!({})]), Err(RenderError::ToolsUnsupported { .. })));
-        let error = renderer.render_supervised(&[Message::text("user", "a")], TrainOnWhat::AllAssistantMessages);
+        let error = renderer.render_supervised(&[Message::text("user", "a")], &[], &TrainOnWhat::AllAssistantMessages);
         assert!(matches!(error, Err(RenderError::NothingToTrain)));
         let error = ChatMlRenderer::new(vector_tokenizer("llama3")).unwrap_err();
         assert_eq!(
@@ -195,7 +229,7 @@ mod tests {
             let messages =
                 [Message::text("user", question), Message::text("assistant", answer), Message::text("user", next)];
             let prompt = renderer.render_prompt(&messages[..1], &[]).unwrap().tokens;
-            let weighted = renderer.render_supervised(&messages, TrainOnWhat::AllAssistantMessages).unwrap();
+            let weighted = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
             let sampled = weighted.weights.iter().filter(|weight| **weight == 1.0).count();
             prop_assert!(weighted.tokens.starts_with(&prompt));
             let parsed = renderer.parse(&weighted.tokens[prompt.len()..prompt.len() + sampled]);

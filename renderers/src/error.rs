@@ -21,7 +21,7 @@ pub enum RenderError {
     #[error("the {renderer} format needs the token `{token}`, which this tokenizer does not have")]
     MissingToken {
         /// The format.
-        renderer: &'static str,
+        renderer: String,
         /// The token's text.
         token: String,
     },
@@ -59,7 +59,15 @@ pub enum RenderError {
     #[error("the {renderer} format cannot declare tools")]
     ToolsUnsupported {
         /// The format.
-        renderer: &'static str,
+        renderer: String,
+    },
+    /// A tool declaration that cannot be read.
+    #[error("tool {tool_index} {message}")]
+    Tool {
+        /// Which tool, from 0.
+        tool_index: usize,
+        /// What is wrong with it.
+        message: String,
     },
     /// The template does not compile, refused the conversation by `raise_exception`, or failed on it.
     #[error("the chat template failed: {message}")]
@@ -74,9 +82,27 @@ pub enum RenderError {
          so that the two cannot be told apart"
     )]
     ContentNotSeparable,
-    /// There is no assistant message to train on.
-    #[error("the conversation has no assistant message to train on")]
+    /// No message of the conversation is to be trained.
+    #[error("the conversation has no message to train on")]
     NothingToTrain,
+    /// Not one mark per message.
+    #[error("{marks} marks say which of {messages} messages to train on; there must be one for each")]
+    WrongNumberOfMarks {
+        /// How many marks were given.
+        marks: usize,
+        /// How many messages the conversation has.
+        messages: usize,
+    },
+    /// The format writes an earlier turn otherwise than when it was sampled, so that one sequence cannot hold both what
+    /// the model samples and the messages of others.
+    #[error(
+        "the {renderer} format rewrites earlier turns; it can train assistant messages, each in the context in which \
+         it is sampled, but not other messages"
+    )]
+    TrainsMoreThanAssistant {
+        /// The format.
+        renderer: String,
+    },
     /// The whole conversation does not begin with the prompt from which a message would have been sampled.
     #[error(
         "message {message_index}: the rendered conversation does not begin with the prompt that this message answers, \

@@ -8,11 +8,16 @@
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
+mod chat_message;
 mod chat_template;
 mod chatml_renderer;
+mod chunk;
 mod content_protection;
 mod error;
+mod format;
+mod formats;
 mod message;
+mod named_renderer;
 mod open_renderer;
 mod python_builtins;
 mod python_json;
@@ -20,8 +25,10 @@ mod python_methods;
 mod python_text;
 mod python_time;
 mod renderer;
+mod response_format;
 mod stop_strings;
 mod stream_decoder;
+mod supervised;
 mod template_renderer;
 #[cfg(test)]
 mod testing;
@@ -32,11 +39,15 @@ mod tokenizer_training;
 
 pub use chatml_renderer::ChatMlRenderer;
 pub use error::RenderError;
+pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
+pub use named_renderer::NamedRenderer;
 pub use open_renderer::open_renderer;
-pub use renderer::{ParsedMessage, RenderedPrompt, Renderer, TrainOnWhat, WeightedTokens};
+pub use renderer::{Continuation, ParsedMessage, RenderedPrompt, Renderer, WeightedTokens};
+pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};
 pub use stream_decoder::StreamDecoder;
+pub use supervised::TrainOnWhat;
 pub use template_renderer::TemplateRenderer;
 pub use tokenizer::Tokenizer;
 pub use tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{Message, RenderError, Tokenizer};
+use crate::{Message, RenderError, ResponseFormat, Tokenizer, TrainOnWhat};
 
 /// A conversation as the tokens that a model is asked to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,15 +28,6 @@ impl WeightedTokens {
     }
 }
 
-/// Which messages a supervised sequence teaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TrainOnWhat {
-    /// The last assistant message; what follows it is left out.
-    LastAssistantMessage,
-    /// Every assistant message.
-    AllAssistantMessages,
-}
-
 /// What the model said, read back from its tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedMessage {
@@ -44,6 +35,17 @@ pub struct ParsedMessage {
     pub message: Message,
     /// Whether a stop token ended it; otherwise it was cut off.
     pub ended_by_stop: bool,
+}
+
+/// New messages after a turn that was sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Continuation<'c> {
+    /// The whole conversation as the caller gives it now.
+    pub messages: &'c [Message],
+    /// Index of the first message after the turn that was sampled.
+    pub new_from: usize,
+    /// The turn's tokens, as sampled.
+    pub sampled: &'c [u32],
 }
 
 /// Turns conversations into a model's tokens and its tokens back into messages.
@@ -64,34 +66,35 @@ pub trait Renderer: Send + Sync + 'static {
     /// Tokens that end the assistant's turn.
     fn stop_tokens(&self) -> &[u32];
 
+    /// A text that ends the assistant's turn, in formats that have no token for it.
+    fn stop_string(&self) -> Option<&str> {
+        None
+    }
+
+    /// How what the model says is read.
+    fn response_format(&self) -> ResponseFormat;
+
     /// The tokens that ask the model for the next assistant message. `tools` are OpenAI tool declarations.
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError>;
 
-    /// The tokens of a finished conversation with a weight for each, to train a model on.
-    /// Fails where no message is to be trained, or the format does not keep a conversation append-only.
-    fn render_supervised(&self, messages: &[Message], train_on: TrainOnWhat) -> Result<WeightedTokens, RenderError>;
+    /// The tokens that follow a turn which was sampled after a prompt of the same conversation: what the turn lacks of
+    /// its end, the new messages, and what asks for the next assistant message. What came before is not rendered
+    /// again, and the cost grows with the new messages alone.
+    fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError>;
+
+    /// Sequences to train a model on, made of a finished conversation: one, or more where the format does not keep the
+    /// conversation append-only. Fails where no message is to be trained.
+    fn render_supervised(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<Vec<WeightedTokens>, RenderError>;
 
     /// The message in `sampled`: its text up to the first stop token, which is not part of it.
     fn parse(&self, sampled: &[u32]) -> ParsedMessage {
         let stop = sampled.iter().position(|token| self.stop_tokens().contains(token));
         let text = self.tokenizer().decode(&sampled[..stop.unwrap_or(sampled.len())]);
         ParsedMessage { message: Message::text("assistant", text), ended_by_stop: stop.is_some() }
-    }
-}
-
-/// Where the messages to be trained stand, and how many messages of the conversation are kept.
-pub(crate) fn trained_messages(
-    messages: &[Message],
-    train_on: TrainOnWhat,
-) -> Result<(Vec<usize>, usize), RenderError> {
-    let mut indices: Vec<usize> =
-        messages.iter().enumerate().filter(|(_, message)| message.is_assistant()).map(|(index, _)| index).collect();
-    let last = *indices.last().ok_or(RenderError::NothingToTrain)?;
-    match train_on {
-        TrainOnWhat::AllAssistantMessages => Ok((indices, messages.len())),
-        TrainOnWhat::LastAssistantMessage => {
-            indices = vec![last];
-            Ok((indices, last + 1))
-        }
     }
 }

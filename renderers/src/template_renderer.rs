@@ -4,9 +4,12 @@ use serde_json::Value;
 
 use crate::chat_template::ChatTemplate;
 use crate::content_protection::ContentProtection;
-use crate::renderer::trained_messages;
+use crate::supervised::sampled_messages;
 use crate::tokenizer::{Piece, hex_sha256};
-use crate::{Message, RenderError, RenderedPrompt, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
+use crate::{
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
+};
 
 const NAME: &str = "template";
 
@@ -83,16 +86,40 @@ impl Renderer for TemplateRenderer {
         Ok(RenderedPrompt { tokens: self.tokenizer.encode_pieces(&pieces)? })
     }
 
+    fn response_format(&self) -> ResponseFormat {
+        ResponseFormat::Text
+    }
+
+    fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
+        let Continuation { messages, new_from, .. } = *continuation;
+        let before = self.pieces(&messages[..new_from], &[], false)?;
+        let all = self.pieces(messages, &[], true)?;
+        let not_append_only = || RenderError::NotAppendOnly { message_index: new_from.saturating_sub(1) };
+        self.tokenizer.encode_pieces(&without_prefix(&all, &before).ok_or_else(not_append_only)?)
+    }
+
     /// The text of the whole conversation is cut where a message's prompt ends and where its stop token stands, and
     /// the parts are encoded apart, as they are when the model is prompted and samples.
-    fn render_supervised(&self, messages: &[Message], train_on: TrainOnWhat) -> Result<WeightedTokens, RenderError> {
-        let (trained, kept) = trained_messages(messages, train_on)?;
-        let mut rest = self.pieces(&messages[..kept], &[], false)?;
+    fn render_supervised(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<Vec<WeightedTokens>, RenderError> {
+        let trained = train_on.trained_messages(messages)?;
+        let Some(trained) = sampled_messages(messages, &trained) else {
+            return Err(RenderError::TrainsMoreThanAssistant { renderer: NAME.to_owned() });
+        };
+        let kept = match train_on {
+            TrainOnWhat::LastAssistantMessage => trained[0] + 1,
+            _ => messages.len(),
+        };
+        let mut rest = self.pieces(&messages[..kept], tools, false)?;
         let mut done: Vec<Piece> = Vec::new();
         let mut out = WeightedTokens::default();
         for message_index in trained {
             let not_append_only = RenderError::NotAppendOnly { message_index };
-            let prompt = self.pieces(&messages[..message_index], &[], true)?;
+            let prompt = self.pieces(&messages[..message_index], tools, true)?;
             let Some(new) = without_prefix(&prompt, &done) else { return Err(not_append_only) };
             let Some(after) = without_prefix(&rest, &new) else { return Err(not_append_only) };
             let is_stop = |piece: &Piece| matches!(piece, Piece::Control(id) if self.stop_tokens().contains(id));
@@ -104,7 +131,7 @@ impl Renderer for TemplateRenderer {
             rest = after[stop + 1..].to_vec();
         }
         out.extend(&self.tokenizer.encode_pieces(&rest)?, 0.0);
-        Ok(out)
+        Ok(vec![out])
     }
 }
 
@@ -154,7 +181,7 @@ mod tests {
 
     use super::*;
     use crate::CHATML_TEMPLATE;
-    use crate::testing::{directory_with_template, trained_text};
+    use crate::testing::{directory_with_template, supervised, trained_text};
 
     /// Drops an assistant's reasoning once a later message follows, as reasoning models' templates do.
     const THINKING_TEMPLATE: &str = "\
@@ -258,9 +285,9 @@ mod tests {
             Message::text("assistant", "d <|im_end|>."),
             Message::text("user", "e?"),
         ];
-        let all = renderer.render_supervised(&messages, TrainOnWhat::AllAssistantMessages).unwrap();
+        let all = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
         assert_eq!(trained_text(&renderer, &all), "\nb.<|im_end|>d <|im_end|>.<|im_end|>");
-        let last = renderer.render_supervised(&messages, TrainOnWhat::LastAssistantMessage).unwrap();
+        let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
         assert_eq!(trained_text(&renderer, &last), "d <|im_end|>.<|im_end|>");
         let first = prompt(&renderer, &messages[..1]);
         assert_eq!(all.tokens[..first.len()], first);
@@ -278,11 +305,11 @@ mod tests {
             Message::text("user", "c?"),
             Message::text("assistant", "<think>y</think>d"),
         ];
-        let last = renderer.render_supervised(&messages, TrainOnWhat::LastAssistantMessage).unwrap();
+        let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
         assert_eq!(trained_text(&renderer, &last), "<think>y</think>d<|im_end|>");
         let unclosed = renderer_without_stop();
         assert!(matches!(
-            unclosed.render_supervised(&messages[..2], TrainOnWhat::AllAssistantMessages),
+            unclosed.render_supervised(&messages[..2], &[], &TrainOnWhat::AllAssistantMessages),
             Err(RenderError::NoStop { message_index: 1 })
         ));
     }
@@ -297,7 +324,7 @@ mod tests {
     fn a_generation_prompt_that_is_not_in_the_history_is_named() {
         let template = CHATML_TEMPLATE.replace("assistant\\n' }}", "assistant\\n<think>\\n' }}");
         let messages = [Message::text("user", "a?"), Message::text("assistant", "b")];
-        let error = renderer(&template).render_supervised(&messages, TrainOnWhat::AllAssistantMessages);
+        let error = renderer(&template).render_supervised(&messages, &[], &TrainOnWhat::AllAssistantMessages);
         assert!(matches!(error, Err(RenderError::NotAppendOnly { message_index: 1 })));
     }
 

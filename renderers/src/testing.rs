@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use crate::{Renderer, Tokenizer, WeightedTokens, train_byte_level_tokenizer, write_tokenizer_directory};
+use crate::{
+    Message, Renderer, Tokenizer, TrainOnWhat, WeightedTokens, train_byte_level_tokenizer, write_tokenizer_directory,
+};
 
 /// Tokenizers under `tests/vectors/tokenizers`.
 pub(crate) const TOKENIZERS: [&str; 5] = ["deepseek", "gpt_oss", "kimi", "llama3", "qwen3"];
@@ -41,6 +43,13 @@ pub(crate) fn directory_with_template(name: &str, template: &str, eos_token: &st
     let config = serde_json::json!({"eos_token": eos_token, "chat_template": template});
     std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
     dir
+}
+
+/// The one sequence that a conversation without tools makes.
+pub(crate) fn supervised(renderer: &dyn Renderer, messages: &[Message], train_on: TrainOnWhat) -> WeightedTokens {
+    let mut examples = renderer.render_supervised(messages, &[], &train_on).unwrap();
+    assert_eq!(examples.len(), 1);
+    examples.remove(0)
 }
 
 /// The text of the tokens that are to be learned.

@@ -150,6 +150,19 @@ impl Tokenizer {
             .collect()
     }
 
+    /// [`split_control`](Self::split_control) with the control tokens that the tokenizer calls special left as text.
+    pub(crate) fn split_control_but_special(&self, text: &str) -> Vec<Piece> {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        let as_text = |piece| match piece {
+            Piece::Control(id) => match added.get(&id) {
+                Some(token) if token.special => Piece::Text(token.content.clone()),
+                _ => Piece::Control(id),
+            },
+            text => text,
+        };
+        self.split_control(text).into_iter().map(as_text).collect()
+    }
+
     /// Texts of the control tokens: those of the added vocabulary that are more than white space, each with whether
     /// the tokenizer calls it special.
     pub(crate) fn control_tokens(&self) -> impl Iterator<Item = (&str, bool)> {
@@ -196,6 +209,11 @@ impl Tokenizer {
     /// Tokens that end generation: those of `generation_config.json`, then the `eos_token` of `tokenizer_config.json`.
     pub fn eos_ids(&self) -> &[u32] {
         &self.eos_ids
+    }
+
+    /// The `bos_token` of `tokenizer_config.json`.
+    pub(crate) fn bos_token(&self) -> Option<&str> {
+        self.config.special_tokens.get("bos_token")?.as_str()
     }
 
     /// What the files beside `tokenizer.json` say.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use fulgurite_backends::{AdamParameters, Datum, Learner, LossFunction, LossInputs, derive_seed};
-use fulgurite_renderers::{Message, Renderer, TrainOnWhat};
+use fulgurite_renderers::{Message, Renderer, TrainOnWhat, WeightedTokens};
 use serde::{Deserialize, Serialize};
 
 use crate::task_order::tasks_at;
@@ -173,18 +173,16 @@ fn read_corpus(text: &str, renderer: &dyn Renderer) -> Result<Corpus, TrainError
         let wrong = |message: String| TrainError::Corpus { line: index + 1, message };
         let line: CorpusLine = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
         let rendered = renderer
-            .render_supervised(&line.messages, TrainOnWhat::LastAssistantMessage)
+            .render_supervised(&line.messages, &[], &TrainOnWhat::LastAssistantMessage)
             .map_err(|error| wrong(error.to_string()))?;
-        let datum = fulgurite_adapters::supervised_datum(
-            &rendered.tokens,
-            &rendered.weights,
-            None,
-            fulgurite_adapters::Reduction::None,
-        )?;
-        match line.split.as_deref() {
-            None | Some("train") => train.push(datum),
-            Some("validation") => validation.push(datum),
+        let data = match line.split.as_deref() {
+            None | Some("train") => &mut train,
+            Some("validation") => &mut validation,
             Some(other) => return Err(wrong(format!("split `{other}` is neither train nor validation"))),
+        };
+        for WeightedTokens { tokens, weights } in rendered {
+            let reduction = fulgurite_adapters::Reduction::None;
+            data.push(fulgurite_adapters::supervised_datum(&tokens, &weights, None, reduction)?);
         }
     }
     if train.is_empty() {

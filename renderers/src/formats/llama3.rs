@@ -1,0 +1,49 @@
+use crate::chunk::Chunk;
+use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::{Message, RenderError, ResponseFormat};
+
+const NAME: &str = "llama3";
+
+/// Llama 3: `<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>` for each message. No tools.
+#[derive(Debug)]
+pub(super) struct Llama3;
+
+fn header(role: &str) -> Chunk<'_> {
+    Chunk::of_format("<|start_header_id|>").content(role).format("<|end_header_id|>\n\n")
+}
+
+impl Format for Llama3 {
+    fn beginning(&self) -> Chunk<'static> {
+        Chunk::of_format("<|begin_of_text|>")
+    }
+
+    fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
+        let message = conversation.at(index);
+        let output = Chunk::default().content(message.visible_text()).format("<|eot_id|>");
+        Ok(RenderedMessage { header: header(message.role), output: vec![output], ..RenderedMessage::default() })
+    }
+
+    fn generation_prompt(&self, _: &Conversation<'_>) -> Result<Vec<Chunk<'static>>, RenderError> {
+        Ok(vec![header("assistant")])
+    }
+
+    fn stop_tokens(&self) -> &'static [&'static str] {
+        &["<|eot_id|>"]
+    }
+
+    fn end_of_turn(&self) -> Chunk<'static> {
+        Chunk::of_format("<|eot_id|>")
+    }
+
+    fn declare_tools(&self, _: &[ToolDeclaration<'_>], _: &str) -> Result<Vec<Message>, RenderError> {
+        Err(RenderError::ToolsUnsupported { renderer: NAME.to_owned() })
+    }
+
+    fn response_format(&self) -> ResponseFormat {
+        ResponseFormat::Text
+    }
+
+    fn cookbook_split(&self) -> CookbookSplit {
+        CookbookSplit::Whole
+    }
+}

@@ -1,0 +1,170 @@
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::chunk::{Chunk, ContentEncoding};
+use crate::format::{Conversation, Format, ToolDeclaration};
+use crate::formats::{FormatOptions, open_format};
+use crate::supervised::{examples_as_sampled, sampled_messages};
+use crate::tokenizer::hex_sha256;
+use crate::{
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
+};
+
+/// Renders by a format that is written by hand and has a name, such as `qwen3_5` or `gpt_oss_low_reasoning`.
+///
+/// Every chunk of the format is encoded apart, so that the tokens of a message do not depend on its neighbours.
+#[derive(Debug)]
+pub struct NamedRenderer {
+    name: String,
+    format: Box<dyn Format>,
+    tokenizer: Arc<Tokenizer>,
+    fingerprint: String,
+    stop_tokens: Vec<u32>,
+    options: FormatOptions,
+}
+
+impl NamedRenderer {
+    /// The renderer of a name; a name may end in `#strip=False`, which keeps reasoning in the history.
+    pub fn open(name: &str, tokenizer: Arc<Tokenizer>, options: FormatOptions) -> Result<Self, RenderError> {
+        let format = open_format(name, &tokenizer, &options)?;
+        let stop_token = |text: &&str| {
+            let missing = || RenderError::MissingToken { renderer: name.to_owned(), token: (*text).to_owned() };
+            tokenizer.token_to_id(text).ok_or_else(missing)
+        };
+        Ok(Self {
+            stop_tokens: format.stop_tokens().iter().map(stop_token).collect::<Result<_, _>>()?,
+            fingerprint: hex_sha256(&[
+                name.as_bytes(),
+                options.fingerprint().as_bytes(),
+                tokenizer.fingerprint().as_bytes(),
+            ]),
+            name: name.to_owned(),
+            format,
+            tokenizer,
+            options,
+        })
+    }
+
+    fn encode(&self, chunk: &Chunk<'_>) -> Result<Vec<u32>, RenderError> {
+        let encoding = match self.options.cookbook_exact {
+            true => self.format.cookbook_content_encoding(),
+            false => ContentEncoding::Ordinary,
+        };
+        chunk.encode(&self.tokenizer, encoding)
+    }
+
+    /// The conversation with its tools declared: the messages that declare them stand in for the system message.
+    fn with_tools<'m>(&self, messages: &'m [Message], tools: &[Value]) -> Result<WithTools<'m>, RenderError> {
+        if tools.is_empty() {
+            return Ok(WithTools { declared: Vec::new(), rest: messages });
+        }
+        let (system, rest) = match messages.split_first() {
+            Some((first, rest)) if first.role == "system" => (first.plain_text(0)?, rest),
+            _ => (String::new(), messages),
+        };
+        let declared = self.format.declare_tools(&ToolDeclaration::read_all(tools)?, &system)?;
+        Ok(WithTools { declared, rest })
+    }
+
+    /// Tokens of some messages of a conversation, with those of the beginning where the first is one of them.
+    fn message_tokens(&self, conversation: &Conversation<'_>, range: Range<usize>) -> Result<Vec<u32>, RenderError> {
+        let mut tokens = if range.start == 0 { self.encode(&self.format.beginning())? } else { Vec::new() };
+        for index in range {
+            let rendered = self.format.message(conversation, index)?;
+            for chunk in std::iter::once(&rendered.header).chain(&rendered.output) {
+                tokens.extend(self.encode(chunk)?);
+            }
+        }
+        Ok(tokens)
+    }
+
+    fn generation_prompt(&self, conversation: &Conversation<'_>) -> Result<Vec<u32>, RenderError> {
+        let mut tokens = Vec::new();
+        for chunk in self.format.generation_prompt(conversation)? {
+            tokens.extend(self.encode(&chunk)?);
+        }
+        Ok(tokens)
+    }
+}
+
+/// Messages that declare the tools, then those of the conversation that follow them.
+struct WithTools<'m> {
+    declared: Vec<Message>,
+    rest: &'m [Message],
+}
+
+impl WithTools<'_> {
+    /// All of them; borrows where nothing is declared.
+    fn all(&self) -> Cow<'_, [Message]> {
+        match self.declared.is_empty() {
+            true => self.rest.into(),
+            false => self.declared.iter().chain(self.rest).cloned().collect(),
+        }
+    }
+}
+
+impl Renderer for NamedRenderer {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    fn stop_tokens(&self) -> &[u32] {
+        &self.stop_tokens
+    }
+
+    fn stop_string(&self) -> Option<&str> {
+        self.format.stop_string()
+    }
+
+    fn response_format(&self) -> ResponseFormat {
+        self.format.response_format()
+    }
+
+    fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
+        let with_tools = self.with_tools(messages, tools)?;
+        let all = with_tools.all();
+        let conversation = Conversation::read(&all)?;
+        let mut tokens = self.message_tokens(&conversation, 0..all.len())?;
+        tokens.extend(self.generation_prompt(&conversation)?);
+        Ok(RenderedPrompt { tokens })
+    }
+
+    fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
+        let Continuation { messages, new_from, sampled } = *continuation;
+        let conversation = Conversation::read(messages)?;
+        let ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
+        let mut tokens = if ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
+        tokens.extend(self.message_tokens(&conversation, new_from..messages.len())?);
+        tokens.extend(self.generation_prompt(&conversation)?);
+        Ok(tokens)
+    }
+
+    fn render_supervised(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<Vec<WeightedTokens>, RenderError> {
+        let Some(trained) = sampled_messages(messages, &train_on.trained_messages(messages)?) else {
+            return Err(RenderError::TrainsMoreThanAssistant { renderer: self.name.clone() });
+        };
+        let whole = |index: usize| {
+            let with_tools = self.with_tools(&messages[..=index], tools)?;
+            let all = with_tools.all();
+            self.message_tokens(&Conversation::read(&all)?, 0..all.len())
+        };
+        examples_as_sampled(&trained, |index| Ok(self.render_prompt(&messages[..index], tools)?.tokens), whole)
+    }
+}

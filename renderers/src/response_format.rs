@@ -1,0 +1,20 @@
+/// How a model family writes what it says: reasoning, text and tool calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFormat {
+    /// Text and nothing else.
+    Text,
+    /// Text that `\n\nUser:` ends.
+    RoleColon,
+    /// Qwen3 and Hermes: `<think>`, and calls as JSON in `<tool_call>`.
+    QwenJson,
+    /// Qwen3.5, Qwen3.8 and Nemotron 3: `<think>`, and calls as `<function=NAME>` with `<parameter=KEY>`, or as JSON.
+    QwenXml,
+    /// DeepSeek V3.1: `<think>`, and a section of calls.
+    DeepSeek,
+    /// Kimi K2: `<think>`, and a section of calls with ids.
+    Kimi,
+    /// Harmony of gpt-oss: channels and recipients.
+    Harmony,
+    /// Llama 3.1: a call is the whole message, as JSON with `name` and `parameters`.
+    LlamaJson,
+}

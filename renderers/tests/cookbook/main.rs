@@ -1,0 +1,158 @@
+//! The named formats against tinker-cookbook's own output (`vectors/cookbook`), made with small invented tokenizers.
+//!
+//! Under `cookbook_exact` every case must be equal. By default every case must be equal too but for those that
+//! `departures.rs` lists, each with its reason; a departure that does not show is a failure as well.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod departures;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use departures::departure;
+use fulgurite_renderers::{FormatOptions, Message, NamedRenderer, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
+use serde_json::Value;
+
+/// Files of the vectors that named formats are held against.
+const FILES: [&str; 0] = [];
+
+struct Conversation {
+    messages: Vec<Message>,
+    tools: Vec<Value>,
+}
+
+fn vectors(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/cookbook/{name}.json"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn conversations() -> BTreeMap<String, Conversation> {
+    let read = |(name, case): (&String, &Value)| {
+        let mut messages: Vec<Message> = serde_json::from_value(case["messages"].clone()).unwrap();
+        if let Some(system) = case["system_prompt_for_tools"].as_str() {
+            messages.insert(0, Message::text("system", system));
+        }
+        let tools = case["tools"].as_array().cloned().unwrap_or_default();
+        (name.clone(), Conversation { messages, tools })
+    };
+    vectors("conversations").as_object().unwrap().iter().map(read).collect()
+}
+
+fn open(vectors: &Value, cookbook_exact: bool) -> NamedRenderer {
+    let tokenizer = vectors["tokenizer"].as_str().unwrap().trim_start_matches("tok_");
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/tokenizers").join(tokenizer);
+    let current_date = vectors["current_date"].as_str().map(str::to_owned);
+    let options = FormatOptions { cookbook_exact, current_date };
+    let name = vectors["renderer"].as_str().unwrap();
+    NamedRenderer::open(name, Arc::new(Tokenizer::open(&dir).unwrap()), options).unwrap()
+}
+
+fn train_on(mode: &str) -> TrainOnWhat {
+    match mode {
+        "last_assistant_message" => TrainOnWhat::LastAssistantMessage,
+        "last_assistant_turn" => TrainOnWhat::LastAssistantTurn,
+        "all_assistant_messages" => TrainOnWhat::AllAssistantMessages,
+        "all_tokens" => TrainOnWhat::AllTokens,
+        mode => panic!("{mode}"),
+    }
+}
+
+/// Runs of tokens of one weight, as text.
+fn segments(renderer: &NamedRenderer, example: &WeightedTokens) -> Value {
+    let mut runs: Vec<(f32, Vec<u32>)> = Vec::new();
+    for (token, weight) in example.tokens.iter().zip(&example.weights) {
+        match runs.last_mut() {
+            Some((last, tokens)) if last == weight => tokens.push(*token),
+            _ => runs.push((*weight, vec![*token])),
+        }
+    }
+    let text = |(weight, tokens): (f32, Vec<u32>)| serde_json::json!([weight, renderer.tokenizer().decode(&tokens)]);
+    runs.into_iter().map(text).collect()
+}
+
+/// What is wrong with one case; `None` where it is equal.
+type Difference = Option<String>;
+
+fn compared(ours: Result<Value, String>, theirs: Result<Value, String>) -> Difference {
+    match (ours, theirs) {
+        (Ok(ours), Ok(theirs)) if ours == theirs => None,
+        (Err(_), Err(_)) => None,
+        (ours, theirs) => Some(format!("\n  ours   {ours:?}\n  theirs {theirs:?}")),
+    }
+}
+
+fn prompt_difference(renderer: &NamedRenderer, conversation: &Conversation, expected: &Value) -> Difference {
+    let ours = renderer.render_prompt(&conversation.messages, &conversation.tools);
+    let text = |tokens: &[u32]| Value::from(renderer.tokenizer().decode(tokens));
+    let pair = |tokens: Vec<u32>| serde_json::json!([text(&tokens), tokens]);
+    let theirs = match expected.get("ids") {
+        Some(ids) => Ok(pair(serde_json::from_value(ids.clone()).unwrap())),
+        None => Err(expected["error"].to_string()),
+    };
+    compared(ours.map(|prompt| pair(prompt.tokens)).map_err(|error| error.to_string()), theirs)
+}
+
+fn supervised_difference(
+    renderer: &NamedRenderer,
+    conversation: &Conversation,
+    mode: &str,
+    expected: &Value,
+) -> Difference {
+    // The vectors were made of the conversation up to its last assistant message.
+    let end = conversation.messages.iter().rposition(Message::is_assistant).map_or(0, |last| last + 1);
+    let ours = renderer.render_supervised(&conversation.messages[..end], &conversation.tools, &train_on(mode));
+    let with_count = |segments: Value, count: usize| serde_json::json!({"segments": segments, "n_tokens": count});
+    let ours = ours.map(|examples| {
+        examples.iter().map(|example| with_count(segments(renderer, example), example.tokens.len())).collect()
+    });
+    let theirs = if expected.is_array() { Ok(expected.clone()) } else { Err(expected["message"].to_string()) };
+    compared(ours.map_err(|error| error.to_string()), theirs)
+}
+
+/// The differences of one file, by case.
+fn differences(file: &str, cookbook_exact: bool) -> Vec<(String, String)> {
+    let vectors = vectors(file);
+    let renderer = open(&vectors, cookbook_exact);
+    let conversations = conversations();
+    let mut found = Vec::new();
+    for (name, expected) in vectors["generation_prompt"].as_object().unwrap() {
+        let difference = prompt_difference(&renderer, &conversations[name], expected);
+        found.extend(difference.map(|difference| (format!("prompt {name}"), difference)));
+    }
+    for (key, expected) in vectors["supervised_examples"].as_object().unwrap() {
+        let (name, mode) = key.split_once(':').unwrap();
+        let difference = supervised_difference(&renderer, &conversations[name], mode, expected);
+        found.extend(difference.map(|difference| (format!("supervised {key}"), difference)));
+    }
+    found
+}
+
+#[test]
+fn cookbook_exact_is_the_cookbook() {
+    for file in FILES {
+        let found = differences(file, true);
+        let text: String = found.iter().map(|(case, difference)| format!("\n{file}: {case}{difference}")).collect();
+        assert!(found.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn ours_is_the_cookbook_but_for_named_departures() {
+    let mut wrong = String::new();
+    for file in FILES {
+        let found: BTreeMap<String, String> = differences(file, false).into_iter().collect();
+        let vectors = vectors(file);
+        let prompts = vectors["generation_prompt"].as_object().unwrap().keys().map(|name| format!("prompt {name}"));
+        let supervised =
+            vectors["supervised_examples"].as_object().unwrap().keys().map(|key| format!("supervised {key}"));
+        for case in prompts.chain(supervised) {
+            match (departure(file, &case), found.get(&case)) {
+                (None, Some(difference)) => wrong += &format!("\n{file}: {case}{difference}"),
+                (Some(reason), None) => wrong += &format!("\n{file}: {case} does not depart, though {reason}"),
+                _ => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}

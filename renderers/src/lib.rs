@@ -42,7 +42,7 @@ pub use error::RenderError;
 pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named_renderer::NamedRenderer;
-pub use open_renderer::open_renderer;
+pub use open_renderer::{open_renderer, renderer_of};
 pub use renderer::{Continuation, ParsedMessage, RenderedPrompt, Renderer, WeightedTokens};
 pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};

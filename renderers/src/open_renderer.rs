@@ -1,24 +1,37 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{ChatMlRenderer, Message, RenderError, Renderer, TemplateRenderer, Tokenizer};
+use crate::{
+    ChatMlRenderer, FormatOptions, Message, NamedRenderer, RenderError, Renderer, TemplateRenderer, Tokenizer,
+};
 
-/// Opens a model directory's renderer. `choice` is `chatml`, `template`, or `auto`: ChatML written by hand where the
-/// directory's template gives the same tokens, or where there is no template but a tokenizer with ChatML's tokens;
-/// else the template.
+/// Opens a model directory's renderer: [`renderer_of`] its tokenizer, without options.
 pub fn open_renderer(model_dir: &Path, choice: &str) -> Result<Arc<dyn Renderer>, RenderError> {
-    let tokenizer = Arc::new(Tokenizer::open(model_dir)?);
-    let no_template = || RenderError::NoTemplate { path: model_dir.to_owned() };
+    renderer_of(Arc::new(Tokenizer::open(model_dir)?), choice, &FormatOptions::default())
+}
+
+/// The renderer for a tokenizer. `choice` is the name of a format, `chatml`, `template` (the chat template beside the
+/// tokenizer), or `auto`: ChatML written by hand where that template gives the same tokens, or where there is no
+/// template but a tokenizer with ChatML's tokens; else the template.
+pub fn renderer_of(
+    tokenizer: Arc<Tokenizer>,
+    choice: &str,
+    options: &FormatOptions,
+) -> Result<Arc<dyn Renderer>, RenderError> {
+    let no_template = |tokenizer: &Tokenizer| RenderError::NoTemplate { path: tokenizer.path().to_owned() };
     match choice {
         "chatml" => Ok(Arc::new(ChatMlRenderer::new(tokenizer)?)),
-        "template" => Ok(Arc::new(TemplateRenderer::new(tokenizer)?.ok_or_else(no_template)?)),
-        "auto" => match (TemplateRenderer::new(tokenizer.clone())?, ChatMlRenderer::new(tokenizer)) {
+        "template" => match TemplateRenderer::new(tokenizer.clone())? {
+            Some(template) => Ok(Arc::new(template)),
+            None => Err(no_template(&tokenizer)),
+        },
+        "auto" => match (TemplateRenderer::new(tokenizer.clone())?, ChatMlRenderer::new(tokenizer.clone())) {
             (Some(template), Ok(chatml)) if renders_alike(&template, &chatml) => Ok(Arc::new(chatml)),
             (Some(template), _) => Ok(Arc::new(template)),
             (None, Ok(chatml)) => Ok(Arc::new(chatml)),
-            (None, Err(_)) => Err(no_template()),
+            (None, Err(_)) => Err(no_template(&tokenizer)),
         },
-        name => Err(RenderError::UnknownRenderer { name: name.to_owned() }),
+        name => Ok(Arc::new(NamedRenderer::open(name, tokenizer, options.clone())?)),
     }
 }
 

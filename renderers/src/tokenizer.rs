@@ -23,6 +23,7 @@ pub(crate) enum Piece {
 
 /// A model's tokenizer, read from the `tokenizer.json` of a Hugging Face model directory and the files beside it.
 pub struct Tokenizer {
+    path: PathBuf,
     inner: tokenizers::Tokenizer,
     bytes: TokenBytes,
     control_texts: HashSet<String>,
@@ -35,15 +36,21 @@ impl Tokenizer {
     /// Reads `tokenizer.json` (required), `tokenizer_config.json`, `chat_template.jinja` and
     /// `generation_config.json` of a model directory.
     pub fn open(model_dir: &Path) -> Result<Self, RenderError> {
-        let path = model_dir.join("tokenizer.json");
-        let json = std::fs::read(&path).map_err(|error| file_error(&path, &error))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| file_error(&path, &error))?;
+        Self::open_file(&model_dir.join("tokenizer.json"))
+    }
+
+    /// Reads a `tokenizer.json`, whatever its name, and the files beside it that [`open`](Self::open) reads.
+    pub fn open_file(path: &Path) -> Result<Self, RenderError> {
+        let json = std::fs::read(path).map_err(|error| file_error(path, &error))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(|error| file_error(path, &error))?;
         // Training files may leave these set; a prompt is never cut or filled up silently.
-        inner.with_truncation(None).map_err(|error| file_error(&path, &error))?.with_padding(None);
+        inner.with_truncation(None).map_err(|error| file_error(path, &error))?.with_padding(None);
+        let model_dir = path.parent().unwrap_or(Path::new(""));
         let config = TokenizerConfig::read(model_dir)?;
         let eos_ids = eos_ids(&inner, &config);
         Ok(Self {
-            bytes: TokenBytes::new(&inner, &path)?,
+            path: model_dir.to_owned(),
+            bytes: TokenBytes::new(&inner, path)?,
             control_texts: control_texts(&inner),
             fingerprint: hex_sha256(&[&json]),
             inner,
@@ -211,9 +218,19 @@ impl Tokenizer {
         &self.eos_ids
     }
 
-    /// The `bos_token` of `tokenizer_config.json`.
-    pub(crate) fn bos_token(&self) -> Option<&str> {
-        self.config.special_tokens.get("bos_token")?.as_str()
+    /// Where the tokenizer was read from.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The `bos_token` of `tokenizer_config.json`; where there is no such file, the token that the tokenizer itself
+    /// puts before every text.
+    pub(crate) fn bos_token(&self) -> Option<String> {
+        if !self.config.special_tokens.is_empty() {
+            return self.config.special_tokens.get("bos_token")?.as_str().map(str::to_owned);
+        }
+        let of_nothing = self.inner.encode_fast("", true).ok()?;
+        self.inner.id_to_token(*of_nothing.get_ids().first()?)
     }
 
     /// What the files beside `tokenizer.json` say.

@@ -12,7 +12,7 @@ pub(super) struct RoleColon {
 
 impl RoleColon {
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
-        Self { beginning: tokenizer.bos_token().map(|token| Chunk::of_format(token.to_owned())).unwrap_or_default() }
+        Self { beginning: tokenizer.bos_token().map(Chunk::of_format).unwrap_or_default() }
     }
 }
 

@@ -37,6 +37,13 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
     /// first system message, empty where there is none.
     fn declare_tools(&self, tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError>;
 
+    /// The conversation, tools declared, with what the format says of itself: a system message that nobody gave, a wish
+    /// for short reasoning. Messages may be changed and some put in, none taken out, and none put in after the first
+    /// message of the assistant.
+    fn complete<'m>(&self, messages: Vec<Cow<'m, Message>>) -> Vec<Cow<'m, Message>> {
+        messages
+    }
+
     /// How what the model says is read.
     fn response_format(&self) -> ResponseFormat;
 
@@ -79,17 +86,30 @@ pub(crate) struct Conversation<'m> {
     last_user: Option<usize>,
     /// The last message whose role is `assistant` and that calls no tool.
     last_answer: Option<usize>,
+    /// Whether the last message is what the model has just said, not history.
+    ends_sampled: bool,
 }
 
 impl<'m> Conversation<'m> {
-    /// Reads messages.
-    pub(crate) fn read(messages: &'m [Message]) -> Result<Self, RenderError> {
+    /// Reads the messages of a prompt: all of them are history.
+    pub(crate) fn read(messages: &'m [Cow<'_, Message>]) -> Result<Self, RenderError> {
+        Self::new(messages, false)
+    }
+
+    /// Reads a conversation whose last message the model has just said.
+    pub(crate) fn read_sampled(messages: &'m [Cow<'_, Message>]) -> Result<Self, RenderError> {
+        Self::new(messages, true)
+    }
+
+    fn new(messages: &'m [Cow<'_, Message>], ends_sampled: bool) -> Result<Self, RenderError> {
         let messages = messages.iter().enumerate().map(|(index, message)| ChatMessage::read(message, index));
         let messages: Vec<ChatMessage<'m>> = messages.collect::<Result<_, _>>()?;
+        let history = &messages[..messages.len() - usize::from(ends_sampled && !messages.is_empty())];
         Ok(Self {
             last_user: messages.iter().rposition(|message| message.role == "user"),
-            last_answer: messages.iter().rposition(|message| message.is_assistant() && message.tool_calls.is_empty()),
+            last_answer: history.iter().rposition(|message| message.is_assistant() && message.tool_calls.is_empty()),
             messages,
+            ends_sampled,
         })
     }
 
@@ -117,12 +137,17 @@ impl<'m> Conversation<'m> {
         index + 1 == self.messages.len()
     }
 
+    /// Whether the model has just said this message, so that it is written as it was sampled.
+    pub(crate) fn is_sampled(&self, index: usize) -> bool {
+        self.ends_sampled && self.is_last(index)
+    }
+
     /// Where the last message of role `user` stands; tool results do not count.
     pub(crate) fn last_user(&self) -> Option<usize> {
         self.last_user
     }
 
-    /// Where the last assistant message without tool calls stands.
+    /// Where the last assistant message without tool calls stands; one that was just sampled does not count.
     pub(crate) fn last_answer(&self) -> Option<usize> {
         self.last_answer
     }

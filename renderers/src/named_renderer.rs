@@ -57,17 +57,19 @@ impl NamedRenderer {
         chunk.encode(&self.tokenizer, encoding)
     }
 
-    /// The conversation with its tools declared: the messages that declare them stand in for the system message.
-    fn with_tools<'m>(&self, messages: &'m [Message], tools: &[Value]) -> Result<WithTools<'m>, RenderError> {
-        if tools.is_empty() {
-            return Ok(WithTools { declared: Vec::new(), rest: messages });
-        }
-        let (system, rest) = match messages.split_first() {
-            Some((first, rest)) if first.role == "system" => (first.plain_text(0)?, rest),
-            _ => (String::new(), messages),
+    /// The messages that are written: those that declare the tools in place of the system message, the conversation's,
+    /// and what the format adds.
+    fn written<'m>(&self, messages: &'m [Message], tools: &[Value]) -> Result<Vec<Cow<'m, Message>>, RenderError> {
+        let (declared, rest) = match messages.split_first() {
+            _ if tools.is_empty() => (Vec::new(), messages),
+            Some((first, rest)) if first.role == "system" => (self.declare_tools(tools, &first.plain_text(0)?)?, rest),
+            _ => (self.declare_tools(tools, "")?, messages),
         };
-        let declared = self.format.declare_tools(&ToolDeclaration::read_all(tools)?, &system)?;
-        Ok(WithTools { declared, rest })
+        Ok(self.format.complete(declared.into_iter().map(Cow::Owned).chain(rest.iter().map(Cow::Borrowed)).collect()))
+    }
+
+    fn declare_tools(&self, tools: &[Value], system: &str) -> Result<Vec<Message>, RenderError> {
+        self.format.declare_tools(&ToolDeclaration::read_all(tools)?, system)
     }
 
     /// Tokens of some messages of a conversation, with those of the beginning where the first is one of them.
@@ -88,22 +90,6 @@ impl NamedRenderer {
             tokens.extend(self.encode(&chunk)?);
         }
         Ok(tokens)
-    }
-}
-
-/// Messages that declare the tools, then those of the conversation that follow them.
-struct WithTools<'m> {
-    declared: Vec<Message>,
-    rest: &'m [Message],
-}
-
-impl WithTools<'_> {
-    /// All of them; borrows where nothing is declared.
-    fn all(&self) -> Cow<'_, [Message]> {
-        match self.declared.is_empty() {
-            true => self.rest.into(),
-            false => self.declared.iter().chain(self.rest).cloned().collect(),
-        }
     }
 }
 
@@ -133,20 +119,21 @@ impl Renderer for NamedRenderer {
     }
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
-        let with_tools = self.with_tools(messages, tools)?;
-        let all = with_tools.all();
-        let conversation = Conversation::read(&all)?;
-        let mut tokens = self.message_tokens(&conversation, 0..all.len())?;
+        let written = self.written(messages, tools)?;
+        let conversation = Conversation::read(&written)?;
+        let mut tokens = self.message_tokens(&conversation, 0..written.len())?;
         tokens.extend(self.generation_prompt(&conversation)?);
         Ok(RenderedPrompt { tokens })
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
         let Continuation { messages, new_from, sampled } = *continuation;
-        let conversation = Conversation::read(messages)?;
+        let written = self.written(messages, &[])?;
+        let conversation = Conversation::read(&written)?;
+        let new_from = new_from + written.len() - messages.len();
         let ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
         let mut tokens = if ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
-        tokens.extend(self.message_tokens(&conversation, new_from..messages.len())?);
+        tokens.extend(self.message_tokens(&conversation, new_from..written.len())?);
         tokens.extend(self.generation_prompt(&conversation)?);
         Ok(tokens)
     }
@@ -161,9 +148,8 @@ impl Renderer for NamedRenderer {
             return Err(RenderError::TrainsMoreThanAssistant { renderer: self.name.clone() });
         };
         let whole = |index: usize| {
-            let with_tools = self.with_tools(&messages[..=index], tools)?;
-            let all = with_tools.all();
-            self.message_tokens(&Conversation::read(&all)?, 0..all.len())
+            let written = self.written(&messages[..=index], tools)?;
+            self.message_tokens(&Conversation::read_sampled(&written)?, 0..written.len())
         };
         examples_as_sampled(&trained, |index| Ok(self.render_prompt(&messages[..index], tools)?.tokens), whole)
     }

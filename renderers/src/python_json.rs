@@ -3,7 +3,7 @@ use std::fmt::Write;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-use crate::python_text::{as_float, float_repr};
+use crate::python_text::{as_float, float_repr, from_json};
 
 /// The keyword arguments of Python's `json.dumps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,25 @@ pub(crate) struct JsonStyle {
     pub(crate) item_separator: String,
     /// Between key and value.
     pub(crate) key_separator: String,
+}
+
+/// What Python does when nobody says otherwise.
+impl Default for JsonStyle {
+    fn default() -> Self {
+        Self {
+            ensure_ascii: true,
+            sort_keys: false,
+            indent: None,
+            item_separator: ", ".to_owned(),
+            key_separator: ": ".to_owned(),
+        }
+    }
+}
+
+/// Python's `json.dumps` of a value that came as JSON.
+pub(crate) fn dumps(value: &serde_json::Value, style: &JsonStyle) -> String {
+    // What came as JSON can be written as JSON.
+    to_json(&from_json(value), style).unwrap_or_else(|_| value.to_string())
 }
 
 /// Python's `json.dumps` of a template's value.
@@ -139,5 +158,27 @@ fn push_unicode_escape(out: &mut String, character: char) {
     for unit in character.encode_utf16(&mut units) {
         // Writing into a string cannot fail.
         let _ = write!(out, "\\u{unit:04x}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn json_is_written_as_python_writes_it() {
+        let value = json!({"b": [1, 2.0, -0.5e30, true, null], "a": {"é": "\u{1f642}\n"}});
+        let text = r#"{"b": [1, 2.0, -5e+29, true, null], "a": {"\u00e9": "\ud83d\ude42\n"}}"#;
+        assert_eq!(dumps(&value, &JsonStyle::default()), text);
+        let compact = JsonStyle {
+            ensure_ascii: false,
+            sort_keys: true,
+            item_separator: ",".to_owned(),
+            key_separator: ":".to_owned(),
+            ..JsonStyle::default()
+        };
+        assert_eq!(dumps(&value, &compact), "{\"a\":{\"é\":\"\u{1f642}\\n\"},\"b\":[1,2.0,-5e+29,true,null]}");
     }
 }

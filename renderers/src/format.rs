@@ -34,13 +34,14 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
     fn end_of_turn(&self) -> Chunk<'static>;
 
     /// The messages that stand in for `system` once `tools` are declared. `system` is the text of the conversation's
-    /// first system message, empty where there is none.
+    /// first system message, empty where there is none. A message's text is never a control token: a format that
+    /// explains tools by its control tokens writes them in `message`, from `Conversation::tools`.
     fn declare_tools(&self, tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError>;
 
     /// The conversation, tools declared, with what the format says of itself: a system message that nobody gave, a wish
-    /// for short reasoning. Messages may be changed and some put in, none taken out, and none put in after the first
-    /// message of the assistant.
-    fn complete<'m>(&self, messages: Vec<Cow<'m, Message>>) -> Vec<Cow<'m, Message>> {
+    /// for short reasoning. Messages may be changed, and before the first message of the assistant put in or taken out.
+    /// `_declares_tools`: whether there are tools.
+    fn complete<'m>(&self, messages: Vec<Cow<'m, Message>>, _declares_tools: bool) -> Vec<Cow<'m, Message>> {
         messages
     }
 
@@ -88,6 +89,8 @@ pub(crate) struct Conversation<'m> {
     last_answer: Option<usize>,
     /// Whether the last message is what the model has just said, not history.
     ends_sampled: bool,
+    /// The tools that are declared.
+    tools: Vec<ToolDeclaration<'m>>,
 }
 
 impl<'m> Conversation<'m> {
@@ -110,7 +113,18 @@ impl<'m> Conversation<'m> {
             last_answer: history.iter().rposition(|message| message.is_assistant() && message.tool_calls.is_empty()),
             messages,
             ends_sampled,
+            tools: Vec::new(),
         })
+    }
+
+    /// The conversation with tools declared.
+    pub(crate) fn with_tools(self, tools: &'m [Value]) -> Result<Self, RenderError> {
+        Ok(Self { tools: ToolDeclaration::read_all(tools)?, ..self })
+    }
+
+    /// The tools that are declared; none for messages that continue a turn, since they were declared before it.
+    pub(crate) fn tools(&self) -> &[ToolDeclaration<'m>] {
+        &self.tools
     }
 
     pub(crate) fn messages(&self) -> &[ChatMessage<'m>] {

@@ -65,7 +65,10 @@ impl NamedRenderer {
             Some((first, rest)) if first.role == "system" => (self.declare_tools(tools, &first.plain_text(0)?)?, rest),
             _ => (self.declare_tools(tools, "")?, messages),
         };
-        Ok(self.format.complete(declared.into_iter().map(Cow::Owned).chain(rest.iter().map(Cow::Borrowed)).collect()))
+        Ok(self.format.complete(
+            declared.into_iter().map(Cow::Owned).chain(rest.iter().map(Cow::Borrowed)).collect(),
+            !tools.is_empty(),
+        ))
     }
 
     fn declare_tools(&self, tools: &[Value], system: &str) -> Result<Vec<Message>, RenderError> {
@@ -120,7 +123,7 @@ impl Renderer for NamedRenderer {
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         let written = self.written(messages, tools)?;
-        let conversation = Conversation::read(&written)?;
+        let conversation = Conversation::read(&written)?.with_tools(tools)?;
         let mut tokens = self.message_tokens(&conversation, 0..written.len())?;
         tokens.extend(self.generation_prompt(&conversation)?);
         Ok(RenderedPrompt { tokens })
@@ -149,7 +152,7 @@ impl Renderer for NamedRenderer {
         };
         let whole = |index: usize| {
             let written = self.written(&messages[..=index], tools)?;
-            self.message_tokens(&Conversation::read_sampled(&written)?, 0..written.len())
+            self.message_tokens(&Conversation::read_sampled(&written)?.with_tools(tools)?, 0..written.len())
         };
         examples_as_sampled(&trained, |index| Ok(self.render_prompt(&messages[..index], tools)?.tokens), whole)
     }

@@ -21,8 +21,9 @@ pub(crate) struct ChatTemplate {
 const NAME: &str = "chat_template";
 
 impl ChatTemplate {
-    /// Compiles a template; fails where its syntax is wrong.
-    pub(crate) fn compile(source: &str) -> Result<Self, RenderError> {
+    /// Compiles a template; fails where its syntax is wrong. `now` is the moment that the template is told, in seconds
+    /// since 1970; without it the moment of rendering.
+    pub(crate) fn compile(source: &str, now: Option<i64>) -> Result<Self, RenderError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|error| template_error(&error))?);
@@ -32,7 +33,7 @@ impl ChatTemplate {
         environment.add_filter("tojson", tojson);
         python_builtins::add_to(&mut environment);
         environment.add_function("raise_exception", raise_exception);
-        environment.add_function("strftime_now", strftime_now);
+        environment.add_function("strftime_now", move |format: &str| strftime_now(format, now));
         // Jinja reads every kind of line break as a line feed.
         let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
         environment.add_template_owned(NAME, source).map_err(|error| template_error(&error))?;
@@ -63,9 +64,12 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
 }
 
 /// The present moment, UTC.
-fn strftime_now(format: &str) -> Result<String, Error> {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-    strftime(format, i64::try_from(elapsed).unwrap_or(i64::MAX)).ok_or_else(|| {
+fn strftime_now(format: &str, now: Option<i64>) -> Result<String, Error> {
+    let present = || {
+        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+        i64::try_from(elapsed).unwrap_or(i64::MAX)
+    };
+    strftime(format, now.unwrap_or_else(present)).ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write the format {format:?}"))
     })
 }
@@ -136,6 +140,9 @@ mod tests {
     /// without escaping them.
     const DIFFERENCES: [&str; 3] = ["engine/0", "engine/1", "engine/2"];
 
+    /// The moment that the cases were made at, by their own clock: 2024-07-26.
+    const CLOCK: Option<i64> = Some(1_721_952_000);
+
     #[test]
     fn every_case_renders_as_python_does() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/chat_templates.json");
@@ -144,7 +151,7 @@ mod tests {
         let mut failures = Vec::new();
         for case in &cases {
             let (name, template) = (&case["name"], case["template"].as_str().unwrap());
-            let rendered = ChatTemplate::compile(template)
+            let rendered = ChatTemplate::compile(template, CLOCK)
                 .and_then(|template| template.render(case["context"].as_object().unwrap()));
             let as_expected = match (&rendered, case["output"].as_str()) {
                 (Ok(rendered), Some(expected)) => rendered == expected,
@@ -161,9 +168,34 @@ mod tests {
         assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
     }
 
+    /// Families of models ship templates of the same constructs as these; see `vectors/make_family_template_cases.py`.
+    #[test]
+    fn every_familys_template_renders_as_python_does() {
+        let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
+        let read = |path: &str| std::fs::read_to_string(format!("{vectors}/{path}")).unwrap();
+        let file: Json = serde_json::from_str(&read("family_templates.json")).unwrap();
+        let cases = file["cases"].as_array().unwrap();
+        assert!(cases.len() > 1000);
+        let mut failures = Vec::new();
+        for case in cases {
+            let text = |field: &str| case[field].as_str().unwrap();
+            let template =
+                ChatTemplate::compile(&read(&format!("templates/{}.jinja", text("template"))), CLOCK).unwrap();
+            let mut context = json!({"tools": null, "bos_token": "<s>", "eos_token": "</s>"});
+            let told = context.as_object_mut().unwrap();
+            told.extend(file["contexts"][text("context")].as_object().unwrap().clone());
+            told.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
+            let rendered = template.render(told);
+            if rendered.as_ref().ok().map(String::as_str) != case["output"].as_str() {
+                failures.push(format!("{case}\n  ours {rendered:?}"));
+            }
+        }
+        assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
     #[test]
     fn the_message_of_raise_exception_reaches_the_caller() {
-        let template = ChatTemplate::compile("{{ raise_exception('roles must alternate') }}").unwrap();
+        let template = ChatTemplate::compile("{{ raise_exception('roles must alternate') }}", None).unwrap();
         let error = template.render(&Map::new()).unwrap_err().to_string();
         assert!(error.contains("roles must alternate"), "{error}");
     }
@@ -178,8 +210,8 @@ mod tests {
 
     #[test]
     fn a_wrong_template_is_refused_when_it_is_compiled() {
-        assert!(matches!(ChatTemplate::compile("{% if %}"), Err(RenderError::Template { .. })));
+        assert!(matches!(ChatTemplate::compile("{% if %}", None), Err(RenderError::Template { .. })));
         let context = json!({"a": 1});
-        assert_eq!(ChatTemplate::compile("{{ a }}").unwrap().render(context.as_object().unwrap()).unwrap(), "1");
+        assert_eq!(ChatTemplate::compile("{{ a }}", None).unwrap().render(context.as_object().unwrap()).unwrap(), "1");
     }
 }

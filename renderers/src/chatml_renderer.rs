@@ -104,7 +104,7 @@ impl Renderer for ChatMlRenderer {
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
-        let Continuation { messages, new_from, sampled } = *continuation;
+        let Continuation { messages, new_from, sampled, .. } = *continuation;
         let mut out = WeightedTokens::default();
         if !sampled.ends_with(&self.stop_tokens) {
             out.extend(&self.stop_tokens, 0.0);

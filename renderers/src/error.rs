@@ -82,6 +82,21 @@ pub enum RenderError {
          so that the two cannot be told apart"
     )]
     ContentNotSeparable,
+    /// A date that is none.
+    #[error("`{date}` is no date; dates are written YYYY-MM-DD")]
+    Date {
+        /// What was given.
+        date: String,
+    },
+    /// The format takes no variables from the caller.
+    #[error("the {renderer} format takes no template arguments (chat_template_kwargs); the model's own template does")]
+    ArgumentsUnsupported {
+        /// The format.
+        renderer: String,
+    },
+    /// The template does not show an assistant's turn and its end, so that what follows it cannot be rendered alone.
+    #[error("the chat template writes no end of an assistant's turn after which messages could be added")]
+    NoTurnEnd,
     /// No message of the conversation is to be trained.
     #[error("the conversation has no message to train on")]
     NothingToTrain,

@@ -130,7 +130,7 @@ impl Renderer for NamedRenderer {
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
-        let Continuation { messages, new_from, sampled } = *continuation;
+        let Continuation { messages, new_from, sampled, .. } = *continuation;
         let written = self.written(messages, &[])?;
         let conversation = Conversation::read(&written)?;
         let new_from = new_from + written.len() - messages.len();

@@ -2,7 +2,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::{
-    ChatMlRenderer, FormatOptions, Message, NamedRenderer, RenderError, Renderer, TemplateRenderer, Tokenizer,
+    ChatMlRenderer, FormatOptions, Message, NamedRenderer, RenderError, Renderer, TemplateOptions, TemplateRenderer,
+    Tokenizer,
 };
 
 /// Opens a model directory's renderer: [`renderer_of`] its tokenizer, without options.
@@ -19,13 +20,17 @@ pub fn renderer_of(
     options: &FormatOptions,
 ) -> Result<Arc<dyn Renderer>, RenderError> {
     let no_template = |tokenizer: &Tokenizer| RenderError::NoTemplate { path: tokenizer.path().to_owned() };
+    let template = |tokenizer: &Arc<Tokenizer>| {
+        let current_date = options.current_date.clone();
+        TemplateRenderer::open(tokenizer.clone(), TemplateOptions { current_date, ..TemplateOptions::default() })
+    };
     match choice {
         "chatml" => Ok(Arc::new(ChatMlRenderer::new(tokenizer)?)),
-        "template" => match TemplateRenderer::new(tokenizer.clone())? {
+        "template" => match template(&tokenizer)? {
             Some(template) => Ok(Arc::new(template)),
             None => Err(no_template(&tokenizer)),
         },
-        "auto" => match (TemplateRenderer::new(tokenizer.clone())?, ChatMlRenderer::new(tokenizer.clone())) {
+        "auto" => match (template(&tokenizer)?, ChatMlRenderer::new(tokenizer.clone())) {
             (Some(template), Ok(chatml)) if renders_alike(&template, &chatml) => Ok(Arc::new(chatml)),
             (Some(template), _) => Ok(Arc::new(template)),
             (None, Ok(chatml)) => Ok(Arc::new(chatml)),

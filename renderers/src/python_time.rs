@@ -53,6 +53,22 @@ pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Option<String> {
     Some(out)
 }
 
+/// Midnight of a day, `YYYY-MM-DD`, UTC, in seconds since 1970. `None` for what is no day.
+pub(crate) fn midnight(date: &str) -> Option<i64> {
+    let mut fields = date.splitn(3, '-').map(|field| field.parse::<i64>().ok());
+    let (year, month, day) = (fields.next()??, fields.next()??, fields.next()??);
+    if !((0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)) {
+        return None;
+    }
+    let march_year = year - i64::from(month <= 2);
+    let (era, year_of_era) = (march_year.div_euclid(400), march_year.rem_euclid(400));
+    let day_of_march_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_march_year - 719_468;
+    let seconds = days * 86_400;
+    // A day that the calendar does not have would come out as another one.
+    (strftime("%F", seconds)? == date).then_some(seconds)
+}
+
 fn write(moment: Moment, directive: char) -> Option<String> {
     let (month, weekday) = (MONTHS[moment.month - 1], WEEKDAYS[moment.weekday]);
     let hour_of_twelve = (moment.hour + 11) % 12 + 1;
@@ -153,6 +169,16 @@ mod tests {
             ),
         ] {
             assert_eq!(strftime(format, seconds).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn midnight_is_found_by_the_date() {
+        for seconds in [0, 951_782_400, 1_709_164_800, 1_709_251_200, 1_735_603_200, 4_107_456_000] {
+            assert_eq!(midnight(&strftime("%Y-%m-%d", seconds).unwrap()), Some(seconds));
+        }
+        for date in ["2025-02-29", "2025-13-01", "2025-00-10", "2025-1-1", "today", "2025-01", "", "2025-01-01-01"] {
+            assert_eq!(midnight(date), None, "{date}");
         }
     }
 

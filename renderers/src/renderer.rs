@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{Message, RenderError, ResponseFormat, Tokenizer, TrainOnWhat};
 
@@ -46,6 +46,8 @@ pub struct Continuation<'c> {
     pub new_from: usize,
     /// The turn's tokens, as sampled.
     pub sampled: &'c [u32],
+    /// The tools that the conversation declares; they are not rendered again.
+    pub tools: &'c [Value],
 }
 
 /// Turns conversations into a model's tokens and its tokens back into messages.
@@ -73,6 +75,13 @@ pub trait Renderer: Send + Sync + 'static {
 
     /// How what the model says is read.
     fn response_format(&self) -> ResponseFormat;
+
+    /// This renderer with variables for its template (`chat_template_kwargs`) beside those that it has. Renderers are
+    /// worth keeping: making one costs a few small renderings.
+    fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
+        let _ = arguments;
+        Err(RenderError::ArgumentsUnsupported { renderer: self.name().to_owned() })
+    }
 
     /// The tokens that ask the model for the next assistant message. `tools` are OpenAI tool declarations.
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError>;

@@ -1,10 +1,13 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::chat_template::ChatTemplate;
 use crate::content_protection::ContentProtection;
+use crate::pieces::without_prefix;
+use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
+use crate::template_dialect::{TemplateDialect, as_given, wrapped_tools};
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
@@ -16,52 +19,139 @@ const NAME: &str = "template";
 /// What a template is told that a message may have written.
 const PROTECTED: [&str; 2] = ["messages", "tools"];
 
-/// Renders by a model's own chat template, as Hugging Face's `apply_chat_template` does, but for one thing: text of a
-/// message that spells a control token is encoded as text.
+/// What can be chosen about a model's own template.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplateOptions {
+    /// Do as Hugging Face's `apply_chat_template` does: text of a message that spells a control token becomes one, and
+    /// the template sees messages and tools as they were given.
+    pub hugging_face_exact: bool,
+    /// Today's date as `YYYY-MM-DD`, for templates that ask for it. None: the moment of rendering, UTC.
+    pub current_date: Option<String>,
+    /// Variables that the template sees beside the conversation (`chat_template_kwargs`), such as `enable_thinking`.
+    pub arguments: Map<String, Value>,
+}
+
+/// Renders by a model's own chat template, as Hugging Face's `apply_chat_template` does, but for two things: text of a
+/// message that spells a control token is encoded as text, and messages are given in the shape that the template reads
+/// (arguments of calls as objects, text parts as a string, reasoning in the field that it knows).
 #[derive(Debug)]
 pub struct TemplateRenderer {
     tokenizer: Arc<Tokenizer>,
     fingerprint: String,
-    template: ChatTemplate,
-    tool_use_template: Option<ChatTemplate>,
+    templates: Arc<Templates>,
+    options: TemplateOptions,
+    dialect: TemplateDialect,
+    pub(crate) turn_end: Option<u32>,
+    pub(crate) continues_by_history: OnceLock<bool>,
+}
+
+/// A model's templates, compiled; many renderers share them.
+#[derive(Debug)]
+struct Templates {
+    default: ChatTemplate,
+    tool_use: Option<ChatTemplate>,
     protection: ContentProtection,
 }
 
 impl TemplateRenderer {
     /// A renderer for the template in a tokenizer's directory; `None` where there is none.
-    pub fn new(tokenizer: Arc<Tokenizer>) -> Result<Option<Self>, RenderError> {
+    pub fn open(tokenizer: Arc<Tokenizer>, options: TemplateOptions) -> Result<Option<Self>, RenderError> {
         let config = tokenizer.config();
         let Some(source) = &config.chat_template else { return Ok(None) };
-        let tool_use = config.tool_use_template.as_deref();
-        let special_tokens = Value::Object(config.special_tokens.clone()).to_string();
-        let parts = [NAME, tokenizer.fingerprint(), &special_tokens, source, tool_use.unwrap_or_default()];
-        Ok(Some(Self {
-            fingerprint: hex_sha256(&parts.map(str::as_bytes)),
-            template: ChatTemplate::compile(source)?,
-            tool_use_template: tool_use.map(ChatTemplate::compile).transpose()?,
+        let bad_date = |date: &String| RenderError::Date { date: date.clone() };
+        let now = options.current_date.as_ref().map(|date| midnight(date).ok_or_else(|| bad_date(date))).transpose()?;
+        let compile = |source: &String| ChatTemplate::compile(source, now);
+        let templates = Templates {
+            default: compile(source)?,
+            tool_use: config.tool_use_template.as_ref().map(compile).transpose()?,
             protection: ContentProtection::new(&tokenizer),
+        };
+        Ok(Some(Self::with_templates(tokenizer, Arc::new(templates), options)))
+    }
+
+    fn with_templates(tokenizer: Arc<Tokenizer>, templates: Arc<Templates>, options: TemplateOptions) -> Self {
+        let config = tokenizer.config();
+        let told = json!([
+            NAME,
+            tokenizer.fingerprint(),
+            config.special_tokens,
+            config.chat_template,
+            config.tool_use_template,
+            options.hugging_face_exact,
+            options.current_date,
+            options.arguments,
+        ]);
+        let mut renderer = Self {
+            fingerprint: hex_sha256(&[told.to_string().as_bytes()]),
+            dialect: TemplateDialect::detect(|messages| {
+                templates.default.render(&context(&tokenizer, &options, messages, Value::Null, false))
+            }),
+            turn_end: None,
+            continues_by_history: OnceLock::new(),
             tokenizer,
-        }))
+            templates,
+            options,
+        };
+        renderer.turn_end = renderer.written_turn_end();
+        renderer
+    }
+
+    /// The field from which the template reads an assistant's reasoning; `None` where it reads none.
+    pub fn reasoning_field(&self) -> Option<&'static str> {
+        self.dialect.reasoning_field()
     }
 
     /// The whole text that the template makes of a conversation, cut at its control tokens.
-    fn pieces(
+    pub(crate) fn pieces(
         &self,
         messages: &[Message],
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<Piece>, RenderError> {
-        let mut context = self.tokenizer.config().special_tokens.clone();
-        context.insert("messages".to_owned(), messages_json(messages)?);
-        context.insert("tools".to_owned(), if tools.is_empty() { Value::Null } else { tools.into() });
-        context.insert("documents".to_owned(), Value::Null);
-        context.insert("add_generation_prompt".to_owned(), add_generation_prompt.into());
-        let template = match &self.tool_use_template {
-            Some(template) if !tools.is_empty() => template,
-            _ => &self.template,
+        let exact = self.options.hugging_face_exact;
+        let message = |(index, message): (usize, &Message)| match exact {
+            true => as_given(message, index),
+            false => self.dialect.message(message, index),
         };
-        self.protection.render(&self.tokenizer, &context, &PROTECTED, |context| template.render(context))
+        let messages: Value = messages.iter().enumerate().map(message).collect::<Result<_, _>>()?;
+        let template = match &self.templates.tool_use {
+            Some(template) if !tools.is_empty() => template,
+            _ => &self.templates.default,
+        };
+        let tools = match (tools, exact) {
+            ([], _) => Value::Null,
+            (tools, true) => tools.into(),
+            (tools, false) => wrapped_tools(tools),
+        };
+        let context = context(&self.tokenizer, &self.options, messages, tools, add_generation_prompt);
+        if exact {
+            return Ok(self.tokenizer.split_control(&template.render(&context)?));
+        }
+        let protection = &self.templates.protection;
+        protection.render(&self.tokenizer, &context, &PROTECTED, |context| template.render(context))
     }
+
+    /// Whether a token ends the assistant's turn: one at which sampling stops, or the one that the template writes.
+    pub(crate) fn ends_turn(&self, token: u32) -> bool {
+        self.stop_tokens().contains(&token) || self.turn_end == Some(token)
+    }
+}
+
+/// All that a template sees. What it is told of the conversation cannot be overridden by arguments.
+fn context(
+    tokenizer: &Tokenizer,
+    options: &TemplateOptions,
+    messages: Value,
+    tools: Value,
+    add_generation_prompt: bool,
+) -> Map<String, Value> {
+    let mut context = tokenizer.config().special_tokens.clone();
+    context.extend(options.arguments.clone());
+    context.insert("messages".to_owned(), messages);
+    context.insert("tools".to_owned(), tools);
+    context.insert("documents".to_owned(), Value::Null);
+    context.insert("add_generation_prompt".to_owned(), add_generation_prompt.into());
+    context
 }
 
 impl Renderer for TemplateRenderer {
@@ -81,101 +171,61 @@ impl Renderer for TemplateRenderer {
         self.tokenizer.eos_ids()
     }
 
+    fn response_format(&self) -> ResponseFormat {
+        ResponseFormat::Text
+    }
+
+    fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
+        let mut options = self.options.clone();
+        options.arguments.extend(arguments.clone());
+        Ok(Arc::new(Self::with_templates(self.tokenizer.clone(), self.templates.clone(), options)))
+    }
+
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         let pieces = self.pieces(messages, tools, true)?;
         Ok(RenderedPrompt { tokens: self.tokenizer.encode_pieces(&pieces)? })
     }
 
-    fn response_format(&self) -> ResponseFormat {
-        ResponseFormat::Text
-    }
-
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
-        let Continuation { messages, new_from, .. } = *continuation;
-        let before = self.pieces(&messages[..new_from], &[], false)?;
-        let all = self.pieces(messages, &[], true)?;
-        let not_append_only = || RenderError::NotAppendOnly { message_index: new_from.saturating_sub(1) };
-        self.tokenizer.encode_pieces(&without_prefix(&all, &before).ok_or_else(not_append_only)?)
+        self.continuation(continuation)
     }
 
-    /// The text of the whole conversation is cut where a message's prompt ends and where its stop token stands, and
-    /// the parts are encoded apart, as they are when the model is prompted and samples.
+    /// Each trained message is cut where its prompt ends and where its turn does, and the parts are encoded apart, as
+    /// they are when the model is prompted and samples. A template that rewrites earlier turns makes several sequences.
     fn render_supervised(
         &self,
         messages: &[Message],
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        let trained = train_on.trained_messages(messages)?;
-        let Some(trained) = sampled_messages(messages, &trained) else {
+        let Some(trained) = sampled_messages(messages, &train_on.trained_messages(messages)?) else {
             return Err(RenderError::TrainsMoreThanAssistant { renderer: NAME.to_owned() });
         };
-        let kept = match train_on {
-            TrainOnWhat::LastAssistantMessage => trained[0] + 1,
-            _ => messages.len(),
-        };
-        let mut rest = self.pieces(&messages[..kept], tools, false)?;
+        let mut examples: Vec<WeightedTokens> = Vec::new();
+        // What the last of them holds.
         let mut done: Vec<Piece> = Vec::new();
-        let mut out = WeightedTokens::default();
         for message_index in trained {
-            let not_append_only = RenderError::NotAppendOnly { message_index };
             let prompt = self.pieces(&messages[..message_index], tools, true)?;
-            let Some(new) = without_prefix(&prompt, &done) else { return Err(not_append_only) };
-            let Some(after) = without_prefix(&rest, &new) else { return Err(not_append_only) };
-            let is_stop = |piece: &Piece| matches!(piece, Piece::Control(id) if self.stop_tokens().contains(id));
-            let stop = after.iter().position(is_stop).ok_or(RenderError::NoStop { message_index })?;
-            out.extend(&self.tokenizer.encode_pieces(&new)?, 0.0);
-            out.extend(&self.tokenizer.encode_pieces(&after[..=stop])?, 1.0);
+            let whole = self.pieces(&messages[..=message_index], tools, false)?;
+            let after = without_prefix(&whole, &prompt).ok_or(RenderError::NotAppendOnly { message_index })?;
+            let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
+            let end = after.iter().position(ends_turn).ok_or(RenderError::NoStop { message_index })?;
+            let extended = without_prefix(&prompt, &done).and_then(|new| Some((examples.pop()?, new)));
+            let (mut example, new) = extended.unwrap_or_else(|| (WeightedTokens::default(), prompt.clone()));
+            example.extend(&self.tokenizer.encode_pieces(&new)?, 0.0);
+            example.extend(&self.tokenizer.encode_pieces(&after[..=end])?, 1.0);
+            examples.push(example);
             done = prompt;
-            done.extend_from_slice(&after[..=stop]);
-            rest = after[stop + 1..].to_vec();
+            done.extend_from_slice(&after[..=end]);
         }
-        out.extend(&self.tokenizer.encode_pieces(&rest)?, 0.0);
-        Ok(vec![out])
+        Ok(examples)
     }
-}
-
-fn messages_json(messages: &[Message]) -> Result<Value, RenderError> {
-    let one = |(message_index, message): (usize, &Message)| {
-        serde_json::to_value(message)
-            .map_err(|error| RenderError::Message { message_index, message: error.to_string() })
-    };
-    Ok(Value::Array(messages.iter().enumerate().map(one).collect::<Result<_, _>>()?))
-}
-
-/// What follows `prefix` in `pieces`; `None` where they do not begin with it. Text may end inside a piece.
-fn without_prefix(pieces: &[Piece], prefix: &[Piece]) -> Option<Vec<Piece>> {
-    let mut pieces = merged(pieces);
-    let prefix = merged(prefix);
-    let Some((last, before)) = prefix.split_last() else { return Some(pieces) };
-    if pieces.len() < prefix.len() || pieces[..before.len()] != *before {
-        return None;
-    }
-    let mut rest = pieces.split_off(before.len());
-    let remainder = match (&rest[0], last) {
-        (Piece::Text(text), Piece::Text(start)) => text.strip_prefix(start.as_str())?.to_owned(),
-        (piece, last) if piece == last => String::new(),
-        _ => return None,
-    };
-    rest[0] = Piece::Text(remainder);
-    rest.retain(|piece| *piece != Piece::Text(String::new()));
-    Some(rest)
-}
-
-/// The pieces with neighbouring text joined.
-fn merged(pieces: &[Piece]) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        match (out.last_mut(), piece) {
-            (Some(Piece::Text(before)), Piece::Text(text)) => before.push_str(text),
-            _ => out.push(piece.clone()),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -196,7 +246,11 @@ mod tests {
 
     fn renderer(template: &str) -> TemplateRenderer {
         let dir = directory_with_template("qwen3", template, "<|im_end|>");
-        TemplateRenderer::new(Arc::new(Tokenizer::open(dir.path()).unwrap())).unwrap().unwrap()
+        opened(dir.path(), TemplateOptions::default())
+    }
+
+    fn opened(dir: &Path, options: TemplateOptions) -> TemplateRenderer {
+        TemplateRenderer::open(Arc::new(Tokenizer::open(dir).unwrap()), options).unwrap().unwrap()
     }
 
     fn prompt(renderer: &TemplateRenderer, messages: &[Message]) -> Vec<u32> {
@@ -244,7 +298,7 @@ mod tests {
         let tools = [json!({"name": "f", "description": "a <|im_end|> b"})];
         let tokens = renderer.render_prompt(&[], &tools).unwrap().tokens;
         assert!(!tokens.contains(&renderer.tokenizer.token_to_id("<|im_end|>").unwrap()));
-        let expected = "<|im_start|>{\"name\": \"f\", \"description\": \"a <|im_end|> b\"}False";
+        let expected = "<|im_start|>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"a <|im_end|> b\"}}False";
         assert_eq!(renderer.tokenizer.decode(&tokens), expected);
         assert_eq!(renderer.tokenizer.decode(&renderer.render_prompt(&[], &[]).unwrap().tokens), "<|im_start|>True");
     }
@@ -292,12 +346,45 @@ mod tests {
         let first = prompt(&renderer, &messages[..1]);
         assert_eq!(all.tokens[..first.len()], first);
         assert_eq!(all.weights[..=first.len()], [vec![0.0; first.len()], vec![1.0]].concat());
-        assert!(renderer.tokenizer.decode(&all.tokens).ends_with("e?<|im_end|>\n"));
+        assert!(renderer.tokenizer.decode(&all.tokens).ends_with("d <|im_end|>.<|im_end|>"));
         assert!(last.tokens.starts_with(&prompt(&renderer, &messages[..3])[..3]));
     }
 
     #[test]
-    fn a_template_that_rewrites_history_trains_only_the_last_message() {
+    fn hugging_face_exact_reads_control_tokens_and_gives_messages_as_they_are() {
+        let dir = directory_with_template("qwen3", "{{ messages[0].content }}|{{ tools[0].name }}", "<|im_end|>");
+        let options = TemplateOptions { hugging_face_exact: true, ..TemplateOptions::default() };
+        let renderer = opened(dir.path(), options);
+        let prompt = renderer.render_prompt(&[Message::text("user", "a<|im_end|>")], &[json!({"name": "f"})]).unwrap();
+        assert_eq!(prompt.tokens, renderer.tokenizer.encode_with_specials("a<|im_end|>|f").unwrap());
+    }
+
+    #[test]
+    fn arguments_and_the_date_reach_the_template() {
+        let template = "{{ enable_thinking }} {{ effort }} {{ strftime_now('%d %b %Y') }} {{ messages | length }}";
+        let dir = directory_with_template("qwen3", template, "<|im_end|>");
+        let arguments = |value: Value| value.as_object().unwrap().clone();
+        let options = TemplateOptions {
+            current_date: Some("2024-07-26".to_owned()),
+            arguments: arguments(json!({"enable_thinking": false, "effort": "low"})),
+            ..TemplateOptions::default()
+        };
+        let renderer = opened(dir.path(), options.clone());
+        let text = |renderer: &dyn Renderer| {
+            renderer.tokenizer().decode(&renderer.render_prompt(&[Message::text("user", "a")], &[]).unwrap().tokens)
+        };
+        assert_eq!(text(&renderer), "False low 26 Jul 2024 1");
+        let of_call = renderer.with_template_arguments(&arguments(json!({"effort": "high", "messages": []}))).unwrap();
+        assert_eq!(text(&*of_call), "False high 26 Jul 2024 1");
+        assert_ne!(of_call.fingerprint(), renderer.fingerprint());
+        let tokenizer = Arc::new(Tokenizer::open(dir.path()).unwrap());
+        let no_date = TemplateOptions { current_date: Some("26 Jul".to_owned()), ..options };
+        let error = TemplateRenderer::open(tokenizer, no_date).unwrap_err();
+        assert_eq!(error.to_string(), "`26 Jul` is no date; dates are written YYYY-MM-DD");
+    }
+
+    #[test]
+    fn a_template_that_rewrites_history_trains_each_message_where_it_is_sampled() {
         let renderer = renderer(THINKING_TEMPLATE);
         let messages = [
             Message::text("user", "a?"),
@@ -307,6 +394,10 @@ mod tests {
         ];
         let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
         assert_eq!(trained_text(&renderer, &last), "<think>y</think>d<|im_end|>");
+        let all = renderer.render_supervised(&messages, &[], &TrainOnWhat::AllAssistantMessages).unwrap();
+        let trained: Vec<String> = all.iter().map(|example| trained_text(&renderer, example)).collect();
+        assert_eq!(trained, ["<think>x</think>b<|im_end|>", "<think>y</think>d<|im_end|>"]);
+        assert_eq!(all[1], last);
         let unclosed = renderer_without_stop();
         assert!(matches!(
             unclosed.render_supervised(&messages[..2], &[], &TrainOnWhat::AllAssistantMessages),
@@ -326,17 +417,6 @@ mod tests {
         let messages = [Message::text("user", "a?"), Message::text("assistant", "b")];
         let error = renderer(&template).render_supervised(&messages, &[], &TrainOnWhat::AllAssistantMessages);
         assert!(matches!(error, Err(RenderError::NotAppendOnly { message_index: 1 })));
-    }
-
-    #[test]
-    fn a_prefix_may_end_inside_a_text() {
-        let text = |text: &str| Piece::Text(text.to_owned());
-        let pieces = [Piece::Control(1), text("ab"), text("c"), Piece::Control(2)];
-        assert_eq!(without_prefix(&pieces, &[Piece::Control(1), text("a")]).unwrap(), [text("bc"), Piece::Control(2)]);
-        assert_eq!(without_prefix(&pieces, &[Piece::Control(1)]).unwrap(), [text("abc"), Piece::Control(2)]);
-        assert_eq!(without_prefix(&pieces, &pieces).unwrap(), []);
-        assert_eq!(without_prefix(&pieces, &[Piece::Control(2)]), None);
-        assert_eq!(without_prefix(&pieces, &[Piece::Control(1), text("b")]), None);
     }
 
     proptest! {

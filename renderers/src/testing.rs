@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use crate::{
-    Message, Renderer, Tokenizer, TrainOnWhat, WeightedTokens, train_byte_level_tokenizer, write_tokenizer_directory,
+    Message, Renderer, TemplateOptions, TemplateRenderer, Tokenizer, TrainOnWhat, WeightedTokens,
+    train_byte_level_tokenizer, write_tokenizer_directory,
 };
 
 /// Tokenizers under `tests/vectors/tokenizers`.
@@ -58,4 +59,62 @@ pub(crate) fn trained_text(renderer: &dyn Renderer, weighted: &WeightedTokens) -
     let pairs = weighted.tokens.iter().zip(&weighted.weights);
     let trained: Vec<u32> = pairs.filter(|(_, weight)| **weight == 1.0).map(|(token, _)| *token).collect();
     renderer.tokenizer().decode(&trained)
+}
+
+/// The templates under `tests/vectors/templates`, each of the constructs of one family's own.
+pub(crate) const FAMILY_TEMPLATES: [&str; 11] = [
+    "deepseek_v3",
+    "gemma",
+    "gpt_oss",
+    "kimi",
+    "llama3_1",
+    "mistral",
+    "phi",
+    "qwen2_5",
+    "qwen3",
+    "qwen3_2507",
+    "qwen3_5",
+];
+
+/// A model directory with a family's template and a tokenizer that has its control tokens.
+pub(crate) fn family_directory(name: &str) -> tempfile::TempDir {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/templates/{name}.jinja"));
+    let template = std::fs::read_to_string(path).unwrap();
+    let (tokenizer, eos) = match name {
+        "deepseek_v3" => ("deepseek", "<｜end▁of▁sentence｜>"),
+        "gpt_oss" => ("gpt_oss", "<|return|>"),
+        "kimi" => ("kimi", "<|im_end|>"),
+        "llama3_1" => ("llama3", "<|eot_id|>"),
+        "gemma" => ("<bos> <start_of_turn> <end_of_turn>", "<end_of_turn>"),
+        "mistral" => ("<s> </s> [INST] [/INST] [TOOL_CALLS] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS]", "</s>"),
+        "phi" => ("<|system|> <|user|> <|assistant|> <|end|> <|endoftext|>", "<|end|>"),
+        _ => ("qwen3", "<|im_end|>"),
+    };
+    let dir = directory_with_template("qwen3", &template, eos);
+    match TOKENIZERS.contains(&tokenizer) {
+        true => {
+            std::fs::copy(vector_dir(tokenizer).join("tokenizer.json"), dir.path().join("tokenizer.json")).unwrap();
+        }
+        false => {
+            let control: Vec<&str> = tokenizer.split(' ').collect();
+            let json = train_byte_level_tokenizer(["user assistant\n\n"], 300, &control).unwrap();
+            std::fs::write(dir.path().join("tokenizer.json"), json).unwrap();
+        }
+    }
+    let mut config = serde_json::json!({"eos_token": eos, "chat_template": template});
+    if tokenizer == "gpt_oss" {
+        let ids = ["<|return|>", "<|call|>"].map(|token| vector_tokenizer("gpt_oss").token_to_id(token).unwrap());
+        let generation = serde_json::json!({"eos_token_id": ids}).to_string();
+        std::fs::write(dir.path().join("generation_config.json"), generation).unwrap();
+    }
+    config["bos_token"] = "<s>".into();
+    std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    dir
+}
+
+/// The renderer of a family's template; its clock stands still.
+pub(crate) fn family_renderer(name: &str) -> TemplateRenderer {
+    let options = TemplateOptions { current_date: Some("2024-07-26".to_owned()), ..TemplateOptions::default() };
+    let tokenizer = Arc::new(Tokenizer::open(family_directory(name).path()).unwrap());
+    TemplateRenderer::open(tokenizer, options).unwrap().unwrap()
 }

@@ -1,0 +1,262 @@
+use serde_json::{Map, Value, json};
+
+use crate::{Content, Message, RenderError};
+
+/// What a chat template wants messages to look like where templates differ, found out by rendering small
+/// conversations.
+///
+/// Clients send OpenAI's messages; templates were written for the messages of their makers' training code. So every
+/// message is given in the shape that its template reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateDialect {
+    /// Content as a list of parts; most templates want a string.
+    content_in_parts: bool,
+    /// The arguments of a call as the string of JSON that OpenAI's wire has. Else as the object in it, which is what
+    /// vLLM gives to templates too: a template that writes JSON would quote a string once more.
+    arguments_as_string: bool,
+    /// Null content as the empty string.
+    null_as_empty: bool,
+    /// The field from which an assistant's reasoning is read.
+    reasoning_field: Option<&'static str>,
+}
+
+/// Fields in which clients and templates keep an assistant's reasoning.
+const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+
+/// A text that no template writes of its own accord.
+const MARK: &str = "fulgurite9";
+
+/// An id of the nine letters and digits that some templates insist on.
+const CALL_ID: &str = "fulgurit9";
+
+impl TemplateDialect {
+    /// Finds the dialect out. `render` renders a list of messages.
+    pub(crate) fn detect(render: impl Fn(Value) -> Result<String, RenderError>) -> Self {
+        let shows = |messages: Value, text: &str| render(messages).is_ok_and(|rendered| rendered.contains(text));
+        let content_in_parts = !shows(json!([user(MARK.into())]), MARK)
+            && shows(json!([user(json!([{"type": "text", "text": MARK}]))]), MARK);
+        let text = |text: &str| match content_in_parts {
+            true => json!([{"type": "text", "text": text}]),
+            false => text.into(),
+        };
+        let calling = |content: Value, arguments: Value| {
+            let function = json!({"name": "probe", "arguments": arguments});
+            let call = json!({"id": CALL_ID, "type": "function", "function": function});
+            json!({"role": "assistant", "content": content, "tool_calls": [call]})
+        };
+        let result = || json!({"role": "tool", "tool_call_id": CALL_ID, "name": "probe", "content": text("b")});
+        let with_call = |call: Value| json!([user(text("a")), call, result()]);
+
+        let object = json!({MARK: "c"});
+        let string = object.to_string();
+        // Python's own spelling of a dictionary is in no model's training data.
+        let writes_object =
+            render(with_call(calling(text(""), object))).is_ok_and(|rendered| !rendered.contains(&format!("'{MARK}'")));
+        let arguments_as_string = !writes_object && render(with_call(calling(text(""), string.clone().into()))).is_ok();
+        let arguments = if arguments_as_string { string.into() } else { json!({"c": "d"}) };
+
+        let writes_null =
+            render(with_call(calling(Value::Null, arguments.clone()))).is_ok_and(|rendered| !rendered.contains("None"));
+        let reads = |field: &&str| {
+            let mut said = json!({"role": "assistant", "content": text("b")});
+            let mut called = calling(text(""), arguments.clone());
+            said[*field] = MARK.into();
+            called[*field] = MARK.into();
+            shows(json!([user(text("a")), said]), MARK) || shows(with_call(called), MARK)
+        };
+        Self {
+            content_in_parts,
+            arguments_as_string,
+            null_as_empty: !writes_null,
+            reasoning_field: REASONING_FIELDS.into_iter().find(reads),
+        }
+    }
+
+    /// The field from which the template reads reasoning; `None` where it reads none.
+    pub(crate) fn reasoning_field(self) -> Option<&'static str> {
+        self.reasoning_field
+    }
+
+    /// A message as the template reads it.
+    pub(crate) fn message(self, message: &Message, message_index: usize) -> Result<Value, RenderError> {
+        let mut fields = match as_given(message, message_index)? {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        let reasoning = take_reasoning(message, &mut fields);
+        if let (Some(field), Some(reasoning)) = (self.reasoning_field, reasoning) {
+            fields.insert(field.to_owned(), reasoning.into());
+        }
+        if let Some(content) = fields.get_mut("content") {
+            self.shape_content(content);
+        }
+        for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(arguments) = call.pointer_mut("/function/arguments") {
+                self.shape_arguments(arguments);
+            }
+        }
+        Ok(Value::Object(fields))
+    }
+
+    fn shape_content(self, content: &mut Value) {
+        match content {
+            Value::Null if self.null_as_empty => *content = "".into(),
+            Value::String(text) if self.content_in_parts => *content = json!([{"type": "text", "text": text}]),
+            Value::Array(parts) if !self.content_in_parts => {
+                let text =
+                    |part: &Value| (part["type"] == "text").then(|| part["text"].as_str()).flatten().map(str::to_owned);
+                if let Some(text) = parts.iter().map(text).collect::<Option<String>>() {
+                    *content = text.into();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Arguments that are no JSON stay the string that they are.
+    fn shape_arguments(self, arguments: &mut Value) {
+        let shaped = match &*arguments {
+            Value::String(_) if self.arguments_as_string => None,
+            Value::String(text) if text.trim().is_empty() => Some(Value::Object(Map::new())),
+            Value::String(text) => serde_json::from_str(text).ok(),
+            Value::Null if !self.arguments_as_string => Some(Value::Object(Map::new())),
+            object => self.arguments_as_string.then(|| object.to_string().into()),
+        };
+        if let Some(shaped) = shaped {
+            *arguments = shaped;
+        }
+    }
+}
+
+/// A message with every field as it came.
+pub(crate) fn as_given(message: &Message, message_index: usize) -> Result<Value, RenderError> {
+    serde_json::to_value(message).map_err(|error| RenderError::Message { message_index, message: error.to_string() })
+}
+
+/// Tool declarations in OpenAI's wrapper, which templates are written for; bare functions are wrapped.
+pub(crate) fn wrapped_tools(tools: &[Value]) -> Value {
+    let wrapped = |tool: &Value| match tool.as_object() {
+        Some(fields) if !fields.contains_key("function") && fields.contains_key("name") => {
+            let mut function = fields.clone();
+            function.shift_remove("type");
+            json!({"type": "function", "function": function})
+        }
+        _ => tool.clone(),
+    };
+    tools.iter().map(wrapped).collect()
+}
+
+/// The reasoning of an assistant's message, wherever it stands; parts that hold it leave the content.
+fn take_reasoning(message: &Message, fields: &mut Map<String, Value>) -> Option<String> {
+    if !message.is_assistant() {
+        return None;
+    }
+    let mut in_parts = String::new();
+    if let (Some(Content::Parts(_)), Some(Value::Array(parts))) = (&message.content, fields.get_mut("content")) {
+        parts.retain(|part| match (part["type"] == "thinking", part["thinking"].as_str()) {
+            (true, Some(thinking)) => {
+                in_parts.push_str(thinking);
+                false
+            }
+            _ => true,
+        });
+    }
+    let beside = REASONING_FIELDS.iter().filter_map(|field| fields.get(*field)?.as_str());
+    beside.chain([in_parts.as_str()]).find(|reasoning| !reasoning.is_empty()).map(str::to_owned)
+}
+
+fn user(content: Value) -> Value {
+    json!({"role": "user", "content": content})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chat_template::ChatTemplate;
+
+    fn dialect(template: &str) -> TemplateDialect {
+        let template = ChatTemplate::compile(template, None).unwrap();
+        TemplateDialect::detect(|messages| template.render(&Map::from_iter([("messages".to_owned(), messages)])))
+    }
+
+    fn shaped(dialect: TemplateDialect, message: Value) -> Value {
+        dialect.message(&serde_json::from_value(message).unwrap(), 0).unwrap()
+    }
+
+    #[test]
+    fn a_string_is_preferred_and_parts_are_given_to_those_who_want_them() {
+        let strings = dialect("{% for m in messages %}{{ m.content }}{% endfor %}");
+        let parts = dialect("{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}");
+        let message =
+            json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]});
+        assert_eq!(shaped(strings, message.clone())["content"], "ab");
+        assert_eq!(shaped(parts, message.clone()), message);
+        let text = json!({"role": "user", "content": "a"});
+        assert_eq!(shaped(strings, text.clone()), text);
+        assert_eq!(shaped(parts, text)["content"], json!([{"type": "text", "text": "a"}]));
+        let image = json!({"role": "user", "content": [{"type": "image"}]});
+        assert_eq!(shaped(strings, image.clone()), image);
+    }
+
+    #[test]
+    fn arguments_are_an_object_unless_the_template_needs_the_string() {
+        let calls = |write: &str| {
+            let call = format!("{{% for c in m.tool_calls or [] %}}{{{{ {write} }}}}{{% endfor %}}");
+            dialect(&format!("{{% for m in messages %}}{{{{ m.content or '' }}}}{call}{{% endfor %}}"))
+        };
+        let call = |arguments: Value| {
+            json!({"role": "assistant", "content": null, "tool_calls":
+                [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]})
+        };
+        let arguments =
+            |dialect, given: Value| shaped(dialect, call(given))["tool_calls"][0]["function"]["arguments"].clone();
+        let writes_json = calls("c.function.arguments | tojson");
+        for given in [json!("{\"a\":1}"), json!({"a": 1})] {
+            assert_eq!(arguments(writes_json, given), json!({"a": 1}));
+        }
+        assert_eq!(arguments(writes_json, json!("")), json!({}));
+        assert_eq!(arguments(writes_json, json!("{broken")), json!("{broken"));
+        for concatenates in ["'x' + c.function.arguments", "'x' ~ c.function.arguments"] {
+            let dialect = calls(concatenates);
+            assert_eq!(arguments(dialect, json!("{\"a\":1}")), json!("{\"a\":1}"));
+            assert_eq!(arguments(dialect, json!({"a": 1})), json!("{\"a\":1}"));
+        }
+    }
+
+    #[test]
+    fn null_content_is_empty_only_where_the_template_trips_over_it() {
+        let message = json!({"role": "assistant", "content": null});
+        for (template, expected) in [
+            ("{% for m in messages %}{{ 'a' + m.content }}{% endfor %}", json!("")),
+            ("{% for m in messages %}{{ m.content }}{% endfor %}", json!("")),
+            ("{% for m in messages %}{{ m.content or 'nothing' }}{% endfor %}", Value::Null),
+        ] {
+            assert_eq!(shaped(dialect(template), message.clone())["content"], expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn reasoning_goes_where_the_template_reads_it() {
+        let reads = |field: &str| dialect(&format!("{{% for m in messages %}}{{{{ m.{field} or '' }}}}{{% endfor %}}"));
+        for field in REASONING_FIELDS {
+            for given in [
+                json!({"role": "assistant", "content": "a", "reasoning_content": "b"}),
+                json!({"role": "assistant", "content": "a", "reasoning": "b"}),
+                json!({"role": "assistant", "content": [{"type": "thinking", "thinking": "b"}, {"type": "text", "text": "a"}]}),
+            ] {
+                let shaped = shaped(reads(field), given);
+                assert_eq!((&shaped["content"], &shaped[field]), (&json!("a"), &json!("b")));
+            }
+        }
+        assert_eq!(dialect("{% for m in messages %}{{ m.content }}{% endfor %}").reasoning_field(), None);
+    }
+
+    #[test]
+    fn bare_tools_are_wrapped() {
+        let function = json!({"name": "f", "parameters": {}});
+        let wrapped = json!({"type": "function", "function": function});
+        let flat = json!({"type": "function", "name": "f", "parameters": {}});
+        assert_eq!(wrapped_tools(&[function, wrapped.clone(), flat]), json!([wrapped, wrapped, wrapped]));
+        assert_eq!(wrapped_tools(&[json!({"type": "web_search"})]), json!([{"type": "web_search"}]));
+    }
+}

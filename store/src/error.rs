@@ -65,6 +65,15 @@ pub enum StoreError {
         /// What went wrong.
         message: String,
     },
+    /// The store is of an earlier version, and opening it for reading does not change it.
+    #[error(
+        "the store was made by an earlier version of this program (it lacks migration {migration}); open it once for \
+         writing, as `fulgurite serve` does"
+    )]
+    Outdated {
+        /// The first migration that it has not had.
+        migration: i64,
+    },
     /// The store was opened for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,

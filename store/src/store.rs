@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool};
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use crate::dialect::Dialect;
 use crate::listener::Listener;
 use crate::location::{Access, Location};
 use crate::signals::Signals;
-use crate::sql::count;
+use crate::sql::{column, count};
 use crate::writer::{Write, Writer};
 use crate::{Result, StoreError};
 
@@ -117,6 +118,7 @@ impl Store {
         let readers = location.connector(Access::Read, reading)?.pool(READERS).await?;
         // SQLite looks into the file only now.
         sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&readers).await?;
+        require_migrated(&mut *readers.acquire().await?).await?;
         let signals = Arc::default();
         let inner = Inner { readers, writer: None, signals, opened: Instant::now(), _listener: None };
         Ok(Self { inner: Arc::new(inner) })
@@ -180,11 +182,27 @@ impl Store {
 
 /// Applies the migrations that a database has not had yet. Several servers may try at once: one does, the others wait.
 async fn migrate(connection: &mut AnyConnection) -> Result<()> {
-    match Dialect::of(connection) {
-        Dialect::Sqlite => sqlx::migrate!("../migrations/sqlite").run(connection).await?,
-        Dialect::Postgres => sqlx::migrate!("../migrations/postgres").run(connection).await?,
+    Ok(migrator(Dialect::of(connection)).run(connection).await?)
+}
+
+/// Refuses a database that lacks a migration.
+async fn require_migrated(connection: &mut AnyConnection) -> Result<()> {
+    let rows = sqlx::query("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(&mut *connection).await?;
+    let applied = rows.iter().map(|row| column(row, "version")).collect::<Result<Vec<i64>>>()?;
+    let migrator = migrator(Dialect::of(connection));
+    match migrator.iter().find(|migration| !applied.contains(&migration.version)) {
+        None => Ok(()),
+        Some(missing) => Err(StoreError::Outdated { migration: missing.version }),
     }
-    Ok(())
+}
+
+fn migrator(dialect: Dialect) -> &'static Migrator {
+    static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
+    static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
+    match dialect {
+        Dialect::Sqlite => &SQLITE,
+        Dialect::Postgres => &POSTGRES,
+    }
 }
 
 /// `prefix` and as many random hexadecimal digits.

@@ -7,7 +7,7 @@ mod test_database;
 use std::time::Duration;
 
 use fulgurite_store::model::{GenerationFilter, Page, RolloutFilter, SpanFilter, TextFilter, WorkerFilter};
-use fulgurite_store::{Store, StoreOptions};
+use fulgurite_store::{Store, StoreError, StoreOptions};
 use serde_json::{Value, json};
 use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection};
@@ -94,4 +94,13 @@ async fn every_earlier_version_opens_with_all_that_it_holds() {
         assert_eq!(store.next_sequence_id("ro-not-yet").await.unwrap(), 8);
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn an_earlier_version_is_read_once_it_is_up_to_date() {
+    let database = database_of(1).await;
+    let error = Store::open_read_only(&database.url).await.unwrap_err();
+    assert!(matches!(error, StoreError::Outdated { migration: 2.. }), "{error:?}");
+    Store::open(&database.url, StoreOptions::default()).await.unwrap().close().await;
+    Store::open_read_only(&database.url).await.unwrap();
 }

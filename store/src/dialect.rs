@@ -49,6 +49,18 @@ impl Dialect {
         }
     }
 
+    /// Appends the place of a statement's argument, given that the arguments before it stand before it; counted from 1.
+    pub fn push_argument(self, text: &mut String, number: usize) {
+        match self {
+            // Without a name, for the driver looks every name up among all that the statement has.
+            Self::Sqlite => text.push('?'),
+            Self::Postgres => {
+                text.push('$');
+                text.push_str(&number.to_string());
+            }
+        }
+    }
+
     /// Begins a transaction that sees one moment of the database.
     pub fn begin_snapshot(self) -> &'static str {
         match self {

@@ -131,13 +131,16 @@ pub(crate) async fn delete_rollouts(connection: &mut AnyConnection, rollout_ids:
         "DELETE FROM generation_uses WHERE generation_id IN
              (SELECT generation_id FROM generations WHERE rollout_id IN ",
     );
-    pruned.generation_uses = uses.list(ids()).push(")").execute(connection).await?;
+    uses.list(ids()).push(")");
+    pruned.generation_uses = uses.execute(connection).await?;
     // Whoever has read the list of those that are done up to a place goes on from there, so that places stay.
     let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
-    completions.list(ids()).execute(connection).await?;
+    completions.list(ids());
+    completions.execute(connection).await?;
     for table in TABLES {
         let mut sql = Sql::new("DELETE FROM ");
-        let deleted = sql.push(table).push(" WHERE rollout_id IN ").list(ids()).execute(connection).await?;
+        sql.push(table).push(" WHERE rollout_id IN ").list(ids());
+        let deleted = sql.execute(connection).await?;
         match table {
             "generations" => pruned.generations = deleted,
             "spans" => pruned.spans = deleted,

@@ -1,6 +1,7 @@
 //! Spans: storing, finding, and their sequence ids.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
@@ -24,9 +25,8 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::time("end_time"),
 ];
 
-/// Rows in one `INSERT`, at most. Always a power of two rows, so that there are few different statements to prepare; not
-/// more, because the driver's time for a statement grows with the square of its arguments.
-const ROWS_PER_INSERT: usize = 16;
+/// Rows in one `INSERT`, at most.
+const ROWS_PER_INSERT: usize = 64;
 
 impl Store {
     /// Stores spans and notes that their attempts have been heard of. A span that is there already is left as it is,
@@ -38,7 +38,8 @@ impl Store {
         self.write(move |write| {
             Box::pin(async move {
                 let mut stored = vec![false; spans.len()];
-                for ((rollout_id, attempt_id), indices) in by_attempt(&spans) {
+                for indices in grouped(&spans, attempt_key) {
+                    let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
                     let attempt = AttemptRef::Id(attempt_id.to_owned());
                     existing_attempt(write.connection(), rollout_id, &attempt).await?;
                     insert_of_attempt(write, &spans, &indices, &mut stored).await?;
@@ -182,18 +183,26 @@ pub(crate) fn span_from_row(row: &AnyRow) -> Result<Span> {
 }
 
 /// Rollout id and attempt id.
-type AttemptKey<'s> = (&'s str, &'s str);
+fn attempt_key(span: &Span) -> (&str, &str) {
+    (&span.rollout_id, &span.attempt_id)
+}
 
-/// Places of the spans of each attempt, the attempts in the order of their first spans.
-fn by_attempt(spans: &[Span]) -> Vec<(AttemptKey<'_>, Vec<usize>)> {
-    let mut groups: Vec<(AttemptKey, Vec<usize>)> = Vec::new();
-    let mut places: HashMap<AttemptKey, usize> = HashMap::new();
+/// Places of the spans of each key, the keys in the order of their first spans.
+fn grouped<'s, K: Copy + Eq + Hash>(spans: &'s [Span], key: impl Fn(&'s Span) -> K) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut places: HashMap<K, usize> = HashMap::new();
+    let mut latest = None;
     for (index, span) in spans.iter().enumerate() {
-        let key = (span.rollout_id.as_str(), span.attempt_id.as_str());
-        let place = *places.entry(key).or_insert(groups.len());
+        let key = key(span);
+        let place = match latest {
+            // Most often the span before has the same key, and nothing need be looked up.
+            Some((of, place)) if of == key => place,
+            _ => *places.entry(key).or_insert(groups.len()),
+        };
+        latest = Some((key, place));
         match groups.get_mut(place) {
-            Some((_, indices)) => indices.push(index),
-            None => groups.push((key, vec![index])),
+            Some(group) => group.push(index),
+            None => groups.push(vec![index]),
         }
     }
     groups
@@ -203,33 +212,33 @@ async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<In
     let (mut spans, given): (Vec<Span>, Vec<Option<u64>>) =
         incoming.into_iter().map(|incoming| (incoming.span, incoming.sequence_id)).unzip();
     let mut known = vec![false; spans.len()];
-    for ((rollout_id, attempt_id), indices) in by_attempt(&spans) {
+    let mut of_attempts = grouped(&spans, attempt_key);
+    for indices in &of_attempts {
+        let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
         let attempt = AttemptRef::Id(attempt_id.to_owned());
         let is_known = find_attempt(write.connection(), rollout_id, &attempt).await?.is_some();
-        indices.into_iter().for_each(|index| known[index] = is_known);
+        indices.iter().for_each(|index| known[*index] = is_known);
     }
     number(write, &mut spans, &given, &known).await?;
     let mut stored = vec![false; spans.len()];
-    for (_, indices) in by_attempt(&spans) {
-        if known[indices[0]] {
-            insert_of_attempt(write, &spans, &indices, &mut stored).await?;
-        }
+    of_attempts.retain(|indices| known[indices[0]]);
+    for indices in &of_attempts {
+        insert_of_attempt(write, &spans, indices, &mut stored).await?;
     }
-    let fate = |(index, span): (usize, &Span)| match (known[index], stored[index]) {
-        (false, _) => Ingested::UnknownAttempt,
+    let fate = |(span, (known, stored)): (Span, (bool, bool))| match (known, stored) {
+        (false, _) => Ingested::UnknownAttempt(Box::new(span)),
         (true, false) => Ingested::Duplicate,
         (true, true) => Ingested::Stored { sequence_id: span.sequence_id },
     };
-    Ok(spans.iter().enumerate().map(fate).collect())
+    Ok(spans.into_iter().zip(known.into_iter().zip(stored)).map(fate).collect())
 }
 
 /// Gives every span of a known attempt its place: the given one, or the next of its rollout.
 async fn number(write: &mut Write, spans: &mut [Span], given: &[Option<u64>], known: &[bool]) -> Result<()> {
-    let mut of_rollout: HashMap<String, Vec<usize>> = HashMap::new();
-    for (index, span) in spans.iter().enumerate().filter(|(index, _)| known[*index]) {
-        of_rollout.entry(span.rollout_id.clone()).or_default().push(index);
-    }
-    for (rollout_id, indices) in of_rollout {
+    for mut indices in grouped(spans, |span| span.rollout_id.as_str()) {
+        indices.retain(|index| known[*index]);
+        let Some(first) = indices.first() else { continue };
+        let rollout_id = spans[*first].rollout_id.clone();
         let unnumbered = indices.iter().filter(|index| given[**index].is_none()).count();
         let mut next = match unnumbered {
             0 => 0,
@@ -252,8 +261,7 @@ async fn number(write: &mut Write, spans: &mut [Span], given: &[Option<u64>], kn
 async fn insert_of_attempt(write: &mut Write, spans: &[Span], indices: &[usize], stored: &mut [bool]) -> Result<()> {
     let mut rest = indices;
     while !rest.is_empty() {
-        let rows = (1 << rest.len().ilog2()).min(ROWS_PER_INSERT);
-        let (chunk, later) = rest.split_at(rows);
+        let (chunk, later) = rest.split_at(rows_of_insert(rest.len()));
         insert_rows(write.connection(), spans, chunk, stored).await?;
         rest = later;
     }
@@ -261,6 +269,14 @@ async fn insert_of_attempt(write: &mut Write, spans: &[Span], indices: &[usize],
         hear_of(write, &new.rollout_id, &new.attempt_id).await?;
     }
     Ok(())
+}
+
+/// How many of so many rows the next `INSERT` takes: a power of two or one and a half times that, so that there are few
+/// different statements to prepare.
+fn rows_of_insert(left: usize) -> usize {
+    let power = 1 << left.ilog2();
+    let more = power + power / 2;
+    if more <= left { more } else { power }.min(ROWS_PER_INSERT)
 }
 
 /// Stores those of `spans` that `indices` name, all of one attempt, and notes which are new.
@@ -277,12 +293,7 @@ async fn insert_rows(
     );
     for (row, index) in indices.iter().enumerate() {
         let span = &spans[*index];
-        if row == 0 {
-            sql.push("(").text(&span.rollout_id).push(", ").text(&span.attempt_id);
-        } else {
-            // The attempt is the same one.
-            sql.push(", ($1, $2");
-        }
+        sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
         sql.push(", ").text(plain("span_id", &span.span_id)?);
         sql.push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
         sql.push(", ").text(plain("trace_id", &span.trace_id)?);
@@ -290,7 +301,8 @@ async fn insert_rows(
         sql.push(", ").text(plain("name", &span.name)?).push(", ").optional_real(span.start_time);
         sql.push(", ").optional_real(span.end_time).push(", ").owned_text(to_json("span", span)?).push(")");
     }
-    let inserted = sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING").execute(connection).await?;
+    sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING");
+    let inserted = sql.execute(connection).await?;
     if inserted == indices.len() as u64 {
         indices.iter().for_each(|index| stored[*index] = true);
         return Ok(());
@@ -380,6 +392,7 @@ mod tests {
         let (one, two) = (store.start().await, store.start().await);
         let incoming = |span: Span, sequence_id| IncomingSpan { span, sequence_id };
         let unknown = Span { attempt_id: "at-no".into(), ..span(&one, 9, 0) };
+        let given_back = Ingested::UnknownAttempt(Box::new(unknown.clone()));
         let fates = store
             .ingest_spans(vec![
                 incoming(span(&one, 1, 77), None),
@@ -392,7 +405,7 @@ mod tests {
             .await
             .unwrap();
         let stored = |sequence_id| Ingested::Stored { sequence_id };
-        assert_eq!(fates, [stored(1), stored(0), Ingested::UnknownAttempt, stored(9), Ingested::Duplicate, stored(2)]);
+        assert_eq!(fates, [stored(1), stored(0), given_back, stored(9), Ingested::Duplicate, stored(2)]);
         assert_eq!(store.query_spans(&of(&one)).await.unwrap().total, 3);
         // What came from outside is not given again, and what was not stored has taken nothing.
         assert_eq!(store.next_sequence_id(&one.rollout.rollout_id).await.unwrap(), 10);

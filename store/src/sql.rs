@@ -95,40 +95,48 @@ impl<'q> Encode<'q, Any> for OptionalReal {
     }
 }
 
+#[derive(Clone)]
 enum Argument {
     Integer(i64),
     Real(Option<f64>),
     Text(Option<String>),
 }
 
-/// SQL that grows together with its arguments. Its words are spelled when it is known which database it goes to.
+/// SQL that grows together with its arguments. What the databases spell differently is spelled when it is known which of
+/// them it goes to.
+#[derive(Clone)]
 pub(crate) struct Sql {
-    pieces: Vec<Piece>,
+    text: String,
+    /// What is to be spelled, and where in the text, in order.
+    marks: Vec<(usize, Mark)>,
+    /// One for each such mark.
     arguments: Vec<Argument>,
 }
 
-enum Piece {
-    Text(String),
+#[derive(Clone, Copy)]
+enum Mark {
+    Argument,
     Word(Word),
 }
 
 impl Sql {
     pub fn new(text: &str) -> Self {
-        Self { pieces: vec![Piece::Text(text.to_owned())], arguments: Vec::new() }
+        Self { text: text.to_owned(), marks: Vec::new(), arguments: Vec::new() }
     }
 
     /// Appends text, which must not come from outside.
     pub fn push(&mut self, text: &str) -> &mut Self {
-        match self.pieces.last_mut() {
-            Some(Piece::Text(last)) => last.push_str(text),
-            _ => self.pieces.push(Piece::Text(text.to_owned())),
-        }
+        self.text.push_str(text);
         self
     }
 
     /// Appends a word that the databases spell differently.
     pub fn word(&mut self, word: Word) -> &mut Self {
-        self.pieces.push(Piece::Word(word));
+        self.mark(Mark::Word(word))
+    }
+
+    fn mark(&mut self, mark: Mark) -> &mut Self {
+        self.marks.push((self.text.len(), mark));
         self
     }
 
@@ -159,8 +167,7 @@ impl Sql {
 
     fn argument(&mut self, argument: Argument) -> &mut Self {
         self.arguments.push(argument);
-        let number = self.arguments.len();
-        self.push(&format!("${number}"))
+        self.mark(Mark::Argument)
     }
 
     /// Appends `(a, b, ..)`; without values `(NULL)`, in which nothing is.
@@ -222,21 +229,35 @@ impl Sql {
     }
 
     fn spelled(&self, dialect: Dialect) -> String {
-        let spell = |piece: &'_ Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Word(word) => dialect.spell(*word).to_owned(),
-        };
-        self.pieces.iter().map(spell).collect()
+        let mut spelled = String::with_capacity(self.text.len() + 4 * self.marks.len());
+        let (mut done, mut arguments) = (0, 0);
+        for (place, mark) in &self.marks {
+            spelled.push_str(&self.text[done..*place]);
+            done = *place;
+            match mark {
+                Mark::Argument => {
+                    arguments += 1;
+                    dialect.push_argument(&mut spelled, arguments);
+                }
+                Mark::Word(word) => spelled.push_str(dialect.spell(*word)),
+            }
+        }
+        spelled.push_str(&self.text[done..]);
+        spelled
     }
 
-    fn query(&self, connection: &AnyConnection) -> Result<Query<'_, Any, sqlx::any::AnyArguments>> {
+    fn query(self, connection: &AnyConnection) -> Result<Query<'static, Any, sqlx::any::AnyArguments>> {
         // Every piece of text is one of ours; whatever comes from outside is an argument.
         let mut query = sqlx::query(AssertSqlSafe(self.spelled(Dialect::of(connection))));
-        for argument in &self.arguments {
+        for argument in self.arguments {
             query = match argument {
-                Argument::Integer(value) => query.bind(*value),
-                Argument::Real(value) => query.bind(OptionalReal(*value)),
-                Argument::Text(value) => query.bind(optional_plain("filter", value.as_deref())?),
+                Argument::Integer(value) => query.bind(value),
+                Argument::Real(value) => query.bind(OptionalReal(value)),
+                Argument::Text(None) => query.bind(None::<String>),
+                Argument::Text(Some(value)) => {
+                    plain("filter", &value)?;
+                    query.bind(value)
+                }
             };
         }
         Ok(query)
@@ -244,24 +265,25 @@ impl Sql {
 
     /// This text between two others, which have no arguments.
     pub fn inside(mut self, before: &str, after: &str) -> Self {
-        self.pieces.insert(0, Piece::Text(before.to_owned()));
+        self.text.insert_str(0, before);
+        self.marks.iter_mut().for_each(|(place, _)| *place += before.len());
         self.push(after);
         self
     }
 
     /// The one row that there must be.
     pub async fn one(&self, connection: &mut AnyConnection) -> Result<AnyRow> {
-        Ok(self.query(connection)?.fetch_one(connection).await?)
+        Ok(self.clone().query(connection)?.fetch_one(connection).await?)
     }
 
     /// Runs it; how many rows it changed.
-    pub async fn execute(&self, connection: &mut AnyConnection) -> Result<u64> {
+    pub async fn execute(self, connection: &mut AnyConnection) -> Result<u64> {
         Ok(self.query(connection)?.execute(connection).await?.rows_affected())
     }
 
     /// All rows.
     pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
-        Ok(self.query(connection)?.fetch_all(connection).await?)
+        Ok(self.clone().query(connection)?.fetch_all(connection).await?)
     }
 
     /// The number that `SELECT COUNT(*)` gives for these conditions.
@@ -348,5 +370,26 @@ impl Conditions {
             sql.push(")");
         }
         self.count > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_and_words_are_spelled_as_each_database_does() {
+        let mut sql = Sql::new("SELECT a FROM t WHERE b = ");
+        sql.text("x").push(" AND ").word(Word::PositionOf).push("(a, ").integer(1).push(") > 0 AND c IN ");
+        sql.list(["y", "z"]);
+        let sql = sql.inside("SELECT COUNT(*) FROM (", ")");
+        assert_eq!(
+            sql.spelled(Dialect::Sqlite),
+            "SELECT COUNT(*) FROM (SELECT a FROM t WHERE b = ? AND instr(a, ?) > 0 AND c IN (?, ?))"
+        );
+        assert_eq!(
+            sql.spelled(Dialect::Postgres),
+            "SELECT COUNT(*) FROM (SELECT a FROM t WHERE b = $1 AND strpos(a, $2) > 0 AND c IN ($3, $4))"
+        );
     }
 }

@@ -45,17 +45,6 @@ impl Write {
         sqlx::raw_sql(sql).execute(self.connection()).await?;
         Ok(())
     }
-
-    /// Runs a job so that its failure undoes its own work only. An error means that the whole transaction is lost.
-    async fn run_job(&mut self, job: &mut dyn Job) -> Result<()> {
-        let effects = self.effects;
-        self.execute("SAVEPOINT job").await?;
-        if !job.run(self).await {
-            self.effects = effects;
-            self.execute("ROLLBACK TO job").await?;
-        }
-        self.execute("RELEASE job").await
-    }
 }
 
 trait Job: Send {
@@ -235,11 +224,28 @@ impl Task {
     }
 }
 
+/// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the
+/// transaction began, each other one to a savepoint. An error means that the whole transaction is lost.
 async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>], signals: &Signals) -> Result<Effects> {
     let dialect = Dialect::of(&write.connection);
     write.execute(dialect.begin()).await?;
-    for job in jobs {
-        write.run_job(job.as_mut()).await?;
+    for (index, job) in jobs.iter_mut().enumerate() {
+        match index {
+            0 => {}
+            1 => write.execute("SAVEPOINT job").await?,
+            _ => write.execute("RELEASE job; SAVEPOINT job").await?,
+        }
+        let effects = write.effects;
+        if job.run(write).await {
+            continue;
+        }
+        write.effects = effects;
+        if index > 0 {
+            write.execute("ROLLBACK TO job").await?;
+        } else {
+            write.execute("ROLLBACK").await?;
+            write.execute(dialect.begin()).await?;
+        }
     }
     if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(write.effects)) {
         // Leaves with the commit.
@@ -263,6 +269,7 @@ mod tests {
 
     use crate::dialect::Dialect;
     use crate::model::{NewRollout, RolloutFilter};
+    use crate::spans::allocate_sequence_id;
     use crate::testing::TestStore;
     use crate::{Store, StoreError, StoreOptions};
 
@@ -279,16 +286,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failing_write_does_not_fail_its_neighbours() {
+    async fn a_failing_write_undoes_its_own_work_only() {
         let store = TestStore::new().await;
-        let one = store.enqueue_rollouts(vec![task(1)]);
-        let failing = store.start_attempt("ro-unknown", None);
-        let two = store.enqueue_rollouts(vec![task(2)]);
-        let (one, failing, two) = tokio::join!(one, failing, two);
-        assert!(one.is_ok() && two.is_ok());
-        assert!(matches!(failing, Err(StoreError::NotFound { kind: "rollout", .. })));
-        assert_eq!(store.commits(), 1);
-        assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 2);
+        // Each of three takes a sequence id of a rollout of its own; each bit of `failing` says whether one then fails.
+        for failing in 0..8 {
+            let fails = |place: usize| failing >> place & 1 == 1;
+            let rollout_id = |place: usize| format!("ro-{failing}-{place}");
+            let write = |place: usize| {
+                let (rollout_id, fails) = (rollout_id(place), fails(place));
+                store.write(move |write| {
+                    Box::pin(async move {
+                        let taken = allocate_sequence_id(write, &rollout_id).await?;
+                        if fails { Err(StoreError::not_found("rollout", &rollout_id)) } else { Ok(taken) }
+                    })
+                })
+            };
+            let commits = store.commits();
+            let outcomes = join_all((0..3).map(write)).await;
+            assert_eq!(store.commits(), commits + 1);
+            for (place, outcome) in outcomes.iter().enumerate() {
+                assert_eq!(outcome.is_err(), fails(place), "{failing:03b}, {place}: {outcome:?}");
+                let next = store.next_sequence_id(&rollout_id(place)).await.unwrap();
+                assert_eq!(next, if fails(place) { 1 } else { 2 }, "{failing:03b}, {place}");
+            }
+        }
     }
 
     #[tokio::test]

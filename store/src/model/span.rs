@@ -140,7 +140,7 @@ pub struct IncomingSpan {
 }
 
 /// What became of an incoming span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Ingested {
     /// It is stored at this place in its rollout.
     Stored {
@@ -149,8 +149,8 @@ pub enum Ingested {
     },
     /// A span of its attempt with its id is there already, and stays as it is.
     Duplicate,
-    /// Its rollout has no such attempt, or is not known; it was not stored.
-    UnknownAttempt,
+    /// Its rollout has no such attempt, or is not known; it was not stored, and is given back.
+    UnknownAttempt(Box<Span>),
 }
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {

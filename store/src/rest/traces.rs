@@ -13,7 +13,7 @@ use prost::Message;
 use serde_json::json;
 
 use super::error::{RestError, TOO_LARGE};
-use crate::model::Ingested;
+use crate::model::{Ingested, Span};
 use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
 use crate::{Store, StoreError};
 
@@ -109,16 +109,10 @@ async fn stored(
         Encoding::Json => spans_from_json(&bytes),
     };
     let export = export.map_err(|error| Failure::bad_request(error.to_string()))?;
-    let names: Vec<[String; 3]> = export
-        .spans
-        .iter()
-        .map(|incoming| {
-            [&incoming.span.span_id, &incoming.span.attempt_id, &incoming.span.rollout_id].map(String::clone)
-        })
-        .collect();
     let mut rejected = export.rejected;
-    for (fate, [span_id, attempt_id, rollout_id]) in store.ingest_spans(export.spans).await?.into_iter().zip(names) {
-        if fate == Ingested::UnknownAttempt {
+    for fate in store.ingest_spans(export.spans).await? {
+        if let Ingested::UnknownAttempt(span) = fate {
+            let Span { span_id, attempt_id, rollout_id, .. } = *span;
             rejected.add(|| format!("span {span_id}: there is no attempt {attempt_id} of a rollout {rollout_id}"));
         }
     }

@@ -67,6 +67,38 @@ impl<'m> ChatMessage<'m> {
         }
     }
 
+    /// The content as parts, where reasoning that stands as `<think>...</think>` at the beginning of the text is a part
+    /// of its own. Clients that know no reasoning send it back so.
+    pub(crate) fn parts_with_inline_thinking(&self) -> Vec<ChatPart<'m>> {
+        let mut parts = self.parts();
+        let has_thinking = parts.iter().any(|part| part.thinking().is_some());
+        if !has_thinking
+            && let Some(ChatPart::Text(text)) = parts.first()
+            && let Some((thinking, answer)) = text.split_once("</think>")
+        {
+            let thinking = thinking.split_once("<think>").map_or(thinking, |(_, thinking)| thinking);
+            parts.splice(..1, [ChatPart::Thinking(thinking), ChatPart::Text(answer)]);
+        }
+        parts
+    }
+
+    /// The text of a message that is not the assistant's. Under `cookbook_exact` more than one part is refused, as
+    /// tinker-cookbook does in formats that take no images; `message_index` and `format` are named in the error.
+    pub(crate) fn text_of_others(
+        &self,
+        message_index: usize,
+        format: &str,
+        cookbook_exact: bool,
+    ) -> Result<Cow<'m, str>, RenderError> {
+        match &self.content {
+            ChatContent::Parts(parts) if cookbook_exact && !matches!(parts[..], [ChatPart::Text(_)]) => {
+                let message = format!("the {format} format takes one text part, not {}", parts.len());
+                Err(RenderError::Message { message_index, message })
+            }
+            _ => Ok(self.visible_text()),
+        }
+    }
+
     /// The text of the content, without reasoning.
     pub(crate) fn visible_text(&self) -> Cow<'m, str> {
         match &self.content {

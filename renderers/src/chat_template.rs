@@ -1,5 +1,3 @@
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
@@ -10,7 +8,7 @@ use crate::python_builtins;
 use crate::python_json::{JsonStyle, to_json};
 use crate::python_methods::call_method;
 use crate::python_text::{from_json, python_str};
-use crate::python_time::strftime;
+use crate::python_time::{strftime, unix_seconds};
 
 /// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2.
 #[derive(Debug)]
@@ -65,11 +63,7 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
 
 /// The present moment, UTC.
 fn strftime_now(format: &str, now: Option<i64>) -> Result<String, Error> {
-    let present = || {
-        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
-        i64::try_from(elapsed).unwrap_or(i64::MAX)
-    };
-    strftime(format, now.unwrap_or_else(present)).ok_or_else(|| {
+    strftime(format, now.unwrap_or_else(unix_seconds)).ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write the format {format:?}"))
     })
 }

@@ -1,7 +1,10 @@
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
+use crate::python_json::{JsonStyle, dumps};
 
 /// One message of a conversation, in the shape of OpenAI's chat API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -97,6 +100,17 @@ impl Message {
                     })
                 })
                 .collect(),
+        }
+    }
+}
+
+impl FunctionCall {
+    /// The arguments as text: a string as it was given, anything else as JSON.
+    pub(crate) fn arguments_text(&self) -> Cow<'_, str> {
+        match &self.arguments {
+            Value::String(text) => Cow::Borrowed(text),
+            Value::Null => Cow::Borrowed("{}"),
+            object => Cow::Owned(dumps(object, &JsonStyle { ensure_ascii: false, ..JsonStyle::default() })),
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
 /// A time as `strftime` takes it apart: UTC, so that the same moment gives the same prompt on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
@@ -30,6 +32,18 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+/// Now, in seconds since 1970.
+pub(crate) fn unix_seconds() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    i64::try_from(elapsed).unwrap_or(i64::MAX)
+}
+
+/// Today's date as `YYYY-MM-DD`, UTC.
+pub(crate) fn today() -> String {
+    let Moment { year, month, day, .. } = moment(unix_seconds());
+    format!("{year}-{month:02}-{day:02}")
+}
 
 /// Python's `strftime` in the C locale, of seconds since 1970. `None` for a directive that is not known here.
 pub(crate) fn strftime(format: &str, unix_seconds: i64) -> Option<String> {

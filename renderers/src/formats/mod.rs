@@ -1,5 +1,10 @@
 //! The formats of model families, one file each.
 
+mod deepseek;
+mod gpt_oss;
+mod harmony_tools;
+mod kimi;
+mod kimi_tools;
 mod llama3;
 mod role_colon;
 
@@ -36,10 +41,18 @@ pub(crate) fn open_format(
         Some(family) => (family, false),
         None => (name, true),
     };
-    let _ = (strip_thinking, options);
-    Ok(match family {
-        "role_colon" => Box::new(role_colon::RoleColon::new(tokenizer)),
-        "llama3" => Box::new(llama3::Llama3),
-        _ => return Err(RenderError::UnknownRenderer { name: name.to_owned() }),
-    })
+    let exact = options.cookbook_exact;
+    let format: Option<Box<dyn Format>> = match family {
+        "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer))),
+        "llama3" if strip_thinking => Some(Box::new(llama3::Llama3)),
+        name if name.starts_with("deepseekv3") => deepseek::DeepSeek::named(name, strip_thinking, exact).map(boxed),
+        name if name.starts_with("kimi") => kimi::Kimi::named(name, strip_thinking, exact).map(boxed),
+        name if name.starts_with("gpt_oss") && strip_thinking => gpt_oss::GptOss::named(name, options).map(boxed),
+        _ => None,
+    };
+    format.ok_or_else(|| RenderError::UnknownRenderer { name: name.to_owned() })
+}
+
+fn boxed(format: impl Format) -> Box<dyn Format> {
+    Box::new(format)
 }

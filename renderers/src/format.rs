@@ -53,6 +53,11 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
         ContentEncoding::ControlTokens
     }
 
+    /// Whether the prompt tells the model not to reason, so that a turn that reasons cannot be trained.
+    fn disables_thinking(&self) -> bool {
+        false
+    }
+
     /// How the cookbook cuts a conversation into sequences to train on. Ours decides by the tokens.
     fn cookbook_split(&self) -> CookbookSplit;
 }

@@ -1,3 +1,5 @@
+use super::plain_text::PlainText;
+use super::python_strip::trimmed_cow;
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::{Message, RenderError, ResponseFormat};
@@ -6,7 +8,10 @@ const NAME: &str = "llama3";
 
 /// Llama 3: `<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>` for each message. No tools.
 #[derive(Debug)]
-pub(super) struct Llama3;
+pub(super) struct Llama3 {
+    /// Write what tinker-cookbook writes, not what the model's chat template does.
+    pub(super) cookbook_exact: bool,
+}
 
 fn header(role: &str) -> Chunk<'_> {
     Chunk::of_format("<|start_header_id|>").content(role).format("<|end_header_id|>\n\n")
@@ -19,7 +24,10 @@ impl Format for Llama3 {
 
     fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
         let message = conversation.at(index);
-        let output = Chunk::default().content(message.visible_text()).format("<|eot_id|>");
+        let text = PlainText { format: NAME, cookbook_exact: self.cookbook_exact }.of(message, index)?;
+        // The chat template trims what everybody says; the cookbook does not.
+        let text = if self.cookbook_exact { text } else { trimmed_cow(text) };
+        let output = Chunk::default().content(text).format("<|eot_id|>");
         Ok(RenderedMessage { header: header(message.role), output: vec![output], ..RenderedMessage::default() })
     }
 

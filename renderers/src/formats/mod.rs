@@ -3,9 +3,16 @@
 mod deepseek;
 mod gpt_oss;
 mod harmony_tools;
+mod im_start;
 mod kimi;
 mod kimi_tools;
 mod llama3;
+mod nemotron3;
+mod plain_text;
+mod python_strip;
+mod qwen3;
+mod qwen3_5;
+mod qwen_tools;
 mod role_colon;
 
 use std::fmt::Write;
@@ -43,8 +50,13 @@ pub(crate) fn open_format(
     };
     let exact = options.cookbook_exact;
     let format: Option<Box<dyn Format>> = match family {
-        "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer))),
-        "llama3" if strip_thinking => Some(Box::new(llama3::Llama3)),
+        "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer, exact))),
+        "llama3" if strip_thinking => Some(Box::new(llama3::Llama3 { cookbook_exact: exact })),
+        name if name.starts_with("qwen3_5") || name.starts_with("qwen3_8") => {
+            qwen3_5::Qwen35::named(name, strip_thinking, exact).map(boxed)
+        }
+        name if name.starts_with("qwen3") => qwen3::Qwen3::named(name, strip_thinking, exact).map(boxed),
+        name if name.starts_with("nemotron3") => nemotron3::Nemotron3::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("deepseekv3") => deepseek::DeepSeek::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("kimi") => kimi::Kimi::named(name, strip_thinking, exact).map(boxed),
         name if name.starts_with("gpt_oss") && strip_thinking => gpt_oss::GptOss::named(name, options).map(boxed),

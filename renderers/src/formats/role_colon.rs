@@ -1,3 +1,4 @@
+use super::plain_text::PlainText;
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::{Message, RenderError, ResponseFormat, Tokenizer};
@@ -8,11 +9,13 @@ const NAME: &str = "role_colon";
 #[derive(Debug)]
 pub(super) struct RoleColon {
     beginning: Chunk<'static>,
+    cookbook_exact: bool,
 }
 
 impl RoleColon {
-    pub(super) fn new(tokenizer: &Tokenizer) -> Self {
-        Self { beginning: tokenizer.bos_token().map(Chunk::of_format).unwrap_or_default() }
+    pub(super) fn new(tokenizer: &Tokenizer, cookbook_exact: bool) -> Self {
+        let beginning = tokenizer.bos_token().map(|token| Chunk::of_format(token.to_owned())).unwrap_or_default();
+        Self { beginning, cookbook_exact }
     }
 }
 
@@ -23,10 +26,11 @@ impl Format for RoleColon {
 
     fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
         let message = conversation.at(index);
+        let text = PlainText { format: NAME, cookbook_exact: self.cookbook_exact }.of(message, index)?;
         Ok(RenderedMessage {
             header: Chunk::default().content(capitalized(message.role)).format(":"),
-            output: vec![Chunk::of_format(" ").content(message.visible_text()).format("\n\n")],
-            stop_overlap: Chunk::of_format("User:"),
+            output: vec![Chunk::of_format(" ").content(text).format("\n\n")],
+            stop_overlap: Chunk::of_format(if message.is_assistant() { "User:" } else { "<UNUSED>" }),
         })
     }
 

@@ -1,0 +1,102 @@
+//! What the formats of Qwen and Nemotron share: `<|im_start|>{role}\n{content}<|im_end|>`, a line break between messages.
+
+use std::borrow::Cow;
+
+use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
+use crate::chunk::Chunk;
+use crate::format::{Conversation, RenderedMessage};
+
+pub(super) const END: &str = "<|im_end|>";
+
+pub(super) const STOP_TOKENS: &[&str] = &[END];
+
+/// What stands before the content of the message at `index`.
+pub(super) fn header(role: &str, index: usize) -> Chunk<'_> {
+    Chunk::of_format(if index == 0 { "<|im_start|>" } else { "\n<|im_start|>" }).content(role).format("\n")
+}
+
+/// What asks for the next message; the model goes on after `prefill`.
+pub(super) fn generation_prompt(conversation: &Conversation<'_>, prefill: &'static str) -> Vec<Chunk<'static>> {
+    vec![header("assistant", conversation.messages().len()).format(prefill)]
+}
+
+/// A message whose content is text alone.
+pub(super) fn plain_message<'m>(message: &ChatMessage<'m>, index: usize, content: Chunk<'m>) -> RenderedMessage<'m> {
+    RenderedMessage {
+        header: header(message.role, index),
+        output: vec![content.format(END)],
+        ..RenderedMessage::default()
+    }
+}
+
+/// How the results of tools are written: as messages of the user.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolResponses {
+    /// Whether results that follow each other share one message.
+    pub(super) grouped: bool,
+    /// What stands between two results of one message.
+    pub(super) separator: &'static str,
+    /// What stands after a result.
+    pub(super) closing: &'static str,
+}
+
+impl ToolResponses {
+    /// The result at `index`, whose content is `content`.
+    pub(super) fn message<'m>(
+        &self,
+        conversation: &Conversation<'m>,
+        index: usize,
+        content: Cow<'m, str>,
+    ) -> RenderedMessage<'m> {
+        let shares = |neighbour: Option<&ChatMessage<'_>>| {
+            self.grouped && neighbour.is_some_and(|neighbour| neighbour.role == "tool")
+        };
+        let header = match shares(conversation.before(index)) {
+            true => Chunk::of_format(self.separator),
+            false => header("user", index),
+        };
+        let end = if shares(conversation.after(index)) { "" } else { END };
+        let output = Chunk::of_format("<tool_response>\n").content(content).format(self.closing).format(end);
+        RenderedMessage { header, output: vec![output], ..RenderedMessage::default() }
+    }
+}
+
+/// A part of a turn as it is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Part<'m> {
+    Text(Cow<'m, str>),
+    Thinking(Cow<'m, str>),
+}
+
+impl<'m> From<ChatPart<'m>> for Part<'m> {
+    fn from(part: ChatPart<'m>) -> Self {
+        match part {
+            ChatPart::Text(text) => Self::Text(text.into()),
+            ChatPart::Thinking(reasoning) => Self::Thinking(reasoning.into()),
+        }
+    }
+}
+
+/// Reasoning and what follows it, of a text that holds both: the reasoning stands before the first `</think>`, after
+/// `<think>` where the text has it too.
+pub(super) fn split_reasoning(text: &str) -> Option<(&str, &str)> {
+    let (before, after) = text.split_once("</think>")?;
+    Some((before.rsplit_once("<think>").map_or(before, |(_, reasoning)| reasoning), after))
+}
+
+/// Whether the content holds reasoning in the eyes of tinker-cookbook: a part of it, or a text with `<think>`.
+pub(super) fn has_reasoning(content: &ChatContent<'_>) -> bool {
+    match content {
+        ChatContent::Text(text) => text.contains("<think>"),
+        ChatContent::Parts(parts) => parts.iter().any(is_reasoning),
+    }
+}
+
+pub(super) fn is_reasoning(part: &ChatPart<'_>) -> bool {
+    part.thinking().is_some()
+}
+
+/// Whether some text of the parts is not empty.
+pub(super) fn has_text(parts: &[ChatPart<'_>]) -> bool {
+    parts.iter().filter_map(ChatPart::text).any(|text| !text.is_empty())
+}

@@ -1,0 +1,34 @@
+//! White space around text, as Python's `str.strip` has it.
+
+use std::borrow::Cow;
+
+use crate::python_methods::is_space;
+
+/// Text without the white space around it.
+pub(super) fn trimmed(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// [`trimmed`] of borrowed or owned text.
+pub(super) fn trimmed_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(trimmed(text)),
+        Cow::Owned(text) => Cow::Owned(trimmed(&text).to_owned()),
+    }
+}
+
+/// Text without the white space at its beginning.
+pub(super) fn trimmed_start_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_start_matches(is_space)),
+        Cow::Owned(text) => Cow::Owned(text.trim_start_matches(is_space).to_owned()),
+    }
+}
+
+/// Text without the white space at its end.
+pub(super) fn trimmed_end_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches(is_space)),
+        Cow::Owned(text) => Cow::Owned(text.trim_end_matches(is_space).to_owned()),
+    }
+}

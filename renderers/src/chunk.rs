@@ -56,6 +56,26 @@ impl<'t> Chunk<'t> {
         self.0.is_empty()
     }
 
+    /// The text, whoever wrote it.
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(Fragment::text).collect()
+    }
+
+    /// The chunk without the text that it begins with, and what of that text stands after its end. None where the chunk
+    /// begins with other text.
+    fn without_prefix<'p>(self, mut prefix: &'p str) -> Option<(Self, &'p str)> {
+        let mut rest = Self::default();
+        for fragment in self.0 {
+            if let Some(after) = prefix.strip_prefix(fragment.text()) {
+                prefix = after;
+            } else {
+                rest.push(fragment.without_prefix(prefix)?);
+                prefix = "";
+            }
+        }
+        Some((rest, prefix))
+    }
+
     fn push(&mut self, fragment: Fragment<'t>) {
         if !fragment.text().is_empty() {
             self.0.push(fragment);
@@ -88,6 +108,25 @@ impl Fragment<'_> {
             Self::Format(text) | Self::Content(text) => text,
         }
     }
+
+    fn without_prefix(self, prefix: &str) -> Option<Self> {
+        let rest = Cow::Owned(self.text().strip_prefix(prefix)?.to_owned());
+        Some(match self {
+            Self::Format(_) => Self::Format(rest),
+            Self::Content(_) => Self::Content(rest),
+        })
+    }
+}
+
+/// What follows `prefix` in the text of some chunks; None where they begin with other text.
+pub(crate) fn chunks_after<'t>(chunks: Vec<Chunk<'t>>, mut prefix: &str) -> Option<Vec<Chunk<'t>>> {
+    let mut rest = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        let (after, unmatched) = chunk.without_prefix(prefix)?;
+        rest.push(after);
+        prefix = unmatched;
+    }
+    prefix.is_empty().then_some(rest)
 }
 
 #[cfg(test)]
@@ -108,6 +147,16 @@ mod tests {
         assert_eq!(found(ContentEncoding::Ordinary), (1, 0));
         assert_eq!(found(ContentEncoding::SpecialAsText), (1, 1));
         assert_eq!(found(ContentEncoding::ControlTokens), (2, 1));
+    }
+
+    #[test]
+    fn what_follows_a_prefix_keeps_its_writers() {
+        let chunks = || vec![Chunk::of_format("<a>"), Chunk::of_format("b\n").content("c\nd"), Chunk::of_format("e")];
+        let rest = vec![Chunk::default(), Chunk::default().content("\nd"), Chunk::of_format("e")];
+        assert_eq!(chunks_after(chunks(), "<a>b\nc"), Some(rest));
+        assert_eq!(chunks_after(chunks(), ""), Some(chunks()));
+        assert_eq!(chunks_after(chunks(), "<a>bc"), None);
+        assert_eq!(chunks_after(chunks(), "<a>b\nc\ndef"), None);
     }
 
     #[test]

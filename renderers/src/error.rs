@@ -127,6 +127,17 @@ pub enum RenderError {
         /// Which message, from 0.
         message_index: usize,
     },
+    /// A turn that reasons, in a format whose prompt tells the model not to.
+    #[error(
+        "message {message_index}: the turn reasons, but the {renderer} format tells the model not to; train it with a \
+         format that lets the model reason, or without its reasoning"
+    )]
+    ReasoningDisabled {
+        /// The format.
+        renderer: String,
+        /// Which message, from 0.
+        message_index: usize,
+    },
     /// The format writes no stop token after an assistant message.
     #[error("message {message_index}: no stop token ends this message in the rendered conversation")]
     NoStop {

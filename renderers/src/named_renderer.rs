@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::chunk::{Chunk, ContentEncoding};
+use crate::cookbook_supervised::cookbook_examples;
 use crate::format::{Conversation, Format, ToolDeclaration};
 use crate::formats::{FormatOptions, open_format};
-use crate::supervised::{examples_as_sampled, sampled_messages};
 use crate::tokenizer::hex_sha256;
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub struct NamedRenderer {
     name: String,
-    format: Box<dyn Format>,
+    pub(crate) format: Box<dyn Format>,
     tokenizer: Arc<Tokenizer>,
     fingerprint: String,
     stop_tokens: Vec<u32>,
@@ -49,7 +49,7 @@ impl NamedRenderer {
         })
     }
 
-    fn encode(&self, chunk: &Chunk<'_>) -> Result<Vec<u32>, RenderError> {
+    pub(crate) fn encode(&self, chunk: &Chunk<'_>) -> Result<Vec<u32>, RenderError> {
         let encoding = match self.options.cookbook_exact {
             true => self.format.cookbook_content_encoding(),
             false => ContentEncoding::Ordinary,
@@ -59,7 +59,11 @@ impl NamedRenderer {
 
     /// The messages that are written: those that declare the tools in place of the system message, the conversation's,
     /// and what the format adds.
-    fn written<'m>(&self, messages: &'m [Message], tools: &[Value]) -> Result<Vec<Cow<'m, Message>>, RenderError> {
+    pub(crate) fn written<'m>(
+        &self,
+        messages: &'m [Message],
+        tools: &[Value],
+    ) -> Result<Vec<Cow<'m, Message>>, RenderError> {
         let (declared, rest) = match messages.split_first() {
             _ if tools.is_empty() => (Vec::new(), messages),
             Some((first, rest)) if first.role == "system" => (self.declare_tools(tools, &first.plain_text(0)?)?, rest),
@@ -87,7 +91,7 @@ impl NamedRenderer {
         Ok(tokens)
     }
 
-    fn generation_prompt(&self, conversation: &Conversation<'_>) -> Result<Vec<u32>, RenderError> {
+    pub(crate) fn generation_prompt(&self, conversation: &Conversation<'_>) -> Result<Vec<u32>, RenderError> {
         let mut tokens = Vec::new();
         for chunk in self.format.generation_prompt(conversation)? {
             tokens.extend(self.encode(&chunk)?);
@@ -147,13 +151,9 @@ impl Renderer for NamedRenderer {
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        let Some(trained) = sampled_messages(messages, &train_on.trained_messages(messages)?) else {
-            return Err(RenderError::TrainsMoreThanAssistant { renderer: self.name.clone() });
-        };
-        let whole = |index: usize| {
-            let written = self.written(&messages[..=index], tools)?;
-            self.message_tokens(&Conversation::read_sampled(&written)?.with_tools(tools)?, 0..written.len())
-        };
-        examples_as_sampled(&trained, |index| Ok(self.render_prompt(&messages[..index], tools)?.tokens), whole)
+        match self.options.cookbook_exact {
+            true => cookbook_examples(self, messages, tools, train_on),
+            false => self.examples(messages, tools, train_on),
+        }
     }
 }

@@ -1,3 +1,5 @@
+use std::borrow::Borrow;
+
 use crate::{Message, RenderError, WeightedTokens};
 
 /// Which tokens of a conversation a supervised sequence teaches.
@@ -21,8 +23,9 @@ pub enum TrainOnWhat {
 
 impl TrainOnWhat {
     /// For each message, whether its content and its end are to be trained. Fails where none is.
-    pub(crate) fn trained_messages(&self, messages: &[Message]) -> Result<Vec<bool>, RenderError> {
-        let last_assistant = messages.iter().rposition(Message::is_assistant);
+    pub(crate) fn trained_messages<M: Borrow<Message>>(&self, messages: &[M]) -> Result<Vec<bool>, RenderError> {
+        let messages: Vec<&Message> = messages.iter().map(Borrow::borrow).collect();
+        let last_assistant = messages.iter().rposition(|message| message.is_assistant());
         let last_user = messages.iter().rposition(|message| message.role == "user");
         let trained: Vec<bool> = match self {
             Self::Customized(marks) if marks.len() != messages.len() => {
@@ -30,7 +33,7 @@ impl TrainOnWhat {
             }
             Self::Customized(marks) => marks.clone(),
             _ => {
-                let is_trained = |(index, message): (usize, &Message)| match self {
+                let is_trained = |(index, message): (usize, &&Message)| match self {
                     Self::LastAssistantMessage => Some(index) == last_assistant,
                     Self::LastAssistantTurn => message.is_assistant() && Some(index) > last_user,
                     Self::AllAssistantMessages => message.is_assistant(),
@@ -58,21 +61,18 @@ pub(crate) fn sampled_messages(messages: &[Message], trained: &[bool]) -> Option
 /// Sequences that train `trained`, assistant messages in rising order: each in the context in which the model would
 /// sample it. A sequence takes the one before it up where it begins with all of it.
 ///
-/// `whole` gives the tokens of some messages of which the last has just been sampled.
+/// `sample` gives the prompt that a message answers, and what the model would have sampled after it.
 pub(crate) fn examples_as_sampled(
     trained: &[usize],
-    prompt: impl Fn(usize) -> Result<Vec<u32>, RenderError>,
-    whole: impl Fn(usize) -> Result<Vec<u32>, RenderError>,
+    sample: impl Fn(usize) -> Result<(Vec<u32>, Vec<u32>), RenderError>,
 ) -> Result<Vec<WeightedTokens>, RenderError> {
     let mut examples: Vec<WeightedTokens> = Vec::new();
     for message_index in trained.iter().copied() {
-        let (prompt, whole) = (prompt(message_index)?, whole(message_index)?);
-        let sampled = whole.strip_prefix(&*prompt).ok_or(RenderError::NotAppendOnly { message_index })?;
-        let before = examples.pop_if(|before| prompt.starts_with(&before.tokens)).unwrap_or_default();
-        let mut example = before;
+        let (prompt, sampled) = sample(message_index)?;
+        let mut example = examples.pop_if(|before| prompt.starts_with(&before.tokens)).unwrap_or_default();
         let new = &prompt[example.tokens.len()..];
         example.extend(new, 0.0);
-        example.extend(sampled, 1.0);
+        example.extend(&sampled, 1.0);
         examples.push(example);
     }
     Ok(examples)

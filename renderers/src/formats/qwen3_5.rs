@@ -220,7 +220,10 @@ impl Format for Qwen35 {
     }
 
     fn cookbook_split(&self) -> CookbookSplit {
-        CookbookSplit::ByMessage
+        match self.generation {
+            Generation::Qwen35 if !self.strip_thinking => CookbookSplit::Whole,
+            _ => CookbookSplit::ByMessage,
+        }
     }
 
     fn disables_thinking(&self) -> bool {

@@ -73,6 +73,129 @@ const DEPARTURES: &[Departure] = &[
         cases: &["prompt tools_decl"],
         reason: "the model's template opens parameters on the function's line, and has one system message",
     },
+    Departure {
+        files: &["role_colon", "qwen3_instruct", "qwen3_vl_instruct"],
+        cases: &["prompt thinking_string"],
+        reason: "text of an assistant that spells a control token stays text, where the model knows no reasoning",
+    },
+    Departure {
+        files: &[
+            "qwen3",
+            "qwen3_disable_thinking",
+            "qwen3_vl",
+            "qwen3_5",
+            "qwen3_5_disable_thinking",
+            "qwen3_8_*",
+            "nemotron3",
+            "nemotron3_disable_thinking",
+            "nemotron3_low_thinking",
+            "nemotron3_ultra",
+            "nemotron3_ultra_disable_thinking",
+            "nemotron3_ultra_medium_thinking",
+        ],
+        cases: &["prompt thinking_string"],
+        reason: "reasoning that stands in the text of a turn is reasoning, and treated as such",
+    },
+    Departure {
+        files: &["role_colon*", "llama3", "nemotron3_low_thinking", "nemotron3_ultra_medium_thinking"],
+        cases: &["prompt multi_part_text"],
+        reason: "a list of text parts is text",
+    },
+    Departure {
+        files: &["role_colon*", "llama3"],
+        cases: &["prompt tool_call_result"],
+        reason: "calls of tools that the format cannot write are refused, not lost",
+    },
+    Departure {
+        files: &["qwen3_vl*"],
+        cases: &["prompt tool_call_result"],
+        reason: "the chat template writes no line break before a call where no text stands before it",
+    },
+    Departure {
+        files: &["qwen3", "qwen3__nostrip", "qwen3_disable_thinking", "qwen3_instruct", "qwen3_vl*"],
+        cases: &["prompt parallel_tools"],
+        reason: "the chat template writes results of tools that follow each other into one message",
+    },
+    Departure {
+        files: &["qwen3_5", "qwen3_5_disable_thinking"],
+        cases: &["prompt parallel_tools"],
+        reason: "the chat template keeps the reasoning of turns after the last message of the user",
+    },
+    Departure {
+        files: &["qwen3", "qwen3_vl", "qwen3_5"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_message",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "the chat template keeps the reasoning of turns after the last message of the user",
+    },
+    Departure {
+        files: &["role_colon*"],
+        cases: &["supervised multi_turn_plain:all_assistant_messages"],
+        reason: "the model itself says the `User:` that ends its turn, also where the conversation goes on",
+    },
+    Departure {
+        files: &["qwen3_instruct"],
+        cases: &[
+            "supervised multi_turn_thinking:all_assistant_messages",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "each turn is trained as it is sampled, with the reasoning that later prompts leave out",
+    },
+    Departure {
+        files: &["qwen3_vl*"],
+        cases: &["supervised multi_turn_plain:all_assistant_messages", "supervised multi_turn_plain:all_tokens"],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["qwen3_8_disable_thinking", "nemotron3_disable_thinking", "nemotron3_ultra_disable_thinking"],
+        cases: &["supervised multi_turn_plain:all_assistant_messages", "supervised multi_turn_plain:all_tokens"],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["qwen3_8_xhigh_reasoning", "qwen3_8_medium_reasoning", "qwen3_8_low_reasoning"],
+        cases: &[
+            "supervised multi_turn_thinking:all_assistant_messages",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["nemotron3", "nemotron3_low_thinking", "nemotron3_ultra", "nemotron3_ultra_medium_thinking"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["qwen3_5__nostrip", "nemotron3_preserve_thinking", "nemotron3_ultra_preserve_thinking"],
+        cases: &[
+            "supervised multi_turn_plain:all_assistant_messages",
+            "supervised multi_turn_plain:all_tokens",
+            "supervised multi_turn_thinking:all_assistant_messages",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "the `<think>` that the prompt opens is not trained, and a turn without reasoning goes on from it",
+    },
+    Departure {
+        files: &["nemotron3", "nemotron3_low_thinking", "nemotron3_ultra", "nemotron3_ultra_medium_thinking"],
+        cases: &[
+            "supervised multi_turn_plain:last_assistant_message",
+            "supervised multi_turn_plain:last_assistant_turn",
+            "supervised multi_turn_plain:all_assistant_messages",
+        ],
+        reason: "a turn without reasoning goes on from the `<think>` that the prompt opens",
+    },
+    Departure {
+        files: &["nemotron3_preserve_thinking", "nemotron3_ultra_preserve_thinking"],
+        cases: &["supervised multi_turn_plain:last_assistant_message", "supervised multi_turn_plain:last_assistant_turn"],
+        reason: "a turn without reasoning goes on from the `<think>` that the prompt opens",
+    },
 ];
 
 /// Why a case of a file differs, if it does.

@@ -1,0 +1,117 @@
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::chunk::chunks_after;
+use crate::format::{Conversation, RenderedMessage};
+use crate::supervised::{examples_as_sampled, sampled_messages};
+use crate::{Message, NamedRenderer, RenderError, Renderer, TrainOnWhat, WeightedTokens};
+
+impl NamedRenderer {
+    /// Sequences that train what the model would sample: one where every prompt extends what came before it, else
+    /// several. Whether it does is seen from the tokens of this very conversation.
+    pub(crate) fn examples(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<Vec<WeightedTokens>, RenderError> {
+        let trained = train_on.trained_messages(messages)?;
+        match sampled_messages(messages, &trained) {
+            Some(trained) if !train_on.trains_headers() => {
+                examples_as_sampled(&trained, |index| self.sample(&messages[..=index], tools))
+            }
+            _ => Ok(vec![self.whole_example(messages, tools, train_on)?]),
+        }
+    }
+
+    /// The prompt that the last message answers, and what the model would have sampled after it.
+    fn sample(&self, messages: &[Message], tools: &[Value]) -> Result<(Vec<u32>, Vec<u32>), RenderError> {
+        let message_index = messages.len() - 1;
+        let before = self.written(&messages[..message_index], tools)?;
+        let generation_prompt = self.format.generation_prompt(&Conversation::read(&before)?)?;
+        let given: String = generation_prompt.iter().map(|chunk| chunk.text()).collect();
+
+        let written = self.written(messages, tools)?;
+        let conversation = Conversation::read_sampled(&written)?.with_tools(tools)?;
+        let RenderedMessage { header, output, stop_overlap } = self.format.message(&conversation, written.len() - 1)?;
+        let chunks = std::iter::once(header).chain(output).chain([stop_overlap]).collect();
+        let chunks = chunks_after(chunks, &given).ok_or_else(|| self.not_sampled_after_prompt(message_index))?;
+
+        let mut sampled = Vec::new();
+        for chunk in chunks {
+            sampled.extend(self.encode(&chunk)?);
+        }
+        Ok((self.render_prompt(&messages[..message_index], tools)?.tokens, sampled))
+    }
+
+    fn not_sampled_after_prompt(&self, message_index: usize) -> RenderError {
+        match self.format.disables_thinking() {
+            true => RenderError::ReasoningDisabled { renderer: self.name().to_owned(), message_index },
+            false => RenderError::NotAppendOnly { message_index },
+        }
+    }
+
+    /// The whole conversation, of which messages of others are trained too. Fails unless it holds every turn of the
+    /// assistant as it would be sampled.
+    fn whole_example(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<WeightedTokens, RenderError> {
+        let written = self.written(messages, tools)?;
+        let ends_sampled = messages.last().is_some_and(Message::is_assistant);
+        let read = if ends_sampled { Conversation::read_sampled } else { Conversation::read };
+        let conversation = read(&written)?.with_tools(tools)?;
+        let trained = trained_when_written(train_on, messages, &written)?;
+        let header_weight = weight(train_on.trains_headers());
+
+        let mut example = WeightedTokens::default();
+        example.extend(&self.encode(&self.format.beginning())?, 0.0);
+        for (index, trained) in trained.into_iter().enumerate() {
+            let rendered = self.format.message(&conversation, index)?;
+            example.extend(&self.encode(&rendered.header)?, header_weight);
+            for chunk in &rendered.output {
+                example.extend(&self.encode(chunk)?, weight(trained));
+            }
+            if ends_sampled && index + 1 == written.len() {
+                example.extend(&self.encode(&rendered.stop_overlap)?, weight(trained));
+            }
+        }
+        let trained = train_on.trained_messages(messages)?;
+        for index in (0..messages.len()).filter(|index| messages[*index].is_assistant()) {
+            let (prompt, sampled) = self.sample(&messages[..=index], tools)?;
+            let turn = prompt.len()..prompt.len() + sampled.len();
+            if !example.tokens.starts_with(&prompt) || example.tokens.get(turn.clone()) != Some(&sampled[..]) {
+                return Err(RenderError::TrainsMoreThanAssistant { renderer: self.name().to_owned() });
+            }
+            let before = self.written(&messages[..index], tools)?;
+            let opening = self.generation_prompt(&Conversation::read(&before)?)?.len();
+            example.weights[turn.start - opening..turn.start].fill(header_weight);
+            example.weights[turn].fill(weight(trained[index]));
+        }
+        Ok(example)
+    }
+}
+
+/// For each message that is written, whether it is trained. Messages that the format puts in count by their role, but
+/// where every message is marked they are not trained.
+pub(crate) fn trained_when_written(
+    train_on: &TrainOnWhat,
+    messages: &[Message],
+    written: &[Cow<'_, Message>],
+) -> Result<Vec<bool>, RenderError> {
+    if !matches!(train_on, TrainOnWhat::Customized(_)) {
+        return train_on.trained_messages(written);
+    }
+    let marks = train_on.trained_messages(messages)?;
+    // What is put in or taken out stands at the beginning.
+    let given = |index: usize| (index + messages.len()).checked_sub(written.len());
+    Ok((0..written.len()).map(|index| given(index).is_some_and(|given| marks[given])).collect())
+}
+
+/// The weight of tokens that are trained or not.
+pub(crate) fn weight(trained: bool) -> f32 {
+    if trained { 1.0 } else { 0.0 }
+}

@@ -63,7 +63,7 @@ impl<'t> Chunk<'t> {
 
     /// The chunk without the text that it begins with, and what of that text stands after its end. None where the chunk
     /// begins with other text.
-    fn without_prefix<'p>(self, mut prefix: &'p str) -> Option<(Self, &'p str)> {
+    fn without_prefix(self, mut prefix: &str) -> Option<(Self, &str)> {
         let mut rest = Self::default();
         for fragment in self.0 {
             if let Some(after) = prefix.strip_prefix(fragment.text()) {

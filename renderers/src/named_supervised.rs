@@ -34,6 +34,9 @@ impl NamedRenderer {
 
         let written = self.written(messages, tools)?;
         let conversation = Conversation::read_sampled(&written)?.with_tools(tools)?;
+        if self.format.disables_thinking() && !conversation.at(written.len() - 1).reasoning().is_empty() {
+            return Err(self.not_sampled_after_prompt(message_index));
+        }
         let RenderedMessage { header, output, stop_overlap } = self.format.message(&conversation, written.len() - 1)?;
         let chunks = std::iter::once(header).chain(output).chain([stop_overlap]).collect();
         let chunks = chunks_after(chunks, &given).ok_or_else(|| self.not_sampled_after_prompt(message_index))?;

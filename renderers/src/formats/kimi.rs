@@ -147,6 +147,10 @@ impl Format for Kimi {
     fn cookbook_split(&self) -> CookbookSplit {
         CookbookSplit::ByUserTurn
     }
+
+    fn disables_thinking(&self) -> bool {
+        matches!(self.prefill, Prefill::NoThinking)
+    }
 }
 
 fn header<'m>(message: &ChatMessage<'m>) -> Chunk<'m> {

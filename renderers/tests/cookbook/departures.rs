@@ -193,8 +193,76 @@ const DEPARTURES: &[Departure] = &[
     },
     Departure {
         files: &["nemotron3_preserve_thinking", "nemotron3_ultra_preserve_thinking"],
-        cases: &["supervised multi_turn_plain:last_assistant_message", "supervised multi_turn_plain:last_assistant_turn"],
+        cases: &[
+            "supervised multi_turn_plain:last_assistant_message",
+            "supervised multi_turn_plain:last_assistant_turn",
+        ],
         reason: "a turn without reasoning goes on from the `<think>` that the prompt opens",
+    },
+    Departure {
+        files: &["deepseekv3", "deepseekv3_disable_thinking"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_message",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "the model is told not to reason, so that reasoning is left out of every turn, not only of those that ask",
+    },
+    Departure {
+        files: &["deepseekv3_thinking"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_message",
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "reasoning stands once between `<think>` and `</think>`, not after a `</think>` that nobody sampled",
+    },
+    Departure {
+        files: &["deepseekv3_thinking__nostrip"],
+        cases: &[
+            "supervised multi_turn_plain:last_assistant_message",
+            "supervised multi_turn_plain:last_assistant_turn",
+            "supervised multi_turn_plain:all_assistant_messages",
+            "supervised multi_turn_plain:all_tokens",
+            "supervised multi_turn_thinking:all_assistant_messages",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "a turn is kept as it was sampled, after the `<think>` of its prompt, which is not trained",
+    },
+    Departure {
+        files: &["gpt_oss*"],
+        cases: &[
+            "supervised multi_turn_thinking:last_assistant_message",
+            "supervised multi_turn_thinking:last_assistant_turn",
+            "supervised multi_turn_thinking:all_assistant_messages",
+        ],
+        reason: "the model's template leaves reasoning out once an answer has followed it",
+    },
+    Departure {
+        files: &["gpt_oss*"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["kimi*"],
+        cases: &["supervised multi_turn_plain:all_assistant_messages", "supervised multi_turn_plain:all_tokens"],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["kimi_k26_preserve_thinking"],
+        cases: &["supervised multi_turn_thinking:all_assistant_messages"],
+        reason: "prompts of this conversation extend what was sampled, so that one sequence holds it",
+    },
+    Departure {
+        files: &["kimi_k25", "kimi_k26", "kimi_k26_preserve_thinking"],
+        cases: &[
+            "supervised tool_call_text_think:last_assistant_turn",
+            "supervised tool_call_text_think:all_assistant_messages",
+        ],
+        reason: "the `<think>` that the prompt opens is not trained",
     },
 ];
 

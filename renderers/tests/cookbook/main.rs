@@ -15,7 +15,21 @@ use fulgurite_renderers::{FormatOptions, Message, NamedRenderer, Renderer, Token
 use serde_json::Value;
 
 /// Files of the vectors that named formats are held against.
-const FILES: [&str; 24] = [
+const FILES: [&str; 38] = [
+    "deepseekv3",
+    "deepseekv3_disable_thinking",
+    "deepseekv3_thinking",
+    "deepseekv3_thinking__nostrip",
+    "gpt_oss_high_reasoning",
+    "gpt_oss_low_reasoning",
+    "gpt_oss_medium_reasoning",
+    "gpt_oss_no_sysprompt",
+    "kimi_k2",
+    "kimi_k25",
+    "kimi_k25_disable_thinking",
+    "kimi_k26",
+    "kimi_k26_disable_thinking",
+    "kimi_k26_preserve_thinking",
     "role_colon",
     "role_colon__llama3",
     "llama3",

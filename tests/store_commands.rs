@@ -320,6 +320,20 @@ fn a_store_that_breaks_its_laws_is_told_so() {
 }
 
 #[test]
+fn a_store_of_an_earlier_version_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = played(directory.path(), 1);
+    corrupt(&server.store, "DELETE FROM _sqlx_migrations WHERE version = 1");
+    for command in [["rollouts", "--all"], ["store", "check"], ["sql", "SELECT 1"]] {
+        let refused = run(command.into_iter().chain(["--store", &server.store]));
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""), "{command:?}");
+        let cause = "the store was made by an earlier version of this program (it lacks migration 1); open it once for \
+                     writing, as `fulgurite serve` does\n";
+        assert!(refused.stderr.ends_with(cause), "{command:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
 fn an_export_says_nothing_more_once_its_reader_has_gone() {
     let directory = tempfile::tempdir().unwrap();
     let server = played(directory.path(), 1);

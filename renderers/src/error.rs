@@ -26,8 +26,14 @@ pub enum RenderError {
         token: String,
     },
     /// No such renderer.
-    #[error("there is no renderer `{name}`; there are auto, template, chatml")]
+    #[error("there is no renderer `{name}`; there are {}", crate::renderer_names().join(", "))]
     UnknownRenderer {
+        /// What was asked for.
+        name: String,
+    },
+    /// A renderer that models are known to need and that is not written.
+    #[error("the format of the renderer `{name}` is not known here; a model that needs it cannot be rendered")]
+    UnsupportedRenderer {
         /// What was asked for.
         name: String,
     },

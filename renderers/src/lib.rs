@@ -3,8 +3,8 @@
 //! - [`Message`]: one message of a conversation, in the shape of OpenAI's chat API; unknown fields survive.
 //! - [`Tokenizer`]: a model's tokenizer; text that someone wrote never becomes a control token.
 //! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
-//!   [`ChatMlRenderer`] is written by hand, [`TemplateRenderer`] takes a model's own chat template, [`open_renderer`]
-//!   chooses.
+//!   [`ChatMlRenderer`] and [`NamedRenderer`] are written by hand, [`TemplateRenderer`] takes a model's own chat
+//!   template, [`open_renderer`] chooses by a name of [`renderer_names`].
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
@@ -28,6 +28,7 @@ mod python_methods;
 mod python_text;
 mod python_time;
 mod renderer;
+mod renderer_names;
 mod response_format;
 mod stop_strings;
 mod stream_decoder;
@@ -49,6 +50,7 @@ pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named_renderer::NamedRenderer;
 pub use open_renderer::{open_renderer, renderer_of};
 pub use renderer::{Continuation, ParsedMessage, RenderedPrompt, Renderer, WeightedTokens};
+pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};
 pub use stream_decoder::StreamDecoder;

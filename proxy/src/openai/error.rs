@@ -55,6 +55,7 @@ fn shape(error: &ProxyError) -> Shape {
             | RenderError::Tokenizer { .. }
             | RenderError::MissingToken { .. }
             | RenderError::UnknownRenderer { .. }
+            | RenderError::UnsupportedRenderer { .. }
             | RenderError::NoTemplate { .. } => Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
             _ => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("messages"),
         },

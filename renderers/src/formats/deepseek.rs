@@ -112,11 +112,11 @@ impl DeepSeek {
             ChatContent::Text(text) => text.contains("<think>"),
             ChatContent::Parts(parts) => parts.iter().any(|part| part.thinking().is_some()),
         };
-        let frames = self.thinks && !follows_tool && is_last && !has_thinking;
+        let frames = self.thinks && !follows_tool && is_last && has_content && !has_thinking;
         let frame = Chunk::of_format(if frames { "<think></think>" } else { "" });
         let shown = parts.iter().filter(|part| keeps_thinking || part.text().is_some());
         let opening = if self.thinks && self.strips_thinking && !is_last { "</think>" } else { "" };
-        Said { opening, content: shown.fold(frame, with_part), ends: has_content || frames }
+        Said { opening, content: shown.fold(frame, with_part), ends: has_content }
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) fn open_format(
     };
     let exact = options.cookbook_exact;
     let format: Option<Box<dyn Format>> = match family {
+        // Models are known to need it (see `recommended_renderers`).
+        "tml_v0" => return Err(RenderError::UnsupportedRenderer { name: name.to_owned() }),
         "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer, exact))),
         "llama3" if strip_thinking => Some(Box::new(llama3::Llama3 { cookbook_exact: exact })),
         name if name.starts_with("qwen3_5") || name.starts_with("qwen3_8") => {

@@ -151,3 +151,14 @@ pub enum RenderError {
         message_index: usize,
     },
 }
+
+impl RenderError {
+    /// The error of one of `written` messages, counted as the caller counts the `given` ones: a format adds messages
+    /// only at the beginning.
+    pub(crate) fn of_given_message(mut self, written: usize, given: usize) -> Self {
+        if let Self::PartNotText { message_index, .. } | Self::Message { message_index, .. } = &mut self {
+            *message_index = (*message_index + given).saturating_sub(written);
+        }
+        self
+    }
+}

@@ -91,6 +91,13 @@ impl NamedRenderer {
         Ok(tokens)
     }
 
+    /// Tokens of the messages from `index` on, then of what asks for the next one.
+    fn tokens_from(&self, conversation: &Conversation<'_>, index: usize) -> Result<Vec<u32>, RenderError> {
+        let mut tokens = self.message_tokens(conversation, index..conversation.messages().len())?;
+        tokens.extend(self.generation_prompt(conversation)?);
+        Ok(tokens)
+    }
+
     pub(crate) fn generation_prompt(&self, conversation: &Conversation<'_>) -> Result<Vec<u32>, RenderError> {
         let mut tokens = Vec::new();
         for chunk in self.format.generation_prompt(conversation)? {
@@ -127,21 +134,22 @@ impl Renderer for NamedRenderer {
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         let written = self.written(messages, tools)?;
-        let conversation = Conversation::read(&written)?.with_tools(tools)?;
-        let mut tokens = self.message_tokens(&conversation, 0..written.len())?;
-        tokens.extend(self.generation_prompt(&conversation)?);
-        Ok(RenderedPrompt { tokens })
+        let tokens = Conversation::read(&written).and_then(|conversation| {
+            let conversation = conversation.with_tools(tools)?;
+            self.tokens_from(&conversation, 0)
+        });
+        Ok(RenderedPrompt { tokens: tokens.map_err(|error| error.of_given_message(written.len(), messages.len()))? })
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
         let Continuation { messages, new_from, sampled, .. } = *continuation;
         let written = self.written(messages, &[])?;
-        let conversation = Conversation::read(&written)?;
         let new_from = new_from + written.len() - messages.len();
-        let ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
-        let mut tokens = if ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
-        tokens.extend(self.message_tokens(&conversation, new_from..written.len())?);
-        tokens.extend(self.generation_prompt(&conversation)?);
+        let new = Conversation::read(&written).and_then(|conversation| self.tokens_from(&conversation, new_from));
+        let new = new.map_err(|error| error.of_given_message(written.len(), messages.len()))?;
+        let is_ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
+        let mut tokens = if is_ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
+        tokens.extend(new);
         Ok(tokens)
     }
 

@@ -1,0 +1,254 @@
+//! What holds for every named format that knows tools, whatever the conversation: nobody's text becomes a control
+//! token, and what follows a sampled turn is rendered without the turn.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fulgurite_renderers::{Continuation, FormatOptions, Message, NamedRenderer, Renderer, Tokenizer};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+/// The renderers, each with a tokenizer that has its tokens.
+const RENDERERS: [(&str, &str); 10] = [
+    ("deepseekv3", "deepseek"),
+    ("deepseekv3_thinking", "deepseek"),
+    ("deepseekv3_thinking#strip=False", "deepseek"),
+    ("kimi_k2", "kimi"),
+    ("kimi_k25", "kimi"),
+    ("kimi_k26_disable_thinking", "kimi"),
+    ("kimi_k26_preserve_thinking", "kimi"),
+    ("gpt_oss_no_sysprompt", "gpt_oss"),
+    ("gpt_oss_low_reasoning", "gpt_oss"),
+    ("gpt_oss_high_reasoning", "gpt_oss"),
+];
+
+fn tokenizer_dir(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/tokenizers").join(name)
+}
+
+fn open(name: &str) -> NamedRenderer {
+    let (_, tokenizer) = RENDERERS.iter().find(|(renderer, _)| *renderer == name).unwrap();
+    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir(tokenizer)).unwrap());
+    let options = FormatOptions { current_date: Some("2026-01-31".into()), ..FormatOptions::default() };
+    NamedRenderer::open(name, tokenizer, options).unwrap()
+}
+
+/// Texts and ids of the control tokens of a tokenizer.
+fn control_tokens(tokenizer: &str) -> Vec<(String, u32)> {
+    let path = tokenizer_dir(tokenizer).join("tokenizer.json");
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let token = |token: &Value| (token["content"].as_str().unwrap().to_owned(), token["id"].as_u64().unwrap() as u32);
+    json["added_tokens"].as_array().unwrap().iter().map(token).collect()
+}
+
+/// One message of a conversation without its texts.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    User,
+    /// Reasoning or none, and so many calls, each of which is answered.
+    Assistant {
+        thinks: bool,
+        calls: usize,
+    },
+}
+
+fn shapes() -> impl Strategy<Value = Vec<Shape>> {
+    let shape = prop_oneof![
+        Just(Shape::User),
+        (any::<bool>(), 0_usize..3).prop_map(|(thinks, calls)| Shape::Assistant { thinks, calls }),
+    ];
+    proptest::collection::vec(shape, 1..6)
+}
+
+/// A conversation of a shape whose texts are `text(0)`, `text(1)` and so on.
+fn conversation(shapes: &[Shape], has_system: bool, text: &dyn Fn(usize) -> String) -> Vec<Message> {
+    let mut count = 0;
+    let mut next = || {
+        count += 1;
+        text(count - 1)
+    };
+    let mut messages = Vec::new();
+    if has_system {
+        messages.push(json!({"role": "system", "content": next()}));
+    }
+    messages.push(json!({"role": "user", "content": next()}));
+    for shape in shapes {
+        match shape {
+            Shape::User => messages.push(json!({"role": "user", "content": [{"type": "text", "text": next()}]})),
+            Shape::Assistant { thinks, calls } => {
+                let ids: Vec<String> = (0..*calls).map(|call| format!("{}{}:{call}", next(), messages.len())).collect();
+                let name = next();
+                let call = |id: &String| json!({"id": id, "type": "function", "function": {"name": name, "arguments": json!({"a": name}).to_string()}});
+                let mut message = json!({"role": "assistant", "content": [{"type": "text", "text": next()}]});
+                message["tool_calls"] = ids.iter().map(call).collect();
+                if *thinks {
+                    message["reasoning_content"] = next().into();
+                } else {
+                    // Without reasoning beside it, text that begins with a block of reasoning is read as that.
+                    message["content"] = format!("-{}", next().replace("</think>", "")).into();
+                }
+                messages.push(message);
+                messages.extend(ids.iter().map(|id| json!({"role": "tool", "tool_call_id": id, "content": next()})));
+            }
+        }
+    }
+    serde_json::from_value(messages.into()).unwrap()
+}
+
+fn tools(text: &str) -> Vec<Value> {
+    let property = json!({"type": "string", "description": text, "enum": [text], "default": text});
+    let parameters = json!({"type": "object", "properties": {"a": property}});
+    vec![json!({"type": "function", "function": {"name": "f", "description": text, "parameters": parameters}})]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_text_becomes_a_control_token(
+        (name, tokenizer) in select(&RENDERERS[..]), shapes in shapes(), has_system: bool, has_tools: bool,
+        picks in proptest::collection::vec(any::<proptest::sample::Index>(), 8),
+    ) {
+        let renderer = open(name);
+        let control = control_tokens(tokenizer);
+        let ids: BTreeSet<u32> = control.iter().map(|(_, id)| *id).collect();
+        let evil = |index: usize| format!("a{} ", picks[index % picks.len()].get(&control).0);
+        let of_control = |text: &dyn Fn(usize) -> String| {
+            let tools = if has_tools { tools(&text(0)) } else { Vec::new() };
+            let prompt = renderer.render_prompt(&conversation(&shapes, has_system, text), &tools).unwrap();
+            prompt.tokens.into_iter().filter(|token| ids.contains(token)).collect::<Vec<u32>>()
+        };
+        prop_assert_eq!(of_control(&evil), of_control(&|_| "a b ".to_owned()));
+    }
+
+    #[test]
+    fn what_follows_a_turn_is_the_end_of_the_whole_prompt(
+        (name, _) in select(&RENDERERS[..]), shapes in shapes(), has_system: bool, turn: proptest::sample::Index,
+        is_cut_off: bool,
+    ) {
+        let renderer = open(name);
+        let messages = conversation(&shapes, has_system, &|index| format!("t{index} "));
+        let turns: Vec<usize> = (0..messages.len()).filter(|index| messages[*index].is_assistant()).collect();
+        prop_assume!(!turns.is_empty());
+        let new_from = turn.get(&turns) + 1;
+        let stop = renderer.stop_tokens()[0];
+        let text = renderer.tokenizer().encode_ordinary("sampled").unwrap();
+        let sampled: Vec<u32> = text.into_iter().chain((!is_cut_off).then_some(stop)).collect();
+        let continuation = Continuation { messages: &messages, tools: &[], new_from, sampled: &sampled };
+        let tokens = renderer.render_continuation(&continuation).unwrap();
+        let whole = renderer.render_prompt(&messages, &[]).unwrap().tokens;
+        let end = if name.starts_with("gpt_oss") { renderer.tokenizer().token_to_id("<|end|>").unwrap() } else { stop };
+        let new = if is_cut_off { tokens.strip_prefix(&[end]).expect("the turn is ended") } else { &tokens[..] };
+        prop_assert!(whole.ends_with(new));
+    }
+}
+
+/// The text of what follows a turn.
+fn continued(name: &str, sampled: &str, new: Value) -> String {
+    let renderer = open(name);
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "ping", "arguments": "{}"}});
+    let said = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let mut messages = vec![json!({"role": "user", "content": "a"}), said];
+    messages.extend(new.as_array().unwrap().iter().cloned());
+    let messages: Vec<Message> = serde_json::from_value(messages.into()).unwrap();
+    let sampled = renderer.tokenizer().encode_with_specials(sampled).unwrap();
+    let continuation = Continuation { messages: &messages, tools: &[], new_from: 2, sampled: &sampled };
+    renderer.tokenizer().decode(&renderer.render_continuation(&continuation).unwrap())
+}
+
+#[test]
+fn a_turn_goes_on_as_its_format_has_it() {
+    let user = json!([{"role": "user", "content": "b"}]);
+    let tool = json!([{"role": "tool", "tool_call_id": "c1", "content": "pong"}]);
+    let both = json!([tool[0], user[0]]);
+    for (name, sampled, new, expected) in [
+        ("deepseekv3_thinking", "r</think>x<｜end▁of▁sentence｜>", &user, "<｜User｜>b<｜Assistant｜><think>"),
+        ("deepseekv3", "x", &user, "<｜end▁of▁sentence｜><｜User｜>b<｜Assistant｜></think>"),
+        // After a tool's result the assistant goes on without a role.
+        (
+            "deepseekv3_thinking",
+            "</think><｜end▁of▁sentence｜>",
+            &tool,
+            "<｜tool▁output▁begin｜>pong<｜tool▁output▁end｜>",
+        ),
+        (
+            "deepseekv3",
+            "<｜end▁of▁sentence｜>",
+            &both,
+            "<｜tool▁output▁begin｜>pong<｜tool▁output▁end｜><｜User｜>b<｜Assistant｜></think>",
+        ),
+        (
+            "kimi_k25",
+            "r</think>x<|im_end|>",
+            &user,
+            "<|im_user|>user<|im_middle|>b<|im_end|><|im_assistant|>assistant<|im_middle|><think>",
+        ),
+        (
+            "kimi_k2",
+            "<think>r",
+            &tool,
+            "<|im_end|><|im_system|>tool<|im_middle|>## Return of c1\npong<|im_end|>\
+             <|im_assistant|>assistant<|im_middle|>",
+        ),
+        (
+            "gpt_oss_low_reasoning",
+            "<|channel|>final<|message|>x<|return|>",
+            &user,
+            "<|start|>user<|message|>b<|end|><|start|>assistant",
+        ),
+        // The tool's name is that of the call.
+        (
+            "gpt_oss_no_sysprompt",
+            " to=functions.ping<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+            &tool,
+            "<|start|>functions.ping to=assistant<|channel|>commentary<|message|>pong<|end|><|start|>assistant",
+        ),
+        (
+            "gpt_oss_high_reasoning",
+            "<|channel|>analysis<|message|>r",
+            &user,
+            "<|end|><|start|>user<|message|>b<|end|><|start|>assistant",
+        ),
+    ] {
+        assert_eq!(continued(name, sampled, new.clone()), expected, "{name} after {sampled}");
+    }
+}
+
+/// Why a conversation is refused.
+fn refused(name: &str, messages: Value) -> String {
+    let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
+    open(name).render_prompt(&messages, &[]).unwrap_err().to_string()
+}
+
+#[test]
+fn what_a_format_cannot_write_is_named() {
+    let user = json!({"role": "user", "content": "a"});
+    for (name, _) in RENDERERS {
+        let image = json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]});
+        let error = refused(name, json!([user, image]));
+        assert_eq!(error, "message 1: content part 1 has type `image_url`, only text can be rendered", "{name}");
+    }
+    let error = refused("deepseekv3", json!([user, {"role": "system", "content": "b"}]));
+    assert_eq!(error, "message 1: the deepseekv3 format takes a system message only as the first message");
+    let error = refused("deepseekv3_thinking", json!([{"role": "critic", "content": "b"}]));
+    assert_eq!(error, "message 0: the deepseekv3_thinking format has no role `critic`");
+    let error = refused("gpt_oss_no_sysprompt", json!([user, {"role": "tool", "content": "b", "tool_call_id": "c9"}]));
+    assert!(error.starts_with("message 1: the result of a tool needs the tool's `name`"), "{error}");
+}
+
+#[test]
+fn gpt_oss_is_told_the_day_if_nobody_gives_one() {
+    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());
+    let renderer = NamedRenderer::open("gpt_oss_low_reasoning", tokenizer, FormatOptions::default()).unwrap();
+    let prompt = renderer.render_prompt(&[Message::text("user", "a")], &[]).unwrap();
+    let text = renderer.tokenizer().decode(&prompt.tokens);
+    let (_, date) = text.split_once("Current date: ").unwrap();
+    let is_date = |(index, character): (usize, char)| match index {
+        4 | 7 => character == '-',
+        _ => character.is_ascii_digit(),
+    };
+    assert!(date.chars().take(10).enumerate().all(is_date) && date[10..].starts_with("\n\nReasoning: low"), "{text}");
+}

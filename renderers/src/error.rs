@@ -100,6 +100,14 @@ pub enum RenderError {
         /// The format.
         renderer: String,
     },
+    /// A rule for volatile text whose pattern is none.
+    #[error("volatile rule `{name}`: {message}")]
+    VolatileRule {
+        /// The rule.
+        name: String,
+        /// What is wrong with its pattern.
+        message: String,
+    },
     /// The template does not show an assistant's turn and its end, so that what follows it cannot be rendered alone.
     #[error("the chat template writes no end of an assistant's turn after which messages could be added")]
     NoTurnEnd,

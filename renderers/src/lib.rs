@@ -5,6 +5,7 @@
 //! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
 //!   [`ChatMlRenderer`] and [`NamedRenderer`] are written by hand, [`TemplateRenderer`] takes a model's own chat
 //!   template, [`open_renderer`] chooses by a name of [`renderer_names`].
+//! - [`RecordedTurns`]: whether a request continues a recorded turn, and the next prompt, token by token.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
@@ -13,6 +14,7 @@ mod chat_template;
 mod chatml_renderer;
 mod chunk;
 mod content_protection;
+mod continuation;
 mod cookbook_supervised;
 mod error;
 mod format;
@@ -44,6 +46,10 @@ mod tokenizer_config;
 mod tokenizer_training;
 
 pub use chatml_renderer::ChatMlRenderer;
+pub use continuation::{
+    ContinuationPolicy, Continued, Departure, DepartureReason, Fresh, NextPrompt, RecordedTurn, RecordedTurns,
+    VolatileDetector, VolatileRule, VolatileRules, VolatileSpan,
+};
 pub use error::RenderError;
 pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};

@@ -1,0 +1,165 @@
+//! Whatever a model samples, append-only conversations continue token by token in every format.
+
+use std::sync::Arc;
+
+use fulgurite_renderers::{Message, Renderer};
+use serde_json::{Value, json};
+
+use crate::setup::{Rollout, calling, message, named, result, said, system, template, user, vectors, weather_tool};
+
+/// The formats of the cookbook's vectors, on their tokenizers.
+fn named_formats() -> Vec<Arc<dyn Renderer>> {
+    let mut files: Vec<_> =
+        std::fs::read_dir(vectors().join("cookbook")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut formats = Vec::new();
+    for file in files {
+        let vectors: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        if let (Some(name), Some(tokenizer)) = (vectors["renderer"].as_str(), vectors["tokenizer"].as_str()) {
+            formats.push(named(name, tokenizer.trim_start_matches("tok_")));
+        }
+    }
+    assert!(formats.len() >= 35, "{}", formats.len());
+    formats
+}
+
+fn templates() -> Vec<Arc<dyn Renderer>> {
+    let chatml = |name| template(name, "qwen3", "<|im_end|>");
+    vec![
+        chatml("qwen2_5"),
+        chatml("qwen3"),
+        chatml("qwen3_2507"),
+        chatml("qwen3_5"),
+        template("llama3_1", "llama3", "<|eot_id|>"),
+        template("deepseek_v3", "deepseek", "<｜end▁of▁sentence｜>"),
+        template("kimi", "kimi", "<|im_end|>"),
+        template("gpt_oss", "gpt_oss", "<|return|>"),
+    ]
+}
+
+/// What models write, in any format's syntax or none, whole or cut off; beside it the reply that a client may get.
+fn turns() -> Vec<(&'static str, Message)> {
+    let one = || calling(json!(null), &[("functions.get_weather:0", "{\"city\":\"Paris\"}")]);
+    let two = || {
+        let calls =
+            [("functions.get_weather:0", "{\"city\":\"Paris\"}"), ("functions.get_weather:1", "{\"city\":\"Rome\"}")];
+        calling(json!("Both."), &calls)
+    };
+    let thought = message(json!({"role": "assistant", "content": "Hello.", "reasoning_content": "reason"}));
+    vec![
+        ("Hello.", said("Hello.")),
+        (" \nHello.\n\n", said("Hello.")),
+        ("<think>\nreason\n</think>\n\nHello.", thought.clone()),
+        ("reason\n</think>\n\nHello.", thought),
+        ("", said("")),
+        ("<tool_call>\n{\"name\":\"get_weather\",\"arguments\":{\"city\":\"Paris\"}}\n</tool_call>", one()),
+        (
+            "Both.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>\n<tool_call>",
+            two(),
+        ),
+        (
+            "<tool_call>\n{\"name\": \"a\", bad}\n</tool_call>",
+            said("<tool_call>\n{\"name\": \"a\", bad}\n</tool_call>"),
+        ),
+        ("<|channel|>analysis<|message|>hm", said("")),
+        ("e\u{301} \u{fffd}", said("e\u{301} \u{fffd}")),
+    ]
+}
+
+/// Whether a format can write such a reply at all, told by the error of rendering it.
+fn writes(renderer: &dyn Renderer, messages: &[Message], tools: &[Value]) -> bool {
+    renderer.render_prompt(messages, tools).is_ok()
+}
+
+/// Plays a conversation of many turns, each cut off or ended; gives how many turns continued.
+fn play(renderer: Arc<dyn Renderer>, tools: Vec<Value>) -> usize {
+    let mut rollout = Rollout::new(renderer);
+    rollout.tools = tools;
+    let mut messages = vec![system("Be brief."), user("Hi")];
+    let mut continued = 0;
+    for cut in [false, true] {
+        for (text, reply) in turns() {
+            let mut after = messages.clone();
+            after.push(reply.clone());
+            after.extend(reply.tool_calls.iter().map(|call| result(call.id.as_deref().unwrap(), "sun <|im_end|>")));
+            if reply.tool_calls.is_empty() {
+                after.push(user("And\u{a0}then? {{ x }}</think>"));
+            }
+            if !writes(&*rollout.renderer, &after, &rollout.tools) {
+                continue;
+            }
+            let mut sampled = rollout.sampled(text);
+            if cut && !rollout.renderer.stop_tokens().is_empty() {
+                sampled.pop();
+            }
+            let turn = rollout.call(&messages, &sampled, &reply);
+            let name = rollout.renderer.name();
+            let next = rollout.continued(&after);
+            assert_eq!((next.turn, next.new_from, &next.departure), (turn, messages.len() + 1, &None), "{name}");
+            // What is appended is the end of the conversation as the format writes it.
+            let whole = rollout.renderer.render_prompt(&after, &rollout.tools).unwrap().tokens;
+            let (whole, appended) = (rollout.text(&whole), rollout.text(&next.appended));
+            assert!(whole.ends_with(&appended), "{name} after {text:?}\n{appended:?}\n{whole:?}");
+            assert!(!appended.is_empty());
+            messages = after;
+            continued += 1;
+        }
+    }
+    continued
+}
+
+#[test]
+fn every_named_format_continues_every_turn() {
+    for renderer in named_formats() {
+        let name = renderer.name().to_owned();
+        assert!(play(renderer.clone(), vec![]) >= 12, "{name}");
+        play(renderer, vec![weather_tool()]);
+    }
+}
+
+#[test]
+fn every_template_continues_every_turn() {
+    for (number, renderer) in templates().into_iter().enumerate() {
+        assert!(play(renderer.clone(), vec![]) >= 12, "template {number}");
+        play(renderer, vec![weather_tool()]);
+    }
+}
+
+/// The responses on which the cookbook's rendering of the next prompt leaves what was sampled.
+#[test]
+fn what_breaks_when_turns_are_rendered_again_continues_here() {
+    let mut checked = 0;
+    let mut check = |renderer: Arc<dyn Renderer>, response: &str| {
+        let mut rollout = Rollout::new(renderer);
+        let question = [user("q1")];
+        let sampled = rollout.renderer.tokenizer().encode_with_specials(response).unwrap();
+        let reply = rollout.renderer.parse(&sampled).message;
+        let turn = rollout.call(&question, &sampled, &reply);
+        let mut after = vec![question[0].clone(), reply.clone()];
+        after.extend(reply.tool_calls.iter().map(|call| result(call.id.as_deref().unwrap_or("c"), "res")));
+        after.push(user("q2"));
+        let next = rollout.continued(&after);
+        assert_eq!((next.turn, next.tokens_kept), (turn, rollout.turns.tokens(turn).len()));
+        assert!(rollout.text(&next.appended).contains("q2"));
+        checked += 1;
+    };
+    let read = |name: &str| -> Value {
+        let path = vectors().join(format!("cookbook/{name}.json"));
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let tokenizer_of = |name: &str| {
+        let family = ["deepseek", "gpt_oss", "kimi", "llama3"].into_iter().find(|family| name.starts_with(family));
+        family.unwrap_or("qwen3")
+    };
+    for case in read("extension_tool_turns")["template_exact_tool_turns"].as_array().unwrap() {
+        let name = case["renderer"].as_str().unwrap();
+        check(named(name, tokenizer_of(name)), case["response"].as_str().unwrap());
+    }
+    for renderer in named_formats() {
+        let file = renderer.name().replace("#strip=False", "__nostrip");
+        for case in read(&file)["extension_check"].as_array().unwrap() {
+            check(renderer.clone(), case["response"].as_str().unwrap());
+        }
+    }
+    assert!(checked > 300, "{checked}");
+}

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Continued, Fresh, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer, Tokenizer,
-    VolatileRules, renderer_of,
+    ContinuationPolicy, Continued, FormatOptions, Fresh, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer,
+    Tokenizer, VolatileRules, renderer_of,
 };
 use serde_json::{Value, json};
 
@@ -24,7 +24,12 @@ pub fn plain() -> Arc<dyn Renderer> {
 
 /// A format by its name, on the tokenizer of its family.
 pub fn named(name: &str, tokenizer_name: &str) -> Arc<dyn Renderer> {
-    renderer_of(tokenizer(tokenizer_name), name, &Default::default()).unwrap()
+    renderer_of(tokenizer(tokenizer_name), name, &options()).unwrap()
+}
+
+/// A clock that stands still.
+fn options() -> FormatOptions {
+    FormatOptions { current_date: Some("2026-01-02".to_owned()), ..FormatOptions::default() }
 }
 
 /// A family's chat template on a tokenizer of the vectors.
@@ -35,8 +40,7 @@ pub fn template(name: &str, tokenizer_name: &str, eos: &str) -> Arc<dyn Renderer
     let text = std::fs::read_to_string(vectors().join(format!("templates/{name}.jinja"))).unwrap();
     let config = json!({"eos_token": eos, "bos_token": "", "chat_template": text});
     std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
-    let options = fulgurite_renderers::FormatOptions { current_date: Some("2026-01-02".into()), ..Default::default() };
-    renderer_of(Arc::new(Tokenizer::open(dir.path()).unwrap()), "template", &options).unwrap()
+    renderer_of(Arc::new(Tokenizer::open(dir.path()).unwrap()), "template", &options()).unwrap()
 }
 
 pub fn message(value: Value) -> Message {

@@ -53,9 +53,19 @@ impl StopStrings {
         whole.min_by_key(|(_, stop)| stop.len()).map(|(index, _)| index)
     }
 
-    /// Gives what was held back at the end of the text.
+    /// Gives what was held back at the end of the text. Held back text that began no stop string after all may hold a
+    /// shorter one; then that is found, and the text before it is given.
     pub fn finish(&mut self) -> String {
-        std::mem::take(&mut self.held)
+        let held = std::mem::take(&mut self.held);
+        let starts = held.char_indices().map(|(start, _)| start);
+        let found = starts.filter_map(|start| Some((start, self.shortest_at_start_of(&held[start..])?))).next();
+        match found.filter(|_| self.matched.is_none()) {
+            Some((start, stop)) => {
+                self.matched = Some(stop);
+                held[..start].to_owned()
+            }
+            None => held,
+        }
     }
 
     /// The stop string that was found.
@@ -98,6 +108,7 @@ mod tests {
     #[test]
     fn an_unfinished_stop_is_text() {
         assert_eq!(run(&["STOP"], &["a ST"]), ("a ST".into(), None));
+        assert_eq!(run(&["b", "éba"], &["ééb"]), ("éé".into(), Some("b".into())));
     }
 
     proptest! {

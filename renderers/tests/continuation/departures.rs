@@ -173,7 +173,7 @@ fn a_faithful_rendering_continues_where_it_can_and_says_why_not() {
     let (_, reason, _) = faithful(qwen3(), compact, call);
     assert_eq!(reason, Some((DepartureReason::CallsRespelled, Some(1))));
 
-    let (_, reason, _) = faithful(named("llama3", "llama3"), "b", said("b "));
+    let (_, reason, _) = faithful(named("llama3", "llama3"), "b", said("B"));
     assert_eq!(reason, Some((DepartureReason::RenderedOtherwise, Some(1))));
 }
 

@@ -61,12 +61,34 @@ struct Conversation {
     tools: Vec<Value>,
 }
 
-fn vectors(name: &str) -> Value {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/cookbook/{name}.json"));
+/// Files of `cookbook_tools`, which `vectors/make_cookbook_cases.py` makes.
+const TOOL_FILES: [&str; 18] = [
+    "deepseekv3",
+    "deepseekv3_thinking",
+    "deepseekv3_thinking__nostrip",
+    "gpt_oss_low_reasoning",
+    "gpt_oss_no_sysprompt",
+    "kimi_k2",
+    "kimi_k25",
+    "kimi_k25_disable_thinking",
+    "kimi_k26_preserve_thinking",
+    "llama3",
+    "nemotron3",
+    "nemotron3_ultra",
+    "qwen3",
+    "qwen3_5",
+    "qwen3_8_low_reasoning",
+    "qwen3_disable_thinking",
+    "qwen3_instruct",
+    "role_colon",
+];
+
+fn vectors(folder: &str, name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/vectors/{folder}/{name}.json"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-fn conversations() -> BTreeMap<String, Conversation> {
+fn conversations(folder: &str) -> BTreeMap<String, Conversation> {
     let read = |(name, case): (&String, &Value)| {
         let mut messages: Vec<Message> = serde_json::from_value(case["messages"].clone()).unwrap();
         if let Some(system) = case["system_prompt_for_tools"].as_str() {
@@ -75,7 +97,7 @@ fn conversations() -> BTreeMap<String, Conversation> {
         let tools = case["tools"].as_array().cloned().unwrap_or_default();
         (name.clone(), Conversation { messages, tools })
     };
-    vectors("conversations").as_object().unwrap().iter().map(read).collect()
+    vectors(folder, "conversations").as_object().unwrap().iter().map(read).collect()
 }
 
 fn open(vectors: &Value, cookbook_exact: bool) -> NamedRenderer {
@@ -152,10 +174,10 @@ fn supervised_difference(
 }
 
 /// The differences of one file, by case.
-fn differences(file: &str, cookbook_exact: bool) -> Vec<(String, String)> {
-    let vectors = vectors(file);
+fn differences(folder: &str, file: &str, cookbook_exact: bool) -> Vec<(String, String)> {
+    let vectors = vectors(folder, file);
     let renderer = open(&vectors, cookbook_exact);
-    let conversations = conversations();
+    let conversations = conversations(folder);
     let mut found = Vec::new();
     for (name, expected) in vectors["generation_prompt"].as_object().unwrap() {
         let difference = prompt_difference(&renderer, &conversations[name], expected);
@@ -169,21 +191,31 @@ fn differences(file: &str, cookbook_exact: bool) -> Vec<(String, String)> {
     found
 }
 
-#[test]
-fn cookbook_exact_is_the_cookbook() {
+fn assert_exact(folder: &str, files: &[&str]) {
     let mut wrong = String::new();
-    for file in FILES {
-        wrong.extend(differences(file, true).iter().map(|(case, difference)| format!("\n{file}: {case}{difference}")));
+    for file in files {
+        let found = differences(folder, file, true);
+        wrong.extend(found.iter().map(|(case, difference)| format!("\n{folder}/{file}: {case}{difference}")));
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn cookbook_exact_is_the_cookbook() {
+    assert_exact("cookbook", &FILES);
+}
+
+#[test]
+fn cookbook_exact_is_the_cookbook_in_what_agents_do() {
+    assert_exact("cookbook_tools", &TOOL_FILES);
 }
 
 #[test]
 fn ours_is_the_cookbook_but_for_named_departures() {
     let mut wrong = String::new();
     for file in FILES {
-        let found: BTreeMap<String, String> = differences(file, false).into_iter().collect();
-        let vectors = vectors(file);
+        let found: BTreeMap<String, String> = differences("cookbook", file, false).into_iter().collect();
+        let vectors = vectors("cookbook", file);
         let prompts = vectors["generation_prompt"].as_object().unwrap().keys().map(|name| format!("prompt {name}"));
         let supervised =
             vectors["supervised_examples"].as_object().unwrap().keys().map(|key| format!("supervised {key}"));

@@ -1,0 +1,264 @@
+"""Conversations with tools, rendered by tinker-cookbook: `cookbook_tools/*.json`.
+
+    python make_cookbook_cases.py          # needs tinker-cookbook 0.6.1 and transformers
+
+Beside the cases of `cookbook/` these hold what agents do: loops of calls, parallel calls, calls without ids, results
+without names, reasoning between calls, schemas that nest. Each is rendered with the small tokenizers of `tokenizers/`.
+"""
+
+import json
+import logging
+import warnings
+from pathlib import Path
+
+from tinker_cookbook.renderers import ToolCall, ToolSpec, TrainOnWhat, get_renderer
+from transformers import PreTrainedTokenizerFast
+
+HERE = Path(__file__).parent
+OUT = HERE / "cookbook_tools"
+
+RENDERERS = {
+    "llama3": ["llama3"],
+    "qwen3": [
+        "role_colon", "qwen3", "qwen3_disable_thinking", "qwen3_instruct", "qwen3_5", "qwen3_8_low_reasoning",
+        "nemotron3", "nemotron3_ultra",
+    ],
+    "deepseek": ["deepseekv3", "deepseekv3_thinking", "deepseekv3_thinking#strip=False"],
+    "kimi": ["kimi_k2", "kimi_k25", "kimi_k25_disable_thinking", "kimi_k26_preserve_thinking"],
+    "gpt_oss": ["gpt_oss_no_sysprompt", "gpt_oss_low_reasoning"],
+}
+TRAIN_ON = ["last_assistant_message", "last_assistant_turn", "all_assistant_messages", "all_tokens"]
+DATE = "2025-06-28"
+
+WEATHER = {
+    "name": "get_weather",
+    "description": "Get the weather.\nIn a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "City name\n\nin full"},
+            "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
+            "days": {"type": "integer", "default": 1, "minimum": 1},
+            "é": {"type": "boolean"},
+        },
+        "required": ["days", "city"],
+    },
+}
+PING = {"name": "ping", "description": "Ping.", "parameters": {"type": "object", "properties": {}}}
+NEST = {
+    "name": "nest",
+    "description": "Nested.",
+    "parameters": {
+        "type": "object",
+        "description": "All of it",
+        "properties": {
+            "list": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "description": "some"},
+            "any": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "obj": {
+                "type": "object",
+                "properties": {"z": {"type": "number"}, "b": {"type": "string", "description": "inner"}},
+                "required": ["b"],
+                "additionalProperties": False,
+            },
+            "multi": {"type": ["string", "null"]},
+            "free": {"type": "object"},
+            "deep": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"x": {"type": "array", "items": {"type": "integer"}}}},
+            },
+            "said": {"type": "array", "items": {"type": "string", "description": "one", "maxLength": 3}, "minItems": 1},
+            "ref": {"$ref": "#/$defs/point"},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "title": {"type": "string", "title": "T", "examples": ["x", {"y": 1}], "default": {"k": "é"}},
+            "flag": {"type": "boolean", "default": False},
+            "float": {"type": "number", "default": 1.0, "maximum": 2.5},
+            "null": {"enum": [1, None, True, "q\""]},
+        },
+        "$defs": {"point": {"type": "object", "description": "A point.", "properties": {"x": {"type": "number"}}}},
+        "required": ["list"],
+    },
+}
+TREE = {
+    "name": "tree",
+    "description": "",
+    "parameters": {"type": "object", "properties": {"b": {"type": "string"}, "a": {"$ref": "#"}}, "required": ["b"]},
+}
+
+
+def system(text):
+    return {"role": "system", "content": text}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(content, *calls):
+    message = {"role": "assistant", "content": content}
+    return {**message, "tool_calls": list(calls)} if calls else message
+
+
+def call(name, arguments, call_id=None):
+    return {"type": "function", "id": call_id, "function": {"name": name, "arguments": arguments}}
+
+
+def tool(content, **fields):
+    return {"role": "tool", "content": content, **fields}
+
+
+def thinking(text):
+    return {"type": "thinking", "thinking": text}
+
+
+def text(text):
+    return {"type": "text", "text": text}
+
+
+def ping(index):
+    return {"tool_call_id": f"functions.ping:{index}", "name": "ping"}
+
+
+MESSAGES = {
+    "loop_two_rounds": [
+        user("go"),
+        assistant([thinking("r1"), text("")], call("get_weather", '{"city":"P"}', "functions.get_weather:0")),
+        tool("20C", tool_call_id="functions.get_weather:0", name="get_weather"),
+        assistant([thinking("r2")], call("ping", "{}", "functions.ping:1")),
+        tool("pong", **ping(1)),
+        assistant([thinking("r3"), text("fin")]),
+        user("next"),
+        assistant([thinking("r4"), text("ok")], call("ping", "{}", "c")),
+        tool("p", tool_call_id="c", name="ping"),
+    ],
+    "parallel_then_answer": [
+        system("sys"),
+        user("both"),
+        assistant(
+            [thinking("two"), text("say")], call("a", "{}", "functions.a:0"), call("b", '{"x":[1,2]}', "functions.b:1")
+        ),
+        tool("1", tool_call_id="functions.a:0", name="a"),
+        tool("2", tool_call_id="functions.b:1", name="b"),
+        assistant([thinking("fin"), text("1 and 2")]),
+    ],
+    "interrupted_loop": [
+        user("a"),
+        assistant("", call("ping", "{}", "functions.ping:0")),
+        tool("pong", **ping(0)),
+        user("interrupt"),
+        assistant([thinking("k"), text("v")]),
+    ],
+    "ends_in_calls": [user("go"), assistant([thinking("r"), text("pre")], call("ping", '{"a": "é\\n"}', "i"))],
+    "ends_in_bare_calls": [user("go"), assistant("", call("ping", "{}"), call("get_weather", '{"city": "Paris"}'))],
+    "ends_in_thought": [user("go"), assistant([thinking("only")])],
+    "ends_in_thinking_string": [user("go"), assistant("<think>\nr\n</think>\n\nans")],
+    "ends_empty": [user("go"), assistant("")],
+    "text_parts": [system("sys"), user("go"), assistant([text("ans")]), user("more"), assistant("x"), user("z")],
+    "interleaved": [
+        user("go"),
+        assistant([text("a"), thinking("b"), text("c"), thinking("d"), text("e")]),
+        user("more"),
+        assistant([thinking("b"), text("c"), thinking("d"), text("e")]),
+    ],
+    "two_assistants": [user("go"), assistant("a"), assistant("b"), user("c"), assistant([thinking("t"), text("d")])],
+    "starts_with_assistant": [assistant("hello"), user("hi"), assistant("yes")],
+    "tool_without_name": [user("go"), assistant("x", call("ping", "{}", "c1")), tool("pong", tool_call_id="c1")],
+    "tool_without_id": [user("go"), assistant("x", call("ping", "{}", "c1")), tool("pong", name="ping"), assistant("k")],
+    "tool_part": [
+        user("go"),
+        assistant("x", call("ping", "{}", "c1")),
+        tool([text("pong")], tool_call_id="c1", name="ping"),
+        assistant([thinking("q"), text("ok")]),
+    ],
+    "mid_system": [system("one"), user("go"), assistant("a"), system("two"), user("b")],
+    "developer": [{"role": "developer", "content": "dev"}, user("go")],
+    "thinking_then_plain": [user("a"), assistant([thinking("t1"), text("b")]), user("c"), assistant("d")],
+}
+
+
+def conversations():
+    cases = {name: {"messages": messages, "tools": None} for name, messages in MESSAGES.items()}
+    loop = [user("w?"), assistant("", call("ping", "{}", "functions.ping:0")), tool("pong", **ping(0)), assistant("d")]
+    cases["tools_nested"] = {"messages": [user("go")], "tools": [NEST, TREE, WEATHER], "system_prompt_for_tools": "Be."}
+    cases["tools_no_system"] = {"messages": [user("go")], "tools": [WEATHER, PING], "system_prompt_for_tools": ""}
+    cases["tools_then_loop"] = {
+        "messages": [*loop, user("more")], "tools": [WEATHER, PING], "system_prompt_for_tools": "sys",
+    }
+    return cases
+
+
+def open_renderer(name, tokenizer):
+    renderer = get_renderer(name.removesuffix("#strip=False"), tokenizer)
+    if name.endswith("#strip=False"):
+        renderer.strip_thinking_from_history = False
+    if name.startswith("gpt_oss"):
+        renderer.current_date = DATE
+    return renderer
+
+
+def read(case, renderer, end=None):
+    messages = []
+    for message in case["messages"][:end]:
+        calls = [ToolCall(**call) for call in message.get("tool_calls", [])]
+        messages.append({**message, "tool_calls": calls} if calls else dict(message))
+    if case["tools"]:
+        tools = [ToolSpec(**tool) for tool in case["tools"]]
+        messages = renderer.create_conversation_prefix_with_tools(tools, case["system_prompt_for_tools"]) + messages
+    return messages
+
+
+def example(renderer, tokens, weights):
+    runs = []
+    for token, weight in zip(tokens.to_ints(), weights.tolist(), strict=True):
+        if not runs or runs[-1][0] != weight:
+            runs.append([weight, []])
+        runs[-1][1].append(token)
+    decode = renderer.tokenizer.decode
+    return {"segments": [[weight, decode(run)] for weight, run in runs], "n_tokens": len(tokens.to_ints())}
+
+
+def or_error(make):
+    try:
+        return make()
+    except Exception as error:  # Whatever the cookbook raises is its answer.
+        return {"error": type(error).__name__, "message": str(error)[:120]}
+
+
+def render(renderer, cases):
+    prompts, supervised = {}, {}
+    for name, case in cases.items():
+        prompts[name] = or_error(
+            lambda case=case: {"ids": renderer.build_generation_prompt(read(case, renderer)).to_ints()}
+        )
+        last = max((i for i, message in enumerate(case["messages"]) if message["role"] == "assistant"), default=None)
+        for mode in TRAIN_ON if last is not None else []:
+            supervised[f"{name}:{mode}"] = or_error(
+                lambda case=case, mode=mode, last=last: [
+                    example(renderer, tokens, weights)
+                    for tokens, weights in renderer.build_supervised_examples(
+                        read(case, renderer, last + 1), train_on_what=TrainOnWhat(mode)
+                    )
+                ]
+            )
+    return {"generation_prompt": prompts, "supervised_examples": supervised}
+
+
+def main():
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    OUT.mkdir(exist_ok=True)
+    cases = conversations()
+    (OUT / "conversations.json").write_text(json.dumps(cases, ensure_ascii=False) + "\n")
+    for family, names in RENDERERS.items():
+        directory = HERE / "tokenizers" / family
+        config = json.loads((directory / "tokenizer_config.json").read_text())
+        tokens = {key: config[key] for key in ("bos_token", "eos_token") if config.get(key)}
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"), **tokens)
+        for name in names:
+            head = {"renderer": name, "tokenizer": family, "current_date": DATE}
+            file = OUT / f"{name.replace('#strip=False', '__nostrip')}.json"
+            rendered = head | render(open_renderer(name, tokenizer), cases)
+            file.write_text(json.dumps(rendered, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()

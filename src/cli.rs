@@ -44,6 +44,8 @@ pub enum Command {
     Resources(ResourcesArguments),
     /// Show one rollout whole: its calls, answers and rewards
     Show(ShowArguments),
+    /// Look at what a model is given and at what it said, token by token
+    Template(TemplateArguments),
     /// Measure what things cost
     Bench(BenchArguments),
     /// Count what a store holds
@@ -212,4 +214,69 @@ pub struct BenchStoreArguments {
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// `fulgurite template`.
+#[derive(Debug, Args)]
+pub struct TemplateArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: TemplateAction,
+}
+
+/// What can be done with a template.
+#[derive(Debug, Subcommand)]
+pub enum TemplateAction {
+    /// Turn conversations into tokens
+    ///
+    /// Reads JSON lines: {"messages": [...], "tools": [...]}, and with "train_on" (last_assistant_message,
+    /// last_assistant_turn, all_assistant_messages, all_messages, all_tokens, all_user_and_system_messages, customized)
+    /// the sequences to train on. Prints one line for each: {"tokens": [...], "text": "...", "stop": [...]}, with
+    /// "segments": [[weight, text], ...] and "examples" to train on, or {"error": "..."}.
+    Render(TemplateRenderArguments),
+    /// Turn sampled tokens into messages
+    ///
+    /// Reads JSON lines: {"tokens": [...]}. Prints one line for each: {"message": {...}, "termination": "..."}, or
+    /// {"error": "..."}.
+    Parse(TemplateParseArguments),
+}
+
+/// `fulgurite template render`.
+#[derive(Debug, Args)]
+pub struct TemplateRenderArguments {
+    #[command(flatten)]
+    pub renderer: RendererArguments,
+    /// File of rows, in place of standard input
+    #[arg(value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+}
+
+/// `fulgurite template parse`.
+#[derive(Debug, Args)]
+pub struct TemplateParseArguments {
+    #[command(flatten)]
+    pub renderer: RendererArguments,
+    /// File of rows, in place of standard input
+    #[arg(value_name = "FILE")]
+    pub rows: Option<PathBuf>,
+}
+
+/// Which renderer.
+#[derive(Debug, Args)]
+pub struct RendererArguments {
+    /// Model directory: its tokenizer and chat template
+    #[arg(long, value_name = "DIR", required_unless_present = "tokenizer", conflicts_with = "tokenizer")]
+    pub model: Option<PathBuf>,
+    /// A tokenizer.json; the files beside it are read too
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// How conversations are written: auto, template, chatml, or the name of a format such as qwen3_5
+    #[arg(id = "renderer", long = "renderer", value_name = "NAME", default_value = "auto")]
+    pub name: String,
+    /// Reproduce tinker-cookbook token for token, faults included
+    #[arg(long)]
+    pub cookbook_exact: bool,
+    /// What formats that tell the model the date say that it is, in place of today's
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub current_date: Option<String>,
 }

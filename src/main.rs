@@ -17,6 +17,7 @@ mod run;
 mod runner_process;
 mod serve;
 mod server;
+mod template;
 mod time;
 mod train;
 mod transfer;
@@ -60,6 +61,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
+        Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
         },

@@ -21,6 +21,16 @@ pub struct WeightedTokens {
 }
 
 impl WeightedTokens {
+    /// Tokens that follow each other and share a weight, with that weight.
+    pub fn runs(&self) -> impl Iterator<Item = (f32, &[u32])> {
+        let mut start = 0;
+        self.weights.chunk_by(|left, right| left == right).map(move |weights| {
+            let tokens = &self.tokens[start..start + weights.len()];
+            start += weights.len();
+            (weights[0], tokens)
+        })
+    }
+
     /// Adds tokens that share a weight.
     pub(crate) fn extend(&mut self, tokens: &[u32], weight: f32) {
         self.tokens.extend_from_slice(tokens);

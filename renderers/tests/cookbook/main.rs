@@ -123,15 +123,8 @@ fn train_on(mode: &str) -> TrainOnWhat {
 
 /// Runs of tokens of one weight, as text.
 fn segments(renderer: &NamedRenderer, example: &WeightedTokens) -> Value {
-    let mut runs: Vec<(f32, Vec<u32>)> = Vec::new();
-    for (token, weight) in example.tokens.iter().zip(&example.weights) {
-        match runs.last_mut() {
-            Some((last, tokens)) if last == weight => tokens.push(*token),
-            _ => runs.push((*weight, vec![*token])),
-        }
-    }
-    let text = |(weight, tokens): (f32, Vec<u32>)| serde_json::json!([weight, renderer.tokenizer().decode(&tokens)]);
-    runs.into_iter().map(text).collect()
+    let text = |(weight, tokens): (f32, &[u32])| serde_json::json!([weight, renderer.tokenizer().decode(tokens)]);
+    example.runs().map(text).collect()
 }
 
 /// What is wrong with one case; `None` where it is equal.

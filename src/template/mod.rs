@@ -1,0 +1,41 @@
+//! `fulgurite template`: what a renderer makes of conversations and of tokens, line by line, for people who debug a
+//! prompt and for scripts.
+
+mod parse;
+mod render;
+mod rows;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
+
+use crate::cli::{RendererArguments, TemplateAction, TemplateArguments};
+
+/// Does what was asked.
+pub fn template(arguments: TemplateArguments) -> Result<()> {
+    match arguments.action {
+        TemplateAction::Render(arguments) => {
+            let renderer = open(&arguments.renderer)?;
+            rows::answer_each(arguments.rows.as_deref(), |line| render::render(renderer.as_ref(), line))
+        }
+        TemplateAction::Parse(arguments) => {
+            let renderer = open(&arguments.renderer)?;
+            let exact = arguments.renderer.cookbook_exact;
+            rows::answer_each(arguments.rows.as_deref(), |line| parse::parse(renderer.as_ref(), exact, line))
+        }
+    }
+}
+
+fn open(arguments: &RendererArguments) -> Result<Arc<dyn Renderer>> {
+    let tokenizer = match (&arguments.model, &arguments.tokenizer) {
+        (Some(model), _) => Tokenizer::open(model)?,
+        (None, Some(tokenizer)) => Tokenizer::open_file(tokenizer)?,
+        (None, None) => Tokenizer::open(Path::new("."))?,
+    };
+    let options =
+        FormatOptions { cookbook_exact: arguments.cookbook_exact, current_date: arguments.current_date.clone() };
+    renderer_of(Arc::new(tokenizer), &arguments.name, &options)
+        .with_context(|| format!("--renderer {}", arguments.name))
+}

@@ -1,0 +1,78 @@
+use anyhow::{Context, Result, bail};
+use fulgurite_renderers::{Message, Renderer, TrainOnWhat, WeightedTokens};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A conversation as OpenAI's clients send it, or with its tools bare and the system prompt apart.
+#[derive(Debug, Deserialize)]
+struct RenderRow {
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    /// Stands before the messages as the system's where tools are declared.
+    #[serde(default)]
+    system_prompt_for_tools: Option<String>,
+    /// Render for training, not for sampling.
+    #[serde(default)]
+    train_on: Option<String>,
+}
+
+/// The tokens of one row.
+pub fn render(renderer: &dyn Renderer, line: &[u8]) -> Result<Value> {
+    let row: RenderRow = serde_json::from_slice(line).context("not a row to render")?;
+    let tools = row.tools.unwrap_or_default();
+    let mut messages = row.messages;
+    if let Some(system) = row.system_prompt_for_tools.filter(|_| !tools.is_empty()) {
+        messages.insert(0, Message::text("system", system));
+    }
+    let stop = stop(renderer);
+    let Some(train_on) = row.train_on else {
+        let tokens = renderer.render_prompt(&messages, &tools)?.tokens;
+        return Ok(json!({"text": renderer.tokenizer().decode(&tokens), "tokens": tokens, "stop": stop}));
+    };
+    let train_on = read_train_on(&train_on, &messages)?;
+    let examples: Vec<Value> = renderer
+        .render_supervised(&messages, &tools, &train_on)?
+        .iter()
+        .map(|example| supervised(renderer, example))
+        .collect();
+    // The last sequence is the whole conversation; where it is the only one, nobody has to look into the list.
+    let mut out = examples.last().cloned().unwrap_or_default();
+    out["stop"] = stop;
+    out["examples"] = examples.into();
+    Ok(out)
+}
+
+fn supervised(renderer: &dyn Renderer, example: &WeightedTokens) -> Value {
+    let segments: Vec<Value> =
+        example.runs().map(|(weight, tokens)| json!([weight, renderer.tokenizer().decode(tokens)])).collect();
+    json!({"tokens": example.tokens, "text": renderer.tokenizer().decode(&example.tokens), "segments": segments})
+}
+
+fn stop(renderer: &dyn Renderer) -> Value {
+    match renderer.stop_string() {
+        Some(text) => json!([text]),
+        None => json!(renderer.stop_tokens()),
+    }
+}
+
+fn read_train_on(name: &str, messages: &[Message]) -> Result<TrainOnWhat> {
+    Ok(match name {
+        "last_assistant_message" => TrainOnWhat::LastAssistantMessage,
+        "last_assistant_turn" => TrainOnWhat::LastAssistantTurn,
+        "all_assistant_messages" => TrainOnWhat::AllAssistantMessages,
+        "all_messages" => TrainOnWhat::AllMessages,
+        "all_tokens" => TrainOnWhat::AllTokens,
+        "all_user_and_system_messages" => TrainOnWhat::AllUserAndSystemMessages,
+        "customized" => TrainOnWhat::Customized(messages.iter().enumerate().map(trainable).collect::<Result<_>>()?),
+        name => bail!(
+            "train_on: there is no `{name}`; there are last_assistant_message, last_assistant_turn, \
+             all_assistant_messages, all_messages, all_tokens, all_user_and_system_messages, customized"
+        ),
+    })
+}
+
+fn trainable((index, message): (usize, &Message)) -> Result<bool> {
+    let mark = message.extra.get("trainable").and_then(Value::as_bool);
+    mark.with_context(|| format!("message {index}: train_on `customized` needs `trainable`, true or false"))
+}

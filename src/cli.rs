@@ -194,6 +194,28 @@ pub struct BenchArguments {
 pub enum BenchSubject {
     /// Processor time and latency of the store's API, over an empty store and over a filled one
     Store(BenchStoreArguments),
+    /// Time from conversation to tokens, whole and as a continuation, and from tokens to message
+    Render(BenchRenderArguments),
+}
+
+/// `fulgurite bench render`.
+#[derive(Debug, Args)]
+pub struct BenchRenderArguments {
+    /// Model directory, in place of a tokenizer and a template that are made for it
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// How conversations are written: auto, template, chatml, or the name of a format such as qwen3_5
+    #[arg(long, value_name = "NAME", default_value = "template")]
+    pub renderer: String,
+    /// Tokens of the conversations
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,8000,64000")]
+    pub sizes: Vec<usize>,
+    /// A Python interpreter that has the package transformers: its apply_chat_template is measured in the same run
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `fulgurite bench store`.

@@ -64,6 +64,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
+            BenchSubject::Render(arguments) => bench::bench_render(arguments),
         },
         Command::Stats(arguments) => query::stats(arguments).await,
         Command::Sql(arguments) => query::sql(arguments).await,

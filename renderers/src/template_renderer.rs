@@ -101,6 +101,12 @@ impl TemplateRenderer {
         self.dialect.reasoning_field()
     }
 
+    /// The text of a prompt, as Hugging Face's `apply_chat_template(tokenize=False)` gives it. For people to read: in
+    /// text nobody can tell what a message spells from what the template wrote.
+    pub fn render_text(&self, messages: &[Message], tools: &[Value]) -> Result<String, RenderError> {
+        self.template_for(tools).render(&self.context(messages, tools, true)?)
+    }
+
     /// The whole text that the template makes of a conversation, cut at its control tokens.
     pub(crate) fn pieces(
         &self,
@@ -108,27 +114,41 @@ impl TemplateRenderer {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<Piece>, RenderError> {
+        let template = self.template_for(tools);
+        let context = self.context(messages, tools, add_generation_prompt)?;
+        if self.options.hugging_face_exact {
+            return Ok(self.tokenizer.split_control(&template.render(&context)?));
+        }
+        let protection = &self.templates.protection;
+        protection.render(&self.tokenizer, &context, &PROTECTED, |context| template.render(context))
+    }
+
+    fn template_for(&self, tools: &[Value]) -> &ChatTemplate {
+        match &self.templates.tool_use {
+            Some(template) if !tools.is_empty() => template,
+            _ => &self.templates.default,
+        }
+    }
+
+    /// What the template sees of a conversation.
+    fn context(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        add_generation_prompt: bool,
+    ) -> Result<Map<String, Value>, RenderError> {
         let exact = self.options.hugging_face_exact;
         let message = |(index, message): (usize, &Message)| match exact {
             true => as_given(message, index),
             false => self.dialect.message(message, index),
         };
         let messages: Value = messages.iter().enumerate().map(message).collect::<Result<_, _>>()?;
-        let template = match &self.templates.tool_use {
-            Some(template) if !tools.is_empty() => template,
-            _ => &self.templates.default,
-        };
         let tools = match (tools, exact) {
             ([], _) => Value::Null,
             (tools, true) => tools.into(),
             (tools, false) => wrapped_tools(tools),
         };
-        let context = context(&self.tokenizer, &self.options, messages, tools, add_generation_prompt);
-        if exact {
-            return Ok(self.tokenizer.split_control(&template.render(&context)?));
-        }
-        let protection = &self.templates.protection;
-        protection.render(&self.tokenizer, &context, &PROTECTED, |context| template.render(context))
+        Ok(context(&self.tokenizer, &self.options, messages, tools, add_generation_prompt))
     }
 
     /// Whether a token ends the assistant's turn: one at which sampling stops, or the one that the template writes.

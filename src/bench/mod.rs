@@ -1,7 +1,9 @@
-//! `fulgurite bench`: what things cost, two servers side by side in one run.
+//! `fulgurite bench`: what things cost, what is compared side by side in one run.
 
+mod render;
 mod server;
 mod store;
 mod workload;
 
+pub use render::bench_render;
 pub use store::bench_store;

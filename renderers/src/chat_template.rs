@@ -58,7 +58,7 @@ fn template_error(error: &Error) -> RenderError {
 }
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {
-    Err(Error::new(ErrorKind::InvalidOperation, python_str(message)))
+    Err(Error::new(ErrorKind::InvalidOperation, python_str(message).into_owned()))
 }
 
 /// The present moment, UTC.

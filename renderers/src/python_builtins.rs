@@ -7,7 +7,7 @@ use crate::python_text::{as_float, python_str};
 /// Gives an environment the filters and tests of Python's jinja2 whose results differ from the template engine's own.
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
     minijinja_contrib::add_to_environment(environment);
-    environment.add_filter("string", |value: &Value| python_str(value));
+    environment.add_filter("string", |value: &Value| python_str(value).into_owned());
     environment.add_filter("trim", |value: &Value, characters: Option<&str>| trim(&python_str(value), characters));
     environment.add_filter("replace", replace);
     environment.add_filter("indent", indent);

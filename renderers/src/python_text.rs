@@ -1,8 +1,9 @@
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use minijinja::Value;
-use minijinja::value::{Object, ObjectRepr, ValueKind};
+use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use serde_json::{Number, Value as Json};
 
 /// A float that Python writes with an exponent. The template engine joins and concatenates values by its own rules,
@@ -20,11 +21,33 @@ impl Object for ExponentFloat {
     }
 }
 
+/// The fields of a JSON object, in their order. Objects have few: looking at one after the other costs less than a hash
+/// map that is made for each object of each prompt.
+#[derive(Debug)]
+struct JsonObject(Vec<(Value, Value)>);
+
+impl Object for JsonObject {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let key = key.as_str()?;
+        self.0.iter().find(|(name, _)| name.as_str() == Some(key)).map(|(_, value)| value.clone())
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.0.iter().map(|(name, _)| name.clone()).collect())
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
 /// A JSON value as templates see it.
 pub(crate) fn from_json(value: &Json) -> Value {
     match value {
         Json::Array(items) => items.iter().map(from_json).collect(),
-        Json::Object(fields) => Value::from_pairs(fields.iter().map(|(key, value)| (key.as_str(), from_json(value)))),
+        Json::Object(fields) => Value::from_object(JsonObject(
+            fields.iter().map(|(key, value)| (Value::from(key.as_str()), from_json(value))).collect(),
+        )),
         Json::Number(number) => from_number(number),
         Json::String(text) => Value::from(text.as_str()),
         Json::Bool(value) => Value::from(*value),
@@ -52,11 +75,11 @@ pub(crate) fn as_float(value: &Value) -> Option<f64> {
 }
 
 /// Python's `str()`.
-pub(crate) fn python_str(value: &Value) -> String {
+pub(crate) fn python_str(value: &Value) -> Cow<'_, str> {
     match value.as_str() {
-        Some(text) => text.to_owned(),
-        None if value.is_undefined() => String::new(),
-        None => python_repr(value),
+        Some(text) => text.into(),
+        None if value.is_undefined() => "".into(),
+        None => python_repr(value).into(),
     }
 }
 

@@ -40,7 +40,11 @@ impl ChatTemplate {
 
     /// Renders the template. Maps keep the order of their keys.
     pub(crate) fn render(&self, context: &Map<String, Json>) -> Result<String, RenderError> {
-        let context = Value::from_pairs(context.iter().map(|(name, value)| (name.as_str(), from_json(value))));
+        self.render_value(Value::from_pairs(context.iter().map(|(name, value)| (name.as_str(), from_json(value)))))
+    }
+
+    /// [`render`](Self::render) of values that the template engine knows.
+    pub(crate) fn render_value(&self, context: Value) -> Result<String, RenderError> {
         let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
         template.render(context).map_err(|error| template_error(&error))
     }

@@ -20,6 +20,7 @@ mod error;
 mod format;
 mod formats;
 mod message;
+mod message_values;
 mod named_renderer;
 mod named_supervised;
 mod open_renderer;

@@ -28,7 +28,10 @@ struct JsonObject(Vec<(Value, Value)>);
 
 impl Object for JsonObject {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let key = key.as_str()?;
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         self.0.iter().find(|(name, _)| name.as_str() == Some(key)).map(|(_, value)| value.clone())
     }
 
@@ -41,13 +44,18 @@ impl Object for JsonObject {
     }
 }
 
+/// An object of these fields, whose names are strings and differ.
+pub(crate) fn object(fields: Vec<(Value, Value)>) -> Value {
+    Value::from_object(JsonObject(fields))
+}
+
 /// A JSON value as templates see it.
 pub(crate) fn from_json(value: &Json) -> Value {
     match value {
         Json::Array(items) => items.iter().map(from_json).collect(),
-        Json::Object(fields) => Value::from_object(JsonObject(
-            fields.iter().map(|(key, value)| (Value::from(key.as_str()), from_json(value))).collect(),
-        )),
+        Json::Object(fields) => {
+            object(fields.iter().map(|(key, value)| (Value::from(key.as_str()), from_json(value))).collect())
+        }
         Json::Number(number) => from_number(number),
         Json::String(text) => Value::from(text.as_str()),
         Json::Bool(value) => Value::from(*value),

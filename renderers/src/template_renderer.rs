@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::chat_template::ChatTemplate;
 use crate::content_protection::ContentProtection;
+use crate::message_values::from_messages;
 use crate::pieces::without_prefix;
+use crate::python_text::from_json;
 use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
 use crate::template_dialect::{TemplateDialect, as_given, wrapped_tools};
@@ -101,10 +103,16 @@ impl TemplateRenderer {
         self.dialect.reasoning_field()
     }
 
-    /// The text of a prompt, as Hugging Face's `apply_chat_template(tokenize=False)` gives it. For people to read: in
-    /// text nobody can tell what a message spells from what the template wrote.
+    /// The text of a prompt, just as Hugging Face's `apply_chat_template(tokenize=False)` gives it. In text nobody can
+    /// tell what a message spells from what the template wrote.
     pub fn render_text(&self, messages: &[Message], tools: &[Value]) -> Result<String, RenderError> {
-        self.template_for(tools).render(&self.context(messages, tools, true)?)
+        let tools_given = if tools.is_empty() { Value::Null } else { tools.into() };
+        let rest = context(&self.tokenizer, &self.options, Value::Null, tools_given, true);
+        let fields = rest.iter().map(|(name, value)| match name.as_str() {
+            "messages" => ("messages", from_messages(messages)),
+            name => (name, from_json(value)),
+        });
+        self.template_for(tools).render_value(minijinja::Value::from_pairs(fields))
     }
 
     /// The whole text that the template makes of a conversation, cut at its control tokens.

@@ -263,14 +263,14 @@ fn items(schema: &Value) -> Option<&Value> {
 fn literal(value: &Value) -> String {
     match value {
         Value::String(text) => format!("\"{text}\""),
-        value => python_str(&from_json(value)),
+        value => python_str(&from_json(value)).into_owned(),
     }
 }
 
 fn default_comment(property: &Value, indent: &str) -> String {
     let default = match property.get("default") {
         None | Some(Value::Null) => return String::new(),
-        Some(scalar @ (Value::Bool(_) | Value::Number(_))) => python_str(&from_json(scalar)),
+        Some(scalar @ (Value::Bool(_) | Value::Number(_))) => python_str(&from_json(scalar)).into_owned(),
         Some(other) => dumps(other, &JsonStyle { ensure_ascii: false, ..JsonStyle::default() }),
     };
     format!("{indent}// Default: {default}\n")

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use conversation::{Writer, add_turn, beginning, tools};
 use fulgurite_renderers::{
-    Continuation, FormatOptions, Message, Renderer, TemplateRenderer, Tokenizer, renderer_of,
+    Continuation, FormatOptions, Message, Renderer, TemplateOptions, TemplateRenderer, Tokenizer, renderer_of,
     train_byte_level_tokenizer, write_tokenizer_directory,
 };
 use python::Python;
@@ -39,7 +39,8 @@ pub fn bench_render(arguments: BenchRenderArguments) -> Result<()> {
     };
     let mut python = arguments.python.as_deref().map(|python| Python::start(python, &model)).transpose()?;
     let tokenizer = Arc::new(Tokenizer::open(&model)?);
-    let template = TemplateRenderer::new(tokenizer.clone())?.context("the model has no chat template")?;
+    let template = TemplateRenderer::open(tokenizer.clone(), TemplateOptions::default())?
+        .context("the model has no chat template")?;
     let renderer = renderer_of(tokenizer, &arguments.renderer, &FormatOptions::default())?;
     let mut rows = Vec::new();
     for size in &arguments.sizes {
@@ -120,8 +121,12 @@ impl Case {
     ) -> Result<Vec<Row>> {
         let (mut text, mut fresh, mut continuation, mut parse) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut python_text, mut python_tokens) = (Vec::new(), Vec::new());
-        let next =
-            Continuation { messages: &self.continued, new_from: self.messages.len() + 1, sampled: &self.sampled };
+        let next = Continuation {
+            messages: &self.continued,
+            new_from: self.messages.len() + 1,
+            sampled: &self.sampled,
+            tools: &self.tools,
+        };
         for _ in 0..TURNS {
             text.extend(self.timed(|| template.render_text(&self.messages, &self.tools).map(drop))?);
             fresh.extend(self.timed(|| renderer.render_prompt(&self.messages, &self.tools).map(drop))?);

@@ -41,14 +41,13 @@ pub(crate) fn cookbook_examples(
 fn first_trained(messages: &[Message], train_on: &TrainOnWhat) -> Option<usize> {
     match train_on {
         TrainOnWhat::LastAssistantMessage => Some(messages.len().saturating_sub(1)),
-        TrainOnWhat::LastAssistantTurn => Some(after_last_user(messages)),
+        TrainOnWhat::LastAssistantTurn => {
+            let last_user = messages.iter().rposition(|message| message.role == "user");
+            Some(last_user.map_or(0, |last_user| last_user + 1))
+        }
         TrainOnWhat::AllAssistantMessages => Some(0),
         _ => None,
     }
-}
-
-fn after_last_user(messages: &[Message]) -> usize {
-    messages.iter().rposition(|message| message.role == "user").map_or(0, |last_user| last_user + 1)
 }
 
 /// One sequence that holds the whole conversation, the cookbook's `build_supervised_example`: the tokens of every
@@ -88,7 +87,11 @@ pub(crate) fn cookbook_example(
             example.extend(&renderer.encode(&rendered.stop_overlap)?, weight(trained));
         }
     }
-    withhold_prompt(renderer, messages, tools, train_on, &mut example)?;
+    if let Some(answer) = first_answer(&conversation, train_on) {
+        // What is put in or taken out when written stands at the beginning.
+        let given = answer + messages.len() - written.len();
+        withhold_prompt(renderer, &messages[..given], tools, &mut example)?;
+    }
     Ok(example)
 }
 
@@ -103,27 +106,30 @@ fn turn_start(renderer: &NamedRenderer, conversation: &Conversation<'_>) -> usiz
     before.map_or(0, |before| before + 1)
 }
 
-/// Trains nothing of the prompt that the last message or the last turn answers.
+/// The message of the assistant that answers the prompt before what is trained.
+fn first_answer(conversation: &Conversation<'_>, train_on: &TrainOnWhat) -> Option<usize> {
+    let messages = conversation.messages();
+    let answer = match train_on {
+        TrainOnWhat::LastAssistantMessage => messages.len().checked_sub(1)?,
+        TrainOnWhat::LastAssistantTurn => conversation.last_user().map_or(0, |last_user| last_user + 1),
+        _ => return None,
+    };
+    messages.get(answer)?.is_assistant().then_some(answer)
+}
+
+/// Trains nothing of the prompt that `asked` makes.
 fn withhold_prompt(
     renderer: &NamedRenderer,
-    messages: &[Message],
+    asked: &[Message],
     tools: &[Value],
-    train_on: &TrainOnWhat,
     example: &mut WeightedTokens,
 ) -> Result<(), RenderError> {
-    let answer = match train_on {
-        TrainOnWhat::LastAssistantMessage => messages.len().checked_sub(1),
-        TrainOnWhat::LastAssistantTurn => Some(after_last_user(messages)),
-        _ => None,
-    };
-    let Some(answer) = answer.filter(|answer| messages.get(*answer).is_some_and(Message::is_assistant)) else {
-        return Ok(());
-    };
-    let prompt = renderer.render_prompt(&messages[..answer], tools)?.tokens;
+    let prompt = renderer.render_prompt(asked, tools)?.tokens;
     if example.tokens.starts_with(&prompt) {
         example.weights[..prompt.len()].fill(0.0);
     } else if renderer.format.disables_thinking() {
-        return Err(RenderError::ReasoningDisabled { renderer: renderer.name().to_owned(), message_index: answer });
+        let message_index = asked.len();
+        return Err(RenderError::ReasoningDisabled { renderer: renderer.name().to_owned(), message_index });
     }
     Ok(())
 }

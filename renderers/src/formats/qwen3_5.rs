@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, split_reasoning};
-use super::python_strip::{trimmed, trimmed_cow};
+use super::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use super::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::chunk::Chunk;
@@ -148,7 +148,12 @@ impl Qwen35 {
 
     /// The system message: how much to reason, the tools, and what it says itself, with empty lines between them.
     fn system<'m>(&self, message: &ChatMessage<'m>, tools: &[ToolDeclaration<'m>]) -> Chunk<'m> {
-        let text = self.trimmed_text(message);
+        let text = match (self.cookbook_exact, tools, self.generation) {
+            (false, ..) | (true, [], Generation::Qwen38) => trimmed_cow(message.visible_text()),
+            (true, [], Generation::Qwen35) => self.trimmed_text(message),
+            // The cookbook trims what the system message says together with the tools that it puts before.
+            (true, ..) => trimmed_end_cow(message.visible_text()),
+        };
         let says_effort =
             text.strip_prefix(self.effort).is_some_and(|rest| rest.is_empty() || rest.starts_with("\n\n"));
         let effort = if says_effort { "" } else { self.effort };

@@ -77,6 +77,17 @@ impl<'m> From<ChatPart<'m>> for Part<'m> {
     }
 }
 
+/// The content where it is one text, given as such or as a list of one part.
+pub(super) fn single_text<'m>(content: &ChatContent<'m>) -> Option<&'m str> {
+    match content {
+        ChatContent::Text(text) => Some(text),
+        ChatContent::Parts(parts) => match parts[..] {
+            [ChatPart::Text(text)] => Some(text),
+            _ => None,
+        },
+    }
+}
+
 /// Reasoning and what follows it, of a text that holds both: the reasoning stands before the first `</think>`, after
 /// `<think>` where the text has it too.
 pub(super) fn split_reasoning(text: &str) -> Option<(&str, &str)> {

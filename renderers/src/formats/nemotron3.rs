@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, split_reasoning};
+use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, single_text, split_reasoning};
 use super::python_strip::{trimmed, trimmed_cow, trimmed_end_cow, trimmed_start_cow};
 use super::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
 use crate::chat_message::{ChatContent, ChatMessage};
@@ -59,7 +59,7 @@ impl Nemotron3 {
     }
 
     fn value_style(&self) -> ValueStyle {
-        ValueStyle { ensure_ascii: self.cookbook_exact, python_scalars: true }
+        ValueStyle { cookbook_exact: self.cookbook_exact, python_scalars: true }
     }
 
     /// What the model is made to begin with.
@@ -92,34 +92,38 @@ impl Nemotron3 {
                 ChatContent::Parts(parts) => parts.iter().map(|part| Part::from(*part)).collect(),
             };
         }
-        let (reasoning, text) = match &message.content {
-            ChatContent::Text(text) => match split_reasoning(text) {
+        let (reasoning, text) = match single_text(&message.content) {
+            Some(text) => match split_reasoning(text) {
+                Some(("", rest)) => (None, rest.into()),
                 Some((reasoning, rest)) => self.without_layout(reasoning, rest),
-                None => (Cow::Borrowed(""), Cow::Borrowed(*text)),
+                None => (None, text.into()),
             },
-            ChatContent::Parts(_) => (message.reasoning(), message.visible_text()),
+            None => {
+                let reasoning = message.reasoning();
+                ((!trimmed(&reasoning).is_empty()).then_some(reasoning), message.visible_text())
+            }
         };
         // A turn that was sampled goes on from the `<think>` of the prompt, whether it reasons or not.
         let opened = conversation.is_sampled(index) && !self.disables_thinking;
-        let reasons = opened || !trimmed(&reasoning).is_empty();
+        let reasoning = reasoning.or(opened.then_some(Cow::Borrowed("")));
         let text = match (message.tool_calls.is_empty(), self.is_history(conversation, index), self.layout) {
             (false, true, Layout::Lines) => trimmed_cow(text),
             (false, true, Layout::Inline) => text,
             _ => trimmed_end_cow(text),
         };
-        reasons.then_some(Part::Thinking(reasoning)).into_iter().chain([Part::Text(text)]).collect()
+        reasoning.map(Part::Thinking).into_iter().chain([Part::Text(text)]).collect()
     }
 
     /// Reasoning and text that were found in one text, without the line breaks that set them apart.
-    fn without_layout<'m>(&self, reasoning: &'m str, rest: &'m str) -> (Cow<'m, str>, Cow<'m, str>) {
+    fn without_layout<'m>(&self, reasoning: &'m str, rest: &'m str) -> (Option<Cow<'m, str>>, Cow<'m, str>) {
         let reasoning = reasoning.strip_prefix('\n').unwrap_or(reasoning);
-        match self.layout {
-            Layout::Lines => (
-                reasoning.strip_suffix('\n').unwrap_or(reasoning).into(),
-                rest.strip_prefix('\n').unwrap_or(rest).into(),
-            ),
-            Layout::Inline => (reasoning.into(), rest.into()),
-        }
+        let (reasoning, rest) = match self.layout {
+            Layout::Lines => {
+                (reasoning.strip_suffix('\n').unwrap_or(reasoning), rest.strip_prefix('\n').unwrap_or(rest))
+            }
+            Layout::Inline => (reasoning, rest),
+        };
+        (Some(reasoning.into()), rest.into())
     }
 
     /// Whether the turn stands before the last message of the user and loses its reasoning.

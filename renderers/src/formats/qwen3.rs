@@ -1,4 +1,6 @@
-use super::im_start::{self, END, ToolResponses, has_reasoning, has_text, header, is_reasoning, split_reasoning};
+use super::im_start::{
+    self, END, ToolResponses, has_reasoning, has_text, header, is_reasoning, single_text, split_reasoning,
+};
 use super::qwen_tools::{ValueStyle, json_calls, json_tools};
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::{Chunk, ContentEncoding};
@@ -44,7 +46,7 @@ impl Qwen3 {
     }
 
     fn value_style(&self) -> ValueStyle {
-        ValueStyle { ensure_ascii: self.cookbook_exact, python_scalars: false }
+        ValueStyle { cookbook_exact: self.cookbook_exact, python_scalars: false }
     }
 
     /// Whether the turn is written with a frame for reasoning even where it has none.
@@ -63,16 +65,16 @@ impl Qwen3 {
 
     /// The parts of a turn. Text that holds reasoning is taken apart, by the cookbook only where it is framed.
     fn parts<'m>(&self, message: &ChatMessage<'m>, framed: bool) -> Vec<ChatPart<'m>> {
-        let reads_text = if self.cookbook_exact { framed } else { self.thinking != Thinking::Unknown };
-        match &message.content {
-            ChatContent::Text(text) if reads_text => match split_reasoning(text) {
-                Some((reasoning, rest)) => vec![
-                    ChatPart::Thinking(reasoning.trim_matches('\n')),
-                    ChatPart::Text(rest.trim_start_matches('\n')),
-                ],
-                None => message.parts(),
-            },
-            _ => message.parts(),
+        let text = match (&message.content, self.cookbook_exact) {
+            (ChatContent::Text(text), true) if framed => Some(*text),
+            (content, false) if self.thinking != Thinking::Unknown => single_text(content),
+            _ => None,
+        };
+        match text.and_then(split_reasoning) {
+            Some((reasoning, rest)) => {
+                vec![ChatPart::Thinking(reasoning.trim_matches('\n')), ChatPart::Text(rest.trim_start_matches('\n'))]
+            }
+            None => message.parts(),
         }
     }
 

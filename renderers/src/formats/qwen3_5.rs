@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, split_reasoning};
+use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, single_text, split_reasoning};
 use super::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use super::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::chat_message::{ChatContent, ChatMessage};
@@ -55,7 +55,7 @@ impl Qwen35 {
     }
 
     fn value_style(&self) -> ValueStyle {
-        ValueStyle { ensure_ascii: self.cookbook_exact, python_scalars: self.generation == Generation::Qwen35 }
+        ValueStyle { cookbook_exact: self.cookbook_exact, python_scalars: self.generation == Generation::Qwen35 }
     }
 
     /// What the model is made to begin with.
@@ -79,12 +79,12 @@ impl Qwen35 {
                 ChatContent::Parts(parts) => parts.iter().map(|part| Part::from(*part)).collect(),
             };
         }
-        let (reasoning, text) = match &message.content {
-            ChatContent::Text(text) => match split_reasoning(text) {
-                Some((reasoning, rest)) => (Cow::Borrowed(trimmed(reasoning)), Cow::Borrowed(trimmed(rest))),
-                None => (Cow::Borrowed(""), Cow::Borrowed(trimmed(text))),
+        let (reasoning, text) = match single_text(&message.content).map(trimmed) {
+            Some(text) => match split_reasoning(text) {
+                Some((reasoning, rest)) => (trimmed(reasoning).into(), rest.trim_start_matches('\n').into()),
+                None => ("".into(), text.into()),
             },
-            ChatContent::Parts(_) => (trimmed_cow(message.reasoning()), self.trimmed_text(message)),
+            None => (trimmed_cow(message.reasoning()), trimmed_cow(message.visible_text())),
         };
         let reasoning = (!reasoning.is_empty()).then_some(Part::Thinking(reasoning));
         reasoning.into_iter().chain([Part::Text(text)]).collect()

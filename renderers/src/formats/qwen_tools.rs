@@ -15,16 +15,16 @@ use crate::{RenderError, ToolCall};
 /// How values are written as text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ValueStyle {
-    /// JSON with `\u` for every character outside ASCII, as tinker-cookbook has it. Chat templates write characters as
-    /// they are.
-    pub(super) ensure_ascii: bool,
+    /// As tinker-cookbook writes them: JSON with `\u` for every character outside ASCII. Chat templates write characters
+    /// as they are, and what came as JSON as it came.
+    pub(super) cookbook_exact: bool,
     /// An argument that is a boolean or null is written as Python writes it (`True`), not as JSON does.
     pub(super) python_scalars: bool,
 }
 
 impl ValueStyle {
     pub(super) fn json(self, value: &Value) -> String {
-        dumps(value, &JsonStyle { ensure_ascii: self.ensure_ascii, ..JsonStyle::default() })
+        dumps(value, &JsonStyle { ensure_ascii: self.cookbook_exact, ..JsonStyle::default() })
     }
 
     /// An argument or a schema's field: text as it is, lists and maps as JSON.
@@ -40,8 +40,8 @@ impl ValueStyle {
 
 /// `<tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>` for each call, on lines of their own.
 ///
-/// Arguments that came as text are written as they came, as the model's chat template does. With `ensure_ascii` they
-/// are read and written anew.
+/// Arguments that came as text are written as they came, as the model's chat template does. The cookbook
+/// reads them and writes them anew.
 pub(super) fn json_calls<'m>(
     message: &ChatMessage<'m>,
     message_index: usize,
@@ -50,7 +50,7 @@ pub(super) fn json_calls<'m>(
     let mut chunk = Chunk::default();
     for (place, call) in message.tool_calls.iter().enumerate() {
         let content = match &call.function.arguments {
-            Value::String(text) if !style.ensure_ascii && !text.is_empty() => {
+            Value::String(text) if !style.cookbook_exact && !text.is_empty() => {
                 let name = style.json(&Value::from(call.function.name.as_str()));
                 format!("{{\"name\": {name}, \"arguments\": {text}}}")
             }
@@ -101,7 +101,7 @@ fn arguments(call: &ToolCall, message_index: usize) -> Result<Cow<'_, Value>, Re
 /// Qwen3's explanation of tools, each declared as OpenAI does.
 pub(super) fn json_tools(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Chunk<'static> {
     let declaration = |tool: &ToolDeclaration<'_>| match tool.given.get("function") {
-        Some(_) if !style.ensure_ascii => style.json(tool.given),
+        Some(_) if !style.cookbook_exact => style.json(tool.given),
         _ => style.json(&json!({"type": "function", "function": tool.function})),
     };
     let lines: Vec<String> = tools.iter().map(declaration).collect();
@@ -137,9 +137,9 @@ pub(super) fn xml_tools(declarations: Chunk<'static>) -> Chunk<'static> {
     )
 }
 
-/// Tools one to a line, as the caller declared them. With `ensure_ascii` the function alone.
+/// Tools one to a line, as the caller declared them. The cookbook writes the function alone.
 pub(super) fn json_lines(tools: &[ToolDeclaration<'_>], style: ValueStyle) -> Chunk<'static> {
-    let line = |tool: &ToolDeclaration<'_>| match style.ensure_ascii {
+    let line = |tool: &ToolDeclaration<'_>| match style.cookbook_exact {
         true => style.json(&Value::Object(tool.function.clone())),
         false => style.json(tool.given),
     };
@@ -154,10 +154,9 @@ pub(super) fn xml_declarations(tools: &[ToolDeclaration<'_>], style: ValueStyle)
 
 fn xml_declaration(tool: &ToolDeclaration<'_>, style: ValueStyle) -> Vec<String> {
     let mut lines = vec!["<function>".to_owned(), format!("<name>{}</name>", tool.name)];
-    let description = trimmed(tool.description());
-    if !description.is_empty() {
-        lines.push(format!("<description>{description}</description>"));
-    }
+    let description = tool.function.get("description").map(|_| trimmed(tool.description()));
+    let is_written = |description: &&str| !(style.cookbook_exact && description.is_empty());
+    lines.extend(description.filter(is_written).map(|text| format!("<description>{text}</description>")));
     lines.push("<parameters>".to_owned());
     let parameters = tool.function.get("parameters").and_then(Value::as_object);
     let properties = parameters.and_then(|schema| schema.get("properties")).and_then(Value::as_object);

@@ -82,23 +82,6 @@ impl<'m> ChatMessage<'m> {
         parts
     }
 
-    /// The text of a message that is not the assistant's. Under `cookbook_exact` more than one part is refused, as
-    /// tinker-cookbook does in formats that take no images; `message_index` and `format` are named in the error.
-    pub(crate) fn text_of_others(
-        &self,
-        message_index: usize,
-        format: &str,
-        cookbook_exact: bool,
-    ) -> Result<Cow<'m, str>, RenderError> {
-        match &self.content {
-            ChatContent::Parts(parts) if cookbook_exact && !matches!(parts[..], [ChatPart::Text(_)]) => {
-                let message = format!("the {format} format takes one text part, not {}", parts.len());
-                Err(RenderError::Message { message_index, message })
-            }
-            _ => Ok(self.visible_text()),
-        }
-    }
-
     /// The text of the content, without reasoning.
     pub(crate) fn visible_text(&self) -> Cow<'m, str> {
         match &self.content {

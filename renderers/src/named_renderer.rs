@@ -64,19 +64,24 @@ impl NamedRenderer {
         messages: &'m [Message],
         tools: &[Value],
     ) -> Result<Vec<Cow<'m, Message>>, RenderError> {
-        let (declared, rest) = match messages.split_first() {
-            _ if tools.is_empty() => (Vec::new(), messages),
-            Some((first, rest)) if first.role == "system" => (self.declare_tools(tools, &first.plain_text(0)?)?, rest),
-            _ => (self.declare_tools(tools, "")?, messages),
-        };
-        Ok(self.format.complete(
-            declared.into_iter().map(Cow::Owned).chain(rest.iter().map(Cow::Borrowed)).collect(),
-            !tools.is_empty(),
-        ))
+        let mut written: Vec<Cow<'m, Message>> = messages.iter().map(|message| self.with_known_role(message)).collect();
+        if !tools.is_empty() {
+            let has_system = written.first().is_some_and(|first| first.role == "system");
+            let system = if has_system { written.remove(0).plain_text(0)? } else { String::new() };
+            let declared = self.format.declare_tools(&ToolDeclaration::read_all(tools)?, &system)?;
+            written.splice(0..0, declared.into_iter().map(Cow::Owned));
+        }
+        Ok(self.format.complete(written, !tools.is_empty()))
     }
 
-    fn declare_tools(&self, tools: &[Value], system: &str) -> Result<Vec<Message>, RenderError> {
-        self.format.declare_tools(&ToolDeclaration::read_all(tools)?, system)
+    /// OpenAI's newer name for the system is `developer`; formats know the older one. The cookbook does not know that.
+    fn with_known_role<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
+        match message.role.as_str() {
+            "developer" if !self.options.cookbook_exact => {
+                Cow::Owned(Message { role: "system".to_owned(), ..message.clone() })
+            }
+            _ => Cow::Borrowed(message),
+        }
     }
 
     /// Tokens of some messages of a conversation, with those of the beginning where the first is one of them.

@@ -239,6 +239,76 @@ fn what_a_format_cannot_write_is_named() {
     assert!(error.starts_with("message 1: the result of a tool needs the tool's `name`"), "{error}");
 }
 
+fn prompt(name: &str, messages: Value, tools: &[Value]) -> String {
+    let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
+    let renderer = open(name);
+    renderer.tokenizer().decode(&renderer.render_prompt(&messages, tools).unwrap().tokens)
+}
+
+#[test]
+fn the_developer_is_the_system() {
+    let with = |role: &str| json!([{"role": role, "content": "s"}, {"role": "user", "content": "a"}]);
+    for (name, _) in RENDERERS {
+        for tools in [Vec::new(), tools("t")] {
+            assert_eq!(prompt(name, with("developer"), &tools), prompt(name, with("system"), &tools), "{name}");
+        }
+    }
+}
+
+#[test]
+fn history_keeps_the_reasoning_that_its_format_keeps() {
+    let call = json!({"id": "f:0", "type": "function", "function": {"name": "f", "arguments": {"é": [1, "b"]}}});
+    let turn = |reasoning: &str, text: &str| json!({"role": "assistant", "reasoning_content": reasoning, "content": text, "tool_calls": []});
+    let mut calling = turn("r1", "");
+    calling["tool_calls"] = json!([call]);
+    let user = json!({"role": "user", "content": "q"});
+    let result = json!({"role": "tool", "name": "f", "tool_call_id": "f:0", "content": "1"});
+    let done = json!([user, calling, result, turn("r2", "done"), user]);
+    let under_way = json!([user, calling, result]);
+    for (name, messages, expected) in [
+        (
+            "deepseekv3",
+            &done,
+            "<｜begin▁of▁sentence｜><｜User｜>q<｜Assistant｜></think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f\
+             <｜tool▁sep｜>{\"é\": [1, \"b\"]}<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>\
+             <｜tool▁output▁begin｜>1<｜tool▁output▁end｜>done<｜end▁of▁sentence｜><｜User｜>q<｜Assistant｜></think>",
+        ),
+        (
+            "deepseekv3_thinking",
+            &done,
+            "<｜begin▁of▁sentence｜><｜User｜>q<｜Assistant｜><think>r1</think><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f\
+             <｜tool▁sep｜>{\"é\": [1, \"b\"]}<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>\
+             <｜tool▁output▁begin｜>1<｜tool▁output▁end｜>done<｜end▁of▁sentence｜><｜User｜>q<｜Assistant｜><think>",
+        ),
+        (
+            "kimi_k2",
+            &under_way,
+            "<|im_system|>system<|im_middle|>You are Kimi, an AI assistant created by Moonshot AI.<|im_end|>\
+             <|im_user|>user<|im_middle|>q<|im_end|><|im_assistant|>assistant<|im_middle|><think>r1</think>\
+             <|tool_calls_section_begin|><|tool_call_begin|>f:0<|tool_call_argument_begin|>{\"é\": [1, \"b\"]}\
+             <|tool_call_end|><|tool_calls_section_end|><|im_end|><|im_system|>f<|im_middle|>## Return of f:0\n1\
+             <|im_end|><|im_assistant|>assistant<|im_middle|>",
+        ),
+        (
+            "gpt_oss_no_sysprompt",
+            &done,
+            "<|start|>user<|message|>q<|end|><|start|>assistant to=functions.f<|channel|>commentary \
+             <|constrain|>json<|message|>{\"é\": [1, \"b\"]}<|call|><|start|>functions.f to=assistant<|channel|>\
+             commentary<|message|>1<|end|><|start|>assistant<|channel|>final<|message|>done<|end|>\
+             <|start|>user<|message|>q<|end|><|start|>assistant",
+        ),
+        (
+            "gpt_oss_no_sysprompt",
+            &under_way,
+            "<|start|>user<|message|>q<|end|><|start|>assistant<|channel|>analysis<|message|>r1<|end|>\
+             <|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{\"é\": [1, \"b\"]}\
+             <|call|><|start|>functions.f to=assistant<|channel|>commentary<|message|>1<|end|><|start|>assistant",
+        ),
+    ] {
+        assert_eq!(prompt(name, messages.clone(), &[]), expected, "{name}");
+    }
+}
+
 #[test]
 fn gpt_oss_is_told_the_day_if_nobody_gives_one() {
     let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());

@@ -1,3 +1,4 @@
+use super::plain_text::PlainText;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -52,8 +53,8 @@ impl DeepSeek {
 
     /// The text of a message that is not the assistant's.
     fn text<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<Chunk<'m>, RenderError> {
-        let text = conversation.at(index).text_of_others(index, self.name(), self.cookbook_exact)?;
-        Ok(Chunk::default().content(text))
+        let plain = PlainText { format: self.name(), cookbook_exact: self.cookbook_exact };
+        Ok(Chunk::default().content(plain.of(conversation.at(index), index)?))
     }
 
     fn assistant<'m>(&self, conversation: &Conversation<'m>, index: usize) -> RenderedMessage<'m> {

@@ -2,13 +2,13 @@ use std::borrow::Cow;
 
 use super::FormatOptions;
 use super::harmony_tools::namespace;
+use super::plain_text::PlainText;
 use crate::chat_message::ChatMessage;
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::python_time::today;
 use crate::{Message, RenderError, ResponseFormat};
 
-const NAME: &str = "gpt_oss";
 /// Roles of messages that the format adds: Harmony's own system message, and the developer's with the tools.
 const SYSTEM: &str = "harmony_system";
 const DEVELOPER: &str = "harmony_developer";
@@ -48,6 +48,10 @@ impl GptOss {
              Current date: {current_date}\n\nReasoning: {reasoning_effort}\n\n\
              # Valid channels: analysis, commentary, final. Channel must be included for every message."
         )
+    }
+
+    fn plain_text(&self) -> PlainText {
+        PlainText { format: "gpt_oss", cookbook_exact: self.cookbook_exact }
     }
 
     /// Whether the way of calls to tools is told in a message of its own, for want of a system message to tell it in.
@@ -94,7 +98,7 @@ impl GptOss {
             })?,
         };
         let prefix = if name.starts_with("functions.") { "" } else { "functions." };
-        let text = message.text_of_others(index, NAME, self.cookbook_exact)?;
+        let text = self.plain_text().of(message, index)?;
         Ok(RenderedMessage {
             header: Chunk::of_format("<|start|>").format(prefix).content(name).format(" to=assistant"),
             output: vec![Chunk::of_format("<|channel|>commentary<|message|>").content(text).format("<|end|>")],
@@ -107,7 +111,7 @@ impl Format for GptOss {
     fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
         let message = conversation.at(index);
         let start = Chunk::of_format("<|start|>");
-        let text = || message.text_of_others(index, NAME, self.cookbook_exact);
+        let text = || self.plain_text().of(message, index);
         let (header, output) = match message.role {
             "tool" => return self.tool_result(conversation, index),
             "assistant" => (Chunk::of_format(NEXT_MESSAGE), self.assistant(conversation, index)),

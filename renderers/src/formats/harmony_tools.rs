@@ -154,3 +154,53 @@ fn union(types: impl Iterator<Item = String>) -> String {
 fn json(value: &Value) -> String {
     dumps(value, &JsonStyle::default())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(parameters: Value, cookbook_exact: bool) -> String {
+        let tools = [json!({"name": "f", "description": "Does.", "parameters": parameters})];
+        let text = namespace(&ToolDeclaration::read_all(&tools).unwrap(), cookbook_exact);
+        let inner =
+            text.strip_prefix("# Tools\n\n## functions\n\nnamespace functions {\n\n// Does.\ntype f = ").unwrap();
+        inner.strip_suffix(" => any;\n\n} // namespace functions").unwrap().to_owned()
+    }
+
+    #[test]
+    fn parameters_are_as_openai_describes_them() {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "location": {"type": "string", "description": "The city"},
+                "format": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+                "days": {"type": "integer", "default": 1},
+            },
+            "required": ["location"],
+        });
+        assert_eq!(
+            declared(parameters, false),
+            "(_: {\n// The city\nlocation: string,\nformat?: \"celsius\" | \"fahrenheit\", // default: celsius\n\
+             days?: number, // default: 1\n})"
+        );
+        assert_eq!(declared(json!({"type": "object", "properties": {}}), false), "()");
+    }
+
+    #[test]
+    fn what_the_cookbook_leaves_out_is_said() {
+        for (schema, ours, cookbook) in [
+            (json!({"type": "null"}), "null", "any"),
+            (json!({"const": "x"}), "\"x\"", "any"),
+            (json!({"type": "integer", "enum": [1, 2]}), "1 | 2", "number"),
+            (json!({"type": "array", "items": {"type": ["string", "null"]}}), "(string | null)[]", "string | any[]"),
+            (json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), "string | null", "string | any"),
+            (json!({"type": "boolean", "nullable": true}), "boolean | null", "boolean | null"),
+        ] {
+            let parameters = json!({"type": "object", "properties": {"a": schema}});
+            assert_eq!(declared(parameters.clone(), false), format!("(_: {{\na?: {ours},\n}})"));
+            assert_eq!(declared(parameters, true), format!("(_:\n{{\na?: {cookbook},\n}})"));
+        }
+    }
+}

@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::kimi_tools::typescript;
+use super::plain_text::PlainText;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -80,16 +81,14 @@ impl Kimi {
 
     /// The content of a message that is not the assistant's; each part is encoded apart.
     fn others<'m>(&self, message: &ChatMessage<'m>, index: usize) -> Result<Vec<Chunk<'m>>, RenderError> {
-        if self.cookbook_exact && self.version == Version::K2 {
-            let text = message.text_of_others(index, "kimi_k2", true)?;
-            return Ok(vec![Chunk::default().content(text).format(END)]);
-        }
+        let refuses_parts = self.cookbook_exact && self.version == Version::K2;
+        let text = PlainText { format: "kimi", cookbook_exact: refuses_parts }.of(message, index)?;
         Ok(match &message.content {
             ChatContent::Parts(parts) if parts.len() != 1 => {
                 let texts = parts.iter().filter_map(ChatPart::text).map(|text| Chunk::default().content(text));
                 texts.chain([Chunk::of_format(END)]).collect()
             }
-            _ => vec![Chunk::default().content(message.visible_text()).format(END)],
+            _ => vec![Chunk::default().content(text).format(END)],
         })
     }
 }

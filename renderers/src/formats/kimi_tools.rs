@@ -302,3 +302,39 @@ fn last_segment(reference: &str) -> &str {
 fn unsupported_reference(reference: &str) -> String {
     format!("refers to `{reference}`; only `#` and `#/$defs/...` can be referred to")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(property: Value, cookbook_exact: bool) -> Result<String, String> {
+        let parameters = json!({"type": "object", "properties": {"a": property}});
+        let tools = [json!({"name": "f", "parameters": parameters})];
+        let text = typescript(&ToolDeclaration::read_all(&tools).unwrap(), cookbook_exact);
+        text.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_schema_without_a_type_is_any_value_but_to_the_cookbook() {
+        let schema = json!({"description": "whatever"});
+        let expected = "# Tools\n\n## functions\nnamespace functions {\n\
+                        type f = (_: {\n  // whatever\n  a?: any\n}) => any;\n}\n";
+        assert_eq!(declared(schema.clone(), false).unwrap(), expected);
+        assert!(declared(schema, true).unwrap_err().starts_with("tool 0 has a schema without a type"));
+    }
+
+    #[test]
+    fn what_is_no_schema_is_named() {
+        for (schema, message) in [
+            (json!({"$ref": "#/$defs/b"}), "tool 0 refers to `#/$defs/b`, which is not defined"),
+            (json!({"$ref": "other"}), "tool 0 refers to `other`; only `#` and `#/$defs/...` can be referred to"),
+            (json!({"type": "string", "enum": ["b", 1]}), "tool 0 has an enum of type string with the value 1"),
+            (json!({"type": ["what"]}), "tool 0 has the unknown type \"what\""),
+            (json!(1), "tool 0 has a schema that is no object: 1"),
+        ] {
+            assert_eq!(declared(schema, false).unwrap_err(), message);
+        }
+    }
+}

@@ -11,8 +11,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use conversation::{Writer, add_turn, beginning, tools};
 use fulgurite_renderers::{
-    Continuation, FormatOptions, Message, Renderer, TemplateOptions, TemplateRenderer, Tokenizer, renderer_of,
-    train_byte_level_tokenizer, write_tokenizer_directory,
+    ContinuationPolicy, FormatOptions, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer, TemplateOptions,
+    TemplateRenderer, Tokenizer, VolatileRules, renderer_of, train_byte_level_tokenizer, write_tokenizer_directory,
 };
 use python::Python;
 use serde_json::{Value, json};
@@ -121,16 +121,13 @@ impl Case {
     ) -> Result<Vec<Row>> {
         let (mut text, mut fresh, mut continuation, mut parse) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut python_text, mut python_tokens) = (Vec::new(), Vec::new());
-        let next = Continuation {
-            messages: &self.continued,
-            new_from: self.messages.len() + 1,
-            sampled: &self.sampled,
-            tools: &self.tools,
-        };
+        let recorded = self.recorded(renderer)?;
+        let next = || recorded.next_prompt(renderer, &self.continued, &self.tools, ContinuationPolicy::Exact);
+        ensure!(matches!(next()?, NextPrompt::Continued(_)), "the conversation is not continued");
         for _ in 0..TURNS {
             text.extend(self.timed(|| template.render_text(&self.messages, &self.tools).map(drop))?);
             fresh.extend(self.timed(|| renderer.render_prompt(&self.messages, &self.tools).map(drop))?);
-            continuation.extend(self.timed(|| renderer.render_continuation(&next).map(drop))?);
+            continuation.extend(self.timed(|| next().map(drop))?);
             parse.extend(self.timed(|| {
                 std::hint::black_box(renderer.parse(&self.reply));
                 Ok::<(), anyhow::Error>(())
@@ -152,6 +149,19 @@ impl Case {
             row("continuation", self.tokens, median(continuation), Some(("render + tokenize", fresh))),
             row("parse", self.reply.len(), median(parse), None),
         ])
+    }
+
+    /// The conversation as it was recorded when the model sampled its last turn.
+    fn recorded(&self, renderer: &dyn Renderer) -> Result<RecordedTurns> {
+        let mut recorded = RecordedTurns::new(VolatileRules::built_in());
+        recorded.record(&RecordedTurn {
+            messages: &self.messages,
+            tools: &self.tools,
+            reply: &self.continued[self.messages.len()],
+            prompt_tokens: &renderer.render_prompt(&self.messages, &self.tools)?.tokens,
+            sampled_tokens: &self.sampled,
+        });
+        Ok(recorded)
     }
 
     /// Seconds of each of some runs.

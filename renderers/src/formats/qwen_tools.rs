@@ -32,7 +32,7 @@ impl ValueStyle {
         match value {
             Value::String(text) => text.clone(),
             Value::Array(_) | Value::Object(_) => self.json(value),
-            scalar if self.python_scalars => python_str(&from_json(scalar)),
+            scalar if self.python_scalars => python_str(&from_json(scalar)).into_owned(),
             scalar => self.json(scalar),
         }
     }

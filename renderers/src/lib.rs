@@ -21,6 +21,7 @@ mod format;
 mod formats;
 mod message;
 mod message_values;
+mod named_continuation;
 mod named_renderer;
 mod named_supervised;
 mod open_renderer;

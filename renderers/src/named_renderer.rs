@@ -23,7 +23,7 @@ pub struct NamedRenderer {
     pub(crate) format: Box<dyn Format>,
     tokenizer: Arc<Tokenizer>,
     fingerprint: String,
-    stop_tokens: Vec<u32>,
+    pub(crate) stop_tokens: Vec<u32>,
     options: FormatOptions,
 }
 
@@ -97,7 +97,7 @@ impl NamedRenderer {
     }
 
     /// Tokens of the messages from `index` on, then of what asks for the next one.
-    fn tokens_from(&self, conversation: &Conversation<'_>, index: usize) -> Result<Vec<u32>, RenderError> {
+    pub(crate) fn tokens_from(&self, conversation: &Conversation<'_>, index: usize) -> Result<Vec<u32>, RenderError> {
         let mut tokens = self.message_tokens(conversation, index..conversation.messages().len())?;
         tokens.extend(self.generation_prompt(conversation)?);
         Ok(tokens)
@@ -147,15 +147,7 @@ impl Renderer for NamedRenderer {
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
-        let Continuation { messages, new_from, sampled, .. } = *continuation;
-        let written = self.written(messages, &[])?;
-        let new_from = new_from + written.len() - messages.len();
-        let new = Conversation::read(&written).and_then(|conversation| self.tokens_from(&conversation, new_from));
-        let new = new.map_err(|error| error.of_given_message(written.len(), messages.len()))?;
-        let is_ended = sampled.last().is_some_and(|token| self.stop_tokens.contains(token));
-        let mut tokens = if is_ended { Vec::new() } else { self.encode(&self.format.end_of_turn())? };
-        tokens.extend(new);
-        Ok(tokens)
+        self.continuation(continuation)
     }
 
     fn render_supervised(
@@ -164,9 +156,11 @@ impl Renderer for NamedRenderer {
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        match self.options.cookbook_exact {
+        let written = self.written(messages, tools)?.len();
+        let examples = match self.options.cookbook_exact {
             true => cookbook_examples(self, messages, tools, train_on),
             false => self.examples(messages, tools, train_on),
-        }
+        };
+        examples.map_err(|error| error.of_given_message(written, messages.len()))
     }
 }

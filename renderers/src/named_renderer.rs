@@ -8,6 +8,7 @@ use crate::chunk::{Chunk, ContentEncoding};
 use crate::cookbook_supervised::cookbook_examples;
 use crate::format::{Conversation, Format, ToolDeclaration};
 use crate::formats::{FormatOptions, open_format};
+use crate::python_time::midnight;
 use crate::tokenizer::hex_sha256;
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
@@ -30,6 +31,9 @@ pub struct NamedRenderer {
 impl NamedRenderer {
     /// The renderer of a name; a name may end in `#strip=False`, which keeps reasoning in the history.
     pub fn open(name: &str, tokenizer: Arc<Tokenizer>, options: FormatOptions) -> Result<Self, RenderError> {
+        if let Some(date) = options.current_date.as_ref().filter(|date| midnight(date).is_none()) {
+            return Err(RenderError::Date { date: date.clone() });
+        }
         let format = open_format(name, &tokenizer, &options)?;
         let stop_token = |text: &&str| {
             let missing = || RenderError::MissingToken { renderer: name.to_owned(), token: (*text).to_owned() };

@@ -310,6 +310,14 @@ fn history_keeps_the_reasoning_that_its_format_keeps() {
 }
 
 #[test]
+fn a_date_that_is_none_is_refused() {
+    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());
+    let options = FormatOptions { current_date: Some("2026-02-30".into()), ..FormatOptions::default() };
+    let error = NamedRenderer::open("gpt_oss_low_reasoning", tokenizer, options).unwrap_err();
+    assert!(error.to_string().contains("2026-02-30"), "{error}");
+}
+
+#[test]
 fn gpt_oss_is_told_the_day_if_nobody_gives_one() {
     let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());
     let renderer = NamedRenderer::open("gpt_oss_low_reasoning", tokenizer, FormatOptions::default()).unwrap();

@@ -20,7 +20,8 @@ const STAND_INS: u32 = 0xf_0000;
 /// stand-ins tell where the message's text went.
 #[derive(Debug)]
 pub(crate) struct ContentProtection {
-    /// Control tokens whose meaning the template may read from an assistant's text: those that are not special.
+    /// Control tokens whose meaning the template may read from an assistant's text: the marks of reasoning that are not
+    /// special.
     readable: Vec<String>,
     /// The characters that begin or end a control token.
     edges: BTreeSet<char>,
@@ -37,7 +38,11 @@ impl ContentProtection {
     /// The protection that a tokenizer's control tokens need.
     pub(crate) fn new(tokenizer: &Tokenizer) -> Self {
         let edges = |(text, _): (&str, bool)| [text.chars().next(), text.chars().next_back()];
-        let readable = tokenizer.control_tokens().filter(|(_, special)| !special).map(|(text, _)| text.to_owned());
+        let marks_reasoning = |text: &str| text.to_lowercase().contains("think");
+        let readable = tokenizer
+            .control_tokens()
+            .filter(|(text, special)| !special && marks_reasoning(text))
+            .map(|(text, _)| text.to_owned());
         Self { readable: readable.collect(), edges: tokenizer.control_tokens().flat_map(edges).flatten().collect() }
     }
 
@@ -82,6 +87,12 @@ impl ContentProtection {
         }
     }
 
+    /// Where the last mark ends that closes reasoning; 0 where there is none.
+    fn last_end_of_reasoning(&self, text: &str) -> usize {
+        let closing = self.readable.iter().filter(|token| token.contains('/'));
+        closing.filter_map(|token| Some(text.rfind(token.as_str())? + token.len())).max().unwrap_or(0)
+    }
+
     /// Private-use characters that do not occur in `text`.
     fn stand_ins(&self, text: &str) -> StandIns<'_> {
         let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
@@ -119,8 +130,11 @@ impl StandIns<'_> {
     fn protect_text(&self, text: &str, readable: bool) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
+        // What begins after the last end of reasoning ends nowhere: it is text.
+        let last_end = if readable { self.protection.last_end_of_reasoning(text) } else { 0 };
         while let Some(character) = rest.chars().next() {
-            let kept = self.protection.readable.iter().find(|token| readable && rest.starts_with(token.as_str()));
+            let within = text.len() - rest.len() < last_end;
+            let kept = self.protection.readable.iter().find(|token| within && rest.starts_with(token.as_str()));
             let length = kept.map_or(character.len_utf8(), String::len);
             match kept {
                 Some(token) => out.push_str(token),

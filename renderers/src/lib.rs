@@ -5,6 +5,7 @@
 //! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
 //!   [`ChatMlRenderer`] and [`NamedRenderer`] are written by hand, [`TemplateRenderer`] takes a model's own chat
 //!   template, [`open_renderer`] chooses by a name of [`renderer_names`].
+//! - [`check_template`]: what a model's chat template is good for, in findings for people and programs.
 //! - [`RecordedTurns`]: whether a request continues a recorded turn, and the next prompt, token by token.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
@@ -37,9 +38,12 @@ mod response_format;
 mod stop_strings;
 mod stream_decoder;
 mod supervised;
+mod template_check;
 mod template_continuation;
+mod template_conversations;
 mod template_dialect;
 mod template_renderer;
+mod template_response_format;
 #[cfg(test)]
 mod testing;
 mod token_bytes;
@@ -63,6 +67,7 @@ pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};
 pub use stream_decoder::StreamDecoder;
 pub use supervised::TrainOnWhat;
+pub use template_check::{Finding, StopToken, TemplateReport, Verdict, check_template};
 pub use template_renderer::{TemplateOptions, TemplateRenderer};
 pub use tokenizer::Tokenizer;
 pub use tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

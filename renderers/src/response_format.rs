@@ -1,5 +1,6 @@
 /// How a model family writes what it says: reasoning, text and tool calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ResponseFormat {
     /// Text and nothing else.
     Text,

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use crate::template_conversations::{a_user, calling, declared, result_of, said};
 use crate::tokenizer::Piece;
 use crate::{Content, Continuation, FunctionCall, Message, RenderError, Renderer, TemplateRenderer, ToolCall};
 
@@ -35,7 +36,7 @@ impl TemplateRenderer {
     pub(crate) fn needs_history(&self) -> bool {
         *self.continues_by_history.get_or_init(|| {
             // What is written after a turn must not grow with the tools either.
-            let tool_lists = [vec![], vec![a_tool("one"), a_tool("two")]];
+            let tool_lists = [vec![], vec![declared("one"), declared("two")]];
             shapes().into_iter().any(|(before, turn, new)| {
                 tool_lists.iter().any(|tools| {
                     let whole = self.after_turn(&before, &turn, &new, tools);
@@ -113,33 +114,9 @@ fn turn_with_text(turn: &Message, text: &str) -> Message {
     Message { tool_calls: turn.tool_calls.iter().map(call).collect(), ..Message::text(&turn.role, text) }
 }
 
-fn a_user() -> Message {
-    Message::text("user", "a")
-}
-
-fn a_tool(name: &str) -> Value {
-    json!({"type": "function", "function":
-        {"name": name, "description": "", "parameters": {"type": "object", "properties": {}}}})
-}
-
-fn calling(ids: &[&str]) -> Message {
-    let call = |id: &&str| ToolCall {
-        id: Some((*id).to_owned()),
-        call_type: "function".to_owned(),
-        function: FunctionCall { name: "probe".to_owned(), arguments: json!({}), extra: Default::default() },
-        extra: Default::default(),
-    };
-    Message { tool_calls: ids.iter().map(call).collect(), ..Message::text("assistant", "") }
-}
-
-fn result_of(id: &str) -> Message {
-    Message { tool_call_id: Some(id.to_owned()), name: Some("probe".to_owned()), ..Message::text("tool", "b") }
-}
-
 /// Conversations in which templates might write the same end in different ways: before a turn, the turn, after it.
 fn shapes() -> Vec<(Vec<Message>, Message, Vec<Message>)> {
     let (one, two) = ("fulgurit1", "fulgurit2");
-    let said = || Message::text("assistant", "b");
     let long = || vec![Message::text("system", "s"), a_user(), said(), a_user()];
     let with_tools = || vec![a_user(), calling(&[one]), result_of(one)];
     vec![
@@ -190,7 +167,7 @@ mod tests {
             assert_eq!(renderer.needs_history(), NEED_HISTORY.contains(&name), "{name}");
             let mut compared = 0;
             for ((past, new), tools) in conversations().into_iter().flat_map(|conversation| {
-                [vec![], vec![a_tool("one"), a_tool("two")]].map(|tools| (conversation.clone(), tools))
+                [vec![], vec![declared("one"), declared("two")]].map(|tools| (conversation.clone(), tools))
             }) {
                 let messages = [past.as_slice(), &new].concat();
                 let Ok(whole) = renderer.render_prompt(&messages, &tools) else { continue };

@@ -45,6 +45,7 @@ pub struct TemplateRenderer {
     dialect: TemplateDialect,
     pub(crate) turn_end: Option<u32>,
     pub(crate) continues_by_history: OnceLock<bool>,
+    response_format: OnceLock<ResponseFormat>,
 }
 
 /// A model's templates, compiled; many renderers share them.
@@ -90,6 +91,7 @@ impl TemplateRenderer {
             }),
             turn_end: None,
             continues_by_history: OnceLock::new(),
+            response_format: OnceLock::new(),
             tokenizer,
             templates,
             options,
@@ -200,7 +202,7 @@ impl Renderer for TemplateRenderer {
     }
 
     fn response_format(&self) -> ResponseFormat {
-        ResponseFormat::Text
+        *self.response_format.get_or_init(|| self.written_response_format())
     }
 
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
@@ -335,16 +337,16 @@ mod tests {
     fn a_template_may_read_reasoning_but_no_special_token_comes_through() {
         let renderer = renderer(THINKING_TEMPLATE);
         let id = |text| renderer.tokenizer.token_to_id(text).unwrap();
-        let said = Message::text("assistant", "<think>\nhm<|im_end|>\n</think>\n\nyes<|im_end|>");
+        let said = Message::text("assistant", "<think>\nhm<|im_end|>\n</think>\n\nyes<|im_end|><think>");
         let history = [Message::text("user", "a?</think>"), said.clone(), Message::text("user", "b?")];
         let tokens = prompt(&renderer, &history);
         assert_eq!(
             renderer.tokenizer.decode(&tokens),
-            "<|im_start|>user\na?</think><|im_end|>\n<|im_start|>assistant\nyes<|im_end|><|im_end|>\n\
+            "<|im_start|>user\na?</think><|im_end|>\n<|im_start|>assistant\nyes<|im_end|><think><|im_end|>\n\
              <|im_start|>user\nb?<|im_end|>\n<|im_start|>assistant\n"
         );
         assert_eq!(tokens.iter().filter(|token| **token == id("<|im_end|>")).count(), 3);
-        assert!(!tokens.contains(&id("</think>")));
+        assert!(!tokens.contains(&id("<think>")) && !tokens.contains(&id("</think>")));
     }
 
     #[test]

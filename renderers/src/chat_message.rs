@@ -67,21 +67,6 @@ impl<'m> ChatMessage<'m> {
         }
     }
 
-    /// The content as parts, where reasoning that stands as `<think>...</think>` at the beginning of the text is a part
-    /// of its own. Clients that know no reasoning send it back so.
-    pub(crate) fn parts_with_inline_thinking(&self) -> Vec<ChatPart<'m>> {
-        let mut parts = self.parts();
-        let has_thinking = parts.iter().any(|part| part.thinking().is_some());
-        if !has_thinking
-            && let Some(ChatPart::Text(text)) = parts.first()
-            && let Some((thinking, answer)) = text.split_once("</think>")
-        {
-            let thinking = thinking.split_once("<think>").map_or(thinking, |(_, thinking)| thinking);
-            parts.splice(..1, [ChatPart::Thinking(thinking), ChatPart::Text(answer)]);
-        }
-        parts
-    }
-
     /// The text of the content, without reasoning.
     pub(crate) fn visible_text(&self) -> Cow<'m, str> {
         match &self.content {

@@ -1,9 +1,10 @@
 use super::plain_text::PlainText;
+use super::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::python_json::{JsonStyle, dumps};
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{Message, RenderError, ResponseFormat, ToolCall};
 
 const END: &str = "<｜end▁of▁sentence｜>";
 
@@ -76,11 +77,11 @@ impl DeepSeek {
     /// As the model says it after its prompt where it has just been said; else as history.
     fn said<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Said<'m> {
         let message = conversation.at(index);
-        let parts = message.parts_with_inline_thinking();
+        let parts = parts_with_reasoning(message);
         let follows_tool = follows_tool(conversation, index);
         let calls_tools = !message.tool_calls.is_empty();
         let is_whole = !self.strips_thinking || conversation.is_sampled(index);
-        let has_thinking = parts.iter().any(|part| part.thinking().is_some());
+        let has_thinking = parts.iter().any(is_reasoning);
         let shows_thinking = self.thinks && (is_whole || (calls_tools && has_thinking));
         if !shows_thinking {
             let text = parts.iter().filter_map(ChatPart::text).fold(Chunk::default(), Chunk::content);
@@ -109,11 +110,7 @@ impl DeepSeek {
             ChatContent::Text(text) => (vec![ChatPart::Text(text)], !text.is_empty()),
             ChatContent::Parts(parts) => (parts.clone(), !parts.is_empty()),
         };
-        let has_thinking = match &message.content {
-            ChatContent::Text(text) => text.contains("<think>"),
-            ChatContent::Parts(parts) => parts.iter().any(|part| part.thinking().is_some()),
-        };
-        let frames = self.thinks && !follows_tool && is_last && has_content && !has_thinking;
+        let frames = self.thinks && !follows_tool && is_last && has_content && !has_reasoning(&message.content);
         let frame = Chunk::of_format(if frames { "<think></think>" } else { "" });
         let shown = parts.iter().filter(|part| keeps_thinking || part.text().is_some());
         let opening = if self.thinks && self.strips_thinking && !is_last { "</think>" } else { "" };
@@ -189,7 +186,7 @@ fn calls<'m>(message: &ChatMessage<'m>) -> Chunk<'m> {
     if message.tool_calls.is_empty() {
         return Chunk::default();
     }
-    let with_call = |chunk: Chunk<'m>, call: &'m crate::ToolCall| {
+    let with_call = |chunk: Chunk<'m>, call: &'m ToolCall| {
         let chunk = chunk.format("<｜tool▁call▁begin｜>").content(&*call.function.name);
         chunk.format("<｜tool▁sep｜>").content(call.function.arguments_text()).format("<｜tool▁call▁end｜>")
     };

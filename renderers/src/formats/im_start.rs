@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
+use crate::chat_message::{ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, RenderedMessage};
 
@@ -75,36 +75,6 @@ impl<'m> From<ChatPart<'m>> for Part<'m> {
             ChatPart::Thinking(reasoning) => Self::Thinking(reasoning.into()),
         }
     }
-}
-
-/// The content where it is one text, given as such or as a list of one part.
-pub(super) fn single_text<'m>(content: &ChatContent<'m>) -> Option<&'m str> {
-    match content {
-        ChatContent::Text(text) => Some(text),
-        ChatContent::Parts(parts) => match parts[..] {
-            [ChatPart::Text(text)] => Some(text),
-            _ => None,
-        },
-    }
-}
-
-/// Reasoning and what follows it, of a text that holds both: the reasoning stands before the first `</think>`, after
-/// `<think>` where the text has it too.
-pub(super) fn split_reasoning(text: &str) -> Option<(&str, &str)> {
-    let (before, after) = text.split_once("</think>")?;
-    Some((before.rsplit_once("<think>").map_or(before, |(_, reasoning)| reasoning), after))
-}
-
-/// Whether the content holds reasoning in the eyes of tinker-cookbook: a part of it, or a text with `<think>`.
-pub(super) fn has_reasoning(content: &ChatContent<'_>) -> bool {
-    match content {
-        ChatContent::Text(text) => text.contains("<think>"),
-        ChatContent::Parts(parts) => parts.iter().any(is_reasoning),
-    }
-}
-
-pub(super) fn is_reasoning(part: &ChatPart<'_>) -> bool {
-    part.thinking().is_some()
 }
 
 /// Whether some text of the parts is not empty.

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::kimi_tools::typescript;
 use super::plain_text::PlainText;
+use super::reasoning::parts_with_reasoning;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -53,16 +54,10 @@ impl Kimi {
             "kimi_k2" => (Version::K2, Prefill::Nothing),
             "kimi_k25" | "kimi_k26" => (Version::K25, Prefill::Thinking),
             "kimi_k25_disable_thinking" | "kimi_k26_disable_thinking" => (Version::K25, Prefill::NoThinking),
-            "kimi_k26_preserve_thinking" if strips_thinking => {
-                return Some(Self {
-                    version: Version::K25,
-                    prefill: Prefill::Thinking,
-                    strips_thinking: false,
-                    cookbook_exact,
-                });
-            }
+            "kimi_k26_preserve_thinking" if strips_thinking => (Version::K25, Prefill::Thinking),
             _ => return None,
         };
+        let strips_thinking = strips_thinking && name != "kimi_k26_preserve_thinking";
         Some(Self { version, prefill, strips_thinking, cookbook_exact })
     }
 
@@ -72,7 +67,7 @@ impl Kimi {
         // The cookbook writes reasoning even where the prompt closes it.
         let may_think = self.cookbook_exact || self.prefill != Prefill::NoThinking;
         let shows_thinking = may_think && (is_recent || !self.strips_thinking);
-        let parts = if self.cookbook_exact { message.parts() } else { message.parts_with_inline_thinking() };
+        let parts = if self.cookbook_exact { message.parts() } else { parts_with_reasoning(message) };
         let thinking = parts.iter().filter_map(ChatPart::thinking).filter(|_| shows_thinking);
         let block = thinking.fold(Chunk::of_format("<think>"), Chunk::content).format("</think>");
         let said = parts.iter().filter_map(ChatPart::text).fold(block, Chunk::content);

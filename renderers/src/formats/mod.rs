@@ -13,6 +13,7 @@ mod python_strip;
 mod qwen3;
 mod qwen3_5;
 mod qwen_tools;
+mod reasoning;
 mod role_colon;
 
 use std::fmt::Write;

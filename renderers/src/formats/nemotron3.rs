@@ -1,8 +1,9 @@
 use std::borrow::Cow;
 
-use super::im_start::{self, END, Part, ToolResponses, has_reasoning, header, single_text, split_reasoning};
+use super::im_start::{self, END, Part, ToolResponses, header};
 use super::python_strip::{trimmed, trimmed_cow, trimmed_end_cow, trimmed_start_cow};
 use super::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
+use super::reasoning::{has_reasoning, single_text, split_reasoning};
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};

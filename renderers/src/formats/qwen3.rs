@@ -1,7 +1,6 @@
-use super::im_start::{
-    self, END, ToolResponses, has_reasoning, has_text, header, is_reasoning, single_text, split_reasoning,
-};
+use super::im_start::{self, END, ToolResponses, has_text, header};
 use super::qwen_tools::{ValueStyle, json_calls, json_tools};
+use super::reasoning::{has_reasoning, is_reasoning, single_text, split_reasoning};
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::{Chunk, ContentEncoding};
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};

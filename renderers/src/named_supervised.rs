@@ -63,36 +63,40 @@ impl NamedRenderer {
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<WeightedTokens, RenderError> {
-        let written = self.written(messages, tools)?;
-        let ends_sampled = messages.last().is_some_and(Message::is_assistant);
-        let read = if ends_sampled { Conversation::read_sampled } else { Conversation::read };
-        let conversation = read(&written)?.with_tools(tools)?;
-        let trained = trained_when_written(train_on, messages, &written)?;
+        let trained = trained_when_written(train_on, messages, &self.written(messages, tools)?)?;
         let header_weight = weight(train_on.trains_headers());
+        let history = match messages.split_last() {
+            Some((last, before)) if last.is_assistant() => before,
+            _ => messages,
+        };
+        let written = self.written(history, tools)?;
+        let conversation = Conversation::read(&written)?.with_tools(tools)?;
 
         let mut example = WeightedTokens::default();
         example.extend(&self.encode(&self.format.beginning())?, 0.0);
-        for (index, trained) in trained.into_iter().enumerate() {
+        for (index, trained) in trained[..written.len()].iter().enumerate() {
             let rendered = self.format.message(&conversation, index)?;
             example.extend(&self.encode(&rendered.header)?, header_weight);
             for chunk in &rendered.output {
-                example.extend(&self.encode(chunk)?, weight(trained));
-            }
-            if ends_sampled && index + 1 == written.len() {
-                example.extend(&self.encode(&rendered.stop_overlap)?, weight(trained));
+                example.extend(&self.encode(chunk)?, weight(*trained));
             }
         }
-        let trained = train_on.trained_messages(messages)?;
         for index in (0..messages.len()).filter(|index| messages[*index].is_assistant()) {
+            let trained = weight(trained[index + trained.len() - messages.len()]);
             let (prompt, sampled) = self.sample(&messages[..=index], tools)?;
+            if index == history.len() {
+                let generation_prompt = &prompt[example.tokens.len()..];
+                example.extend(generation_prompt, header_weight);
+                example.extend(&sampled, trained);
+            }
             let turn = prompt.len()..prompt.len() + sampled.len();
             if !example.tokens.starts_with(&prompt) || example.tokens.get(turn.clone()) != Some(&sampled[..]) {
                 return Err(RenderError::TrainsMoreThanAssistant { renderer: self.name().to_owned() });
             }
             let before = self.written(&messages[..index], tools)?;
-            let opening = self.generation_prompt(&Conversation::read(&before)?)?.len();
-            example.weights[turn.start - opening..turn.start].fill(header_weight);
-            example.weights[turn].fill(weight(trained[index]));
+            let generation_prompt = self.generation_prompt(&Conversation::read(&before)?)?;
+            example.weights[turn.start - generation_prompt.len()..turn.start].fill(header_weight);
+            example.weights[turn].fill(trained);
         }
         Ok(example)
     }

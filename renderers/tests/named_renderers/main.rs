@@ -2,107 +2,16 @@
 //! token, and what follows a sampled turn is rendered without the turn.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
+mod conversations;
+mod supervised;
 
-use fulgurite_renderers::{Continuation, FormatOptions, Message, NamedRenderer, Renderer, Tokenizer};
+use std::collections::BTreeSet;
+
+use conversations::{RENDERERS, control_tokens, conversation, open, open_with, shapes, tools, try_open};
+use fulgurite_renderers::{Continuation, FormatOptions, Message, Renderer};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
-
-/// The renderers, each with a tokenizer that has its tokens.
-const RENDERERS: [(&str, &str); 10] = [
-    ("deepseekv3", "deepseek"),
-    ("deepseekv3_thinking", "deepseek"),
-    ("deepseekv3_thinking#strip=False", "deepseek"),
-    ("kimi_k2", "kimi"),
-    ("kimi_k25", "kimi"),
-    ("kimi_k26_disable_thinking", "kimi"),
-    ("kimi_k26_preserve_thinking", "kimi"),
-    ("gpt_oss_no_sysprompt", "gpt_oss"),
-    ("gpt_oss_low_reasoning", "gpt_oss"),
-    ("gpt_oss_high_reasoning", "gpt_oss"),
-];
-
-fn tokenizer_dir(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/tokenizers").join(name)
-}
-
-fn open(name: &str) -> NamedRenderer {
-    let (_, tokenizer) = RENDERERS.iter().find(|(renderer, _)| *renderer == name).unwrap();
-    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir(tokenizer)).unwrap());
-    let options = FormatOptions { current_date: Some("2026-01-31".into()), ..FormatOptions::default() };
-    NamedRenderer::open(name, tokenizer, options).unwrap()
-}
-
-/// Texts and ids of the control tokens of a tokenizer.
-fn control_tokens(tokenizer: &str) -> Vec<(String, u32)> {
-    let path = tokenizer_dir(tokenizer).join("tokenizer.json");
-    let json: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let token = |token: &Value| (token["content"].as_str().unwrap().to_owned(), token["id"].as_u64().unwrap() as u32);
-    json["added_tokens"].as_array().unwrap().iter().map(token).collect()
-}
-
-/// One message of a conversation without its texts.
-#[derive(Clone, Copy, Debug)]
-enum Shape {
-    User,
-    /// Reasoning or none, and so many calls, each of which is answered.
-    Assistant {
-        thinks: bool,
-        calls: usize,
-    },
-}
-
-fn shapes() -> impl Strategy<Value = Vec<Shape>> {
-    let shape = prop_oneof![
-        Just(Shape::User),
-        (any::<bool>(), 0_usize..3).prop_map(|(thinks, calls)| Shape::Assistant { thinks, calls }),
-    ];
-    proptest::collection::vec(shape, 1..6)
-}
-
-/// A conversation of a shape whose texts are `text(0)`, `text(1)` and so on.
-fn conversation(shapes: &[Shape], has_system: bool, text: &dyn Fn(usize) -> String) -> Vec<Message> {
-    let mut count = 0;
-    let mut next = || {
-        count += 1;
-        text(count - 1)
-    };
-    let mut messages = Vec::new();
-    if has_system {
-        messages.push(json!({"role": "system", "content": next()}));
-    }
-    messages.push(json!({"role": "user", "content": next()}));
-    for shape in shapes {
-        match shape {
-            Shape::User => messages.push(json!({"role": "user", "content": [{"type": "text", "text": next()}]})),
-            Shape::Assistant { thinks, calls } => {
-                let ids: Vec<String> = (0..*calls).map(|call| format!("{}{}:{call}", next(), messages.len())).collect();
-                let name = next();
-                let call = |id: &String| json!({"id": id, "type": "function", "function": {"name": name, "arguments": json!({"a": name}).to_string()}});
-                let mut message = json!({"role": "assistant", "content": [{"type": "text", "text": next()}]});
-                message["tool_calls"] = ids.iter().map(call).collect();
-                if *thinks {
-                    message["reasoning_content"] = next().into();
-                } else {
-                    // Without reasoning beside it, text that begins with a block of reasoning is read as that.
-                    message["content"] = format!("-{}", next().replace("</think>", "")).into();
-                }
-                messages.push(message);
-                messages.extend(ids.iter().map(|id| json!({"role": "tool", "tool_call_id": id, "content": next()})));
-            }
-        }
-    }
-    serde_json::from_value(messages.into()).unwrap()
-}
-
-fn tools(text: &str) -> Vec<Value> {
-    let property = json!({"type": "string", "description": text, "enum": [text], "default": text});
-    let parameters = json!({"type": "object", "properties": {"a": property}});
-    vec![json!({"type": "function", "function": {"name": "f", "description": text, "parameters": parameters}})]
-}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -311,16 +220,14 @@ fn history_keeps_the_reasoning_that_its_format_keeps() {
 
 #[test]
 fn a_date_that_is_none_is_refused() {
-    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());
     let options = FormatOptions { current_date: Some("2026-02-30".into()), ..FormatOptions::default() };
-    let error = NamedRenderer::open("gpt_oss_low_reasoning", tokenizer, options).unwrap_err();
+    let error = try_open("gpt_oss_low_reasoning", "gpt_oss", options).unwrap_err();
     assert!(error.to_string().contains("2026-02-30"), "{error}");
 }
 
 #[test]
 fn gpt_oss_is_told_the_day_if_nobody_gives_one() {
-    let tokenizer = Arc::new(Tokenizer::open(&tokenizer_dir("gpt_oss")).unwrap());
-    let renderer = NamedRenderer::open("gpt_oss_low_reasoning", tokenizer, FormatOptions::default()).unwrap();
+    let renderer = open_with("gpt_oss_low_reasoning", "gpt_oss", FormatOptions::default());
     let prompt = renderer.render_prompt(&[Message::text("user", "a")], &[]).unwrap();
     let text = renderer.tokenizer().decode(&prompt.tokens);
     let (_, date) = text.split_once("Current date: ").unwrap();

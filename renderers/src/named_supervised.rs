@@ -3,11 +3,26 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::chunk::chunks_after;
+use crate::cookbook_supervised::cookbook_example;
 use crate::format::{Conversation, RenderedMessage};
 use crate::supervised::{examples_as_sampled, sampled_messages};
 use crate::{Message, NamedRenderer, RenderError, Renderer, TrainOnWhat, WeightedTokens};
 
 impl NamedRenderer {
+    /// The whole conversation as one sequence, as tinker-cookbook's `build_supervised_example` makes it: in a format that
+    /// rewrites earlier turns, these are trained in a context in which they are never sampled.
+    /// [`render_supervised`](Renderer::render_supervised) cuts the conversation there instead.
+    pub fn cookbook_example(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        train_on: &TrainOnWhat,
+    ) -> Result<WeightedTokens, RenderError> {
+        let written = self.written(messages, tools)?.len();
+        let example = cookbook_example(self, messages, tools, train_on);
+        example.map_err(|error| error.of_given_message(written, messages.len()))
+    }
+
     /// Sequences that train what the model would sample: one where every prompt extends what came before it, else
     /// several. Whether it does is seen from the tokens of this very conversation.
     pub(crate) fn examples(

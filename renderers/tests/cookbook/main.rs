@@ -4,6 +4,7 @@
 //! `departures.rs` lists, each with its reason; a departure that does not show is a failure as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod chat_templates;
 mod departures;
 
 use std::collections::BTreeMap;

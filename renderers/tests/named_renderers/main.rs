@@ -34,6 +34,23 @@ proptest! {
     }
 
     #[test]
+    fn no_text_becomes_a_control_token_where_nothing_but_text_is_known(
+        (name, tokenizer) in select(&[("llama3", "llama3"), ("role_colon", "llama3"), ("role_colon", "qwen3")][..]),
+        picks in proptest::collection::vec(any::<proptest::sample::Index>(), 1..6),
+    ) {
+        let renderer = open_with(name, tokenizer, FormatOptions::default());
+        let control = control_tokens(tokenizer);
+        let ids: BTreeSet<u32> = control.iter().map(|(_, id)| *id).collect();
+        let of_control = |text: &dyn Fn(&proptest::sample::Index) -> String| {
+            let roles = ["user", "assistant"].into_iter().cycle();
+            let messages: Vec<Message> = picks.iter().zip(roles).map(|(pick, role)| Message::text(role, text(pick))).collect();
+            let prompt = renderer.render_prompt(&messages, &[]).unwrap();
+            prompt.tokens.into_iter().filter(|token| ids.contains(token)).collect::<Vec<u32>>()
+        };
+        prop_assert_eq!(of_control(&|pick| format!("a{} ", pick.get(&control).0)), of_control(&|_| "a b ".to_owned()));
+    }
+
+    #[test]
     fn what_follows_a_turn_is_the_end_of_the_whole_prompt(
         (name, _) in select(&RENDERERS[..]), shapes in shapes(), has_system: bool, turn: proptest::sample::Index,
         is_cut_off: bool,

@@ -187,3 +187,15 @@ fn role_colon_trains_the_stop_that_begins_the_next_message() {
         ["User: a\n\nAssistant:[ b\n\nUser:]", "User: a\n\nAssistant: b\n\nSystem: c\n\nAssistant:[ d\n\nUser:]"]
     );
 }
+
+#[test]
+fn the_cookbook_trains_a_whole_conversation_in_one_sequence() {
+    let options = FormatOptions { cookbook_exact: true, ..FormatOptions::default() };
+    let qwen3 = open_with("qwen3", "qwen3", options);
+    let example = qwen3.cookbook_example(&messages(chat()), &[], &TrainOnWhat::AllAssistantMessages).unwrap();
+    assert_eq!(
+        marked(&qwen3, &example),
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>]\n\
+         <|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\nd<|im_end|>]"
+    );
+}

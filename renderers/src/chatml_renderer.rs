@@ -232,13 +232,13 @@ mod tests {
             let weighted = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
             let sampled = weighted.weights.iter().filter(|weight| **weight == 1.0).count();
             prop_assert!(weighted.tokens.starts_with(&prompt));
-            let parsed = renderer.parse(&weighted.tokens[prompt.len()..prompt.len() + sampled]);
-            prop_assert!(parsed.ended_by_stop);
-            prop_assert_eq!(&parsed.message, &messages[1]);
+            let parsed = renderer.parse(&prompt, &weighted.tokens[prompt.len()..prompt.len() + sampled], &[]);
+            prop_assert!(parsed.ended());
+            prop_assert_eq!(&parsed.message(), &messages[1]);
             let later = renderer.render_prompt(&messages, &[]).unwrap().tokens;
             prop_assert!(later.starts_with(&weighted.tokens[..prompt.len() + sampled]));
-            let cut = renderer.parse(&weighted.tokens[prompt.len()..prompt.len() + sampled - 1]);
-            prop_assert!(!cut.ended_by_stop);
+            let cut = renderer.parse(&prompt, &weighted.tokens[prompt.len()..prompt.len() + sampled - 1], &[]);
+            prop_assert!(!cut.ended());
         }
     }
 }

@@ -111,6 +111,26 @@ pub enum RenderError {
     /// The template does not show an assistant's turn and its end, so that what follows it cannot be rendered alone.
     #[error("the chat template writes no end of an assistant's turn after which messages could be added")]
     NoTurnEnd,
+    /// A token that ends a turn was sampled more than once.
+    #[error(
+        "When parsing response, expected to split into 1 or 2 pieces using stop tokens, but got {count}. You probably \
+         are using the wrong stop tokens when sampling"
+    )]
+    StopTokensRepeated {
+        /// How often.
+        count: usize,
+    },
+    /// One of several tokens that end a turn was sampled more than once.
+    #[error(
+        "When parsing response, expected at most 1 {token} token, but got {count}. You probably are using the wrong \
+         stop tokens when sampling"
+    )]
+    StopTokenRepeated {
+        /// The token's text.
+        token: &'static str,
+        /// How often.
+        count: usize,
+    },
     /// No message of the conversation is to be trained.
     #[error("the conversation has no message to train on")]
     NothingToTrain,

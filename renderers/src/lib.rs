@@ -7,6 +7,7 @@
 //!   template, [`open_renderer`] chooses by a name of [`renderer_names`].
 //! - [`check_template`]: what a model's chat template is good for, in findings for people and programs.
 //! - [`RecordedTurns`]: whether a request continues a recorded turn, and the next prompt, token by token.
+//! - [`StreamParser`]: sampled tokens to reasoning, text and tool calls, while they are sampled or all at once.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
@@ -20,15 +21,19 @@ mod cookbook_supervised;
 mod error;
 mod format;
 mod formats;
+#[doc(hidden)]
+pub mod fuzzing;
 mod message;
 mod message_values;
 mod named_continuation;
 mod named_renderer;
 mod named_supervised;
 mod open_renderer;
+mod parsing;
 mod pieces;
 mod python_builtins;
 mod python_json;
+mod python_json_decoder;
 mod python_methods;
 mod python_text;
 mod python_time;
@@ -61,7 +66,8 @@ pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named_renderer::NamedRenderer;
 pub use open_renderer::{open_renderer, renderer_of};
-pub use renderer::{Continuation, ParsedMessage, RenderedPrompt, Renderer, WeightedTokens};
+pub use parsing::{CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination};
+pub use renderer::{Continuation, RenderedPrompt, Renderer, WeightedTokens};
 pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};

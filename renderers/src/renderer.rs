@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::{Message, RenderError, ResponseFormat, Tokenizer, TrainOnWhat};
+use crate::parsing::TurnEnds;
+use crate::{Message, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer, TrainOnWhat};
 
 /// A conversation as the tokens that a model is asked to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +37,6 @@ impl WeightedTokens {
         self.tokens.extend_from_slice(tokens);
         self.weights.resize(self.tokens.len(), weight);
     }
-}
-
-/// What the model said, read back from its tokens.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ParsedMessage {
-    /// The assistant's message.
-    pub message: Message,
-    /// Whether a stop token ended it; otherwise it was cut off.
-    pub ended_by_stop: bool,
 }
 
 /// New messages after a turn that was sampled.
@@ -110,10 +102,17 @@ pub trait Renderer: Send + Sync + 'static {
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError>;
 
-    /// The message in `sampled`: its text up to the first stop token, which is not part of it.
-    fn parse(&self, sampled: &[u32]) -> ParsedMessage {
-        let stop = sampled.iter().position(|token| self.stop_tokens().contains(token));
-        let text = self.tokenizer().decode(&sampled[..stop.unwrap_or(sampled.len())]);
-        ParsedMessage { message: Message::text("assistant", text), ended_by_stop: stop.is_some() }
+    /// A reader of what is sampled after `prompt`, token by token. What the prompt's end opened, such as a `<think>`,
+    /// is open. `tools` are the request's; a call may be of others.
+    fn stream_parser(&self, prompt: &[u32], tools: &[Value]) -> StreamParser {
+        let ends = TurnEnds { tokens: self.stop_tokens(), text: self.stop_string() };
+        StreamParser::new(self.tokenizer(), self.response_format(), ends, prompt, tools)
+    }
+
+    /// The message in `sampled`, as [`stream_parser`](Self::stream_parser) reads it.
+    fn parse(&self, prompt: &[u32], sampled: &[u32], tools: &[Value]) -> ParsedMessage {
+        let mut parser = self.stream_parser(prompt, tools);
+        parser.feed(sampled);
+        parser.finish().1
     }
 }

@@ -218,6 +218,17 @@ impl Tokenizer {
         &self.eos_ids
     }
 
+    /// Whether a token is a control token: one of the added vocabulary that is more than white space.
+    pub(crate) fn is_control(&self, token: u32) -> bool {
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
+        added.get(&token).is_some_and(|token| is_control_text(&token.content))
+    }
+
+    /// The id of the `eos_token` of `tokenizer_config.json`.
+    pub(crate) fn eos_token(&self) -> Option<u32> {
+        self.token_to_id(self.config.special_tokens.get("eos_token")?.as_str()?)
+    }
+
     /// Where the tokenizer was read from.
     pub(crate) fn path(&self) -> &Path {
         &self.path

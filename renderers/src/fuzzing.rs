@@ -1,0 +1,271 @@
+//! What fuzzers run: any tokens, read as what a model said, in every format and however they are cut.
+
+#![allow(clippy::expect_used, reason = "a fuzzer knows a failure by its panic")]
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use crate::parsing::{TurnEnds, mark_texts};
+use crate::{ParseEvent, ParsedMessage, ParsedPart, PartContent, ResponseFormat, StreamParser, Termination, Tokenizer};
+
+/// What models say, and what they should not.
+const SNIPPETS: &[&str] = &[
+    "\n",
+    "\n\n",
+    " ",
+    "ok",
+    "é🙂",
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "{\"name\": \"f\", \"arguments\": {\"x\": [1, \"}\\\"\"]}}",
+    "{\"arguments\": {}, \"id\": \"c\", \"name\": \"g\"}",
+    "{\"name\": \"f\", \"parameters\": {\"x\": ",
+    "{\"name\": \"f\", \"arguments\": \"x\", \"name\": \"f\"}",
+    "{\"x\": 1}",
+    "\"}}",
+    "1}}",
+    "<function=f>\n<parameter=x>\n",
+    "\n</parameter>\n</function>\n",
+    "<function=g></function>",
+    "f",
+    "functions.f:0",
+    " to=functions.f",
+    "assistant",
+    "analysis",
+    "final",
+    "commentary",
+    "\n\nUser:",
+];
+
+/// One format with the tokens that it is spoken in.
+struct Setting {
+    tokenizer: Arc<Tokenizer>,
+    format: ResponseFormat,
+    turn_ends: Vec<u32>,
+    turn_end_text: Option<&'static str>,
+    /// Marks, the ends of turns, and the beginning of one.
+    controls: Vec<u32>,
+    snippets: Vec<Vec<u32>>,
+}
+
+static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    vec![
+        setting("qwen3", ResponseFormat::Text, &["<|im_end|>"]),
+        setting("qwen3", ResponseFormat::RoleColon, &[]),
+        setting("qwen3", ResponseFormat::QwenJson, &["<|im_end|>"]),
+        setting("qwen3", ResponseFormat::QwenXml, &["<|im_end|>"]),
+        setting("deepseek", ResponseFormat::DeepSeek, &["<｜end▁of▁sentence｜>"]),
+        setting("kimi", ResponseFormat::Kimi, &["<|im_end|>"]),
+        setting("gpt_oss", ResponseFormat::Harmony, &["<|return|>", "<|call|>"]),
+        setting("llama3", ResponseFormat::LlamaJson, &["<|eot_id|>"]),
+        // Tokenizers without tokens for the marks.
+        setting("llama3", ResponseFormat::QwenJson, &["<|eot_id|>"]),
+        setting("llama3", ResponseFormat::QwenXml, &["<|eot_id|>"]),
+        setting("gpt_oss", ResponseFormat::Kimi, &["<|end|>"]),
+    ]
+});
+
+fn setting(tokenizer: &str, format: ResponseFormat, turn_ends: &[&str]) -> Setting {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/tokenizers").join(tokenizer);
+    let tokenizer = Arc::new(Tokenizer::open(&dir).expect("the tokenizer opens"));
+    let tokens = |texts: &[&str]| texts.iter().filter_map(|text| tokenizer.token_to_id(text)).collect::<Vec<u32>>();
+    let mut controls = tokens(&mark_texts(format));
+    controls.extend(tokens(turn_ends));
+    controls.extend(tokens(&["<|im_start|>", "<｜Assistant｜>", "<|im_middle|>", "<|start_header_id|>"]));
+    controls.push(u32::MAX);
+    let ordinary = |text: &&str| tokenizer.encode_ordinary(text).expect("the tokenizer encodes");
+    Setting {
+        turn_ends: tokens(turn_ends),
+        turn_end_text: (format == ResponseFormat::RoleColon).then_some("\n\nUser:"),
+        controls,
+        snippets: SNIPPETS.iter().map(ordinary).collect(),
+        format,
+        tokenizer,
+    }
+}
+
+impl Setting {
+    fn parser(&self, prompt: &[u32]) -> StreamParser {
+        let ends = TurnEnds { tokens: &self.turn_ends, text: self.turn_end_text };
+        StreamParser::new(&self.tokenizer, self.format, ends, prompt, &[])
+    }
+
+    /// A byte is a control token, a snippet, or a token of the vocabulary.
+    fn tokens(&self, byte: u8) -> Vec<u32> {
+        let index = usize::from(byte);
+        match byte {
+            0..80 => vec![self.controls[index % self.controls.len()]],
+            80..160 => self.snippets[index % self.snippets.len()].clone(),
+            _ => vec![u32::from(byte) * 5 % 560],
+        }
+    }
+
+    /// Whether text between two parts is nothing but the format's markup and white space beside it.
+    fn is_markup(&self, gap: &str, may_be_cut: bool) -> bool {
+        let mut rest = gap.trim_start();
+        while let Some(mark) = mark_texts(self.format).iter().find(|mark| rest.starts_with(**mark)) {
+            rest = rest[mark.len()..].trim_start();
+        }
+        // A header of Harmony's goes up to the body that follows it.
+        match rest.split_once("<|message|>") {
+            _ if rest.is_empty() => true,
+            Some((_, rest)) if self.format == ResponseFormat::Harmony => self.is_markup(rest, may_be_cut),
+            _ => may_be_cut && self.format == ResponseFormat::Harmony,
+        }
+    }
+}
+
+/// Reads tokens that bytes name: the first byte is the format, the second how many of the others are the prompt's.
+///
+/// However the tokens are cut, the events are the same and add up to the message; the message's parts follow each other
+/// and leave nothing but markup between them; and what the prompt opened is as open as if it had been sampled.
+pub fn fuzz_parse(bytes: &[u8]) {
+    let [first, second, bytes @ ..] = bytes else { return };
+    let setting = &SETTINGS[usize::from(*first) % SETTINGS.len()];
+    let prompt_bytes = usize::from(*second) % (bytes.len() + 1);
+    let prompt: Vec<u32> = bytes[..prompt_bytes].iter().flat_map(|byte| setting.tokens(*byte)).collect();
+    let sampled: Vec<u32> = bytes[prompt_bytes..].iter().flat_map(|byte| setting.tokens(*byte)).collect();
+    let (events, message) = read(setting.parser(&prompt), sampled.chunks(sampled.len().max(1)));
+    for length in [1, 2, usize::from(*second) + 1] {
+        let cut = read(setting.parser(&prompt), sampled.chunks(length));
+        assert_eq!(cut, (events.clone(), message.clone()), "in chunks of {length}");
+    }
+    check_cover(setting, &message);
+    check_events(&events, &message);
+    check_prompt(setting, &prompt, &sampled, &message);
+}
+
+/// Feeds chunks; the events of all of them, neighbours of a kind as one.
+fn read<'t>(mut parser: StreamParser, chunks: impl Iterator<Item = &'t [u32]>) -> (Vec<ParseEvent>, ParsedMessage) {
+    let mut events: Vec<ParseEvent> = Vec::new();
+    for chunk in chunks {
+        events.extend(parser.feed(chunk));
+    }
+    let (rest, message) = parser.finish();
+    events.extend(rest);
+    (joined(events), message)
+}
+
+fn joined(events: Vec<ParseEvent>) -> Vec<ParseEvent> {
+    let mut joined: Vec<ParseEvent> = Vec::new();
+    for event in events {
+        match (joined.last_mut(), event) {
+            (Some(ParseEvent::Reasoning(text)), ParseEvent::Reasoning(delta))
+            | (Some(ParseEvent::Text(text)), ParseEvent::Text(delta)) => text.push_str(&delta),
+            (Some(ParseEvent::Arguments { delta: text, .. }), ParseEvent::Arguments { delta, .. }) => {
+                text.push_str(&delta);
+            }
+            (_, event) => joined.push(event),
+        }
+    }
+    joined
+}
+
+/// Parts come one after another and leave nothing but markup.
+fn check_cover(setting: &Setting, message: &ParsedMessage) {
+    let mut at = 0;
+    for part in &message.parts {
+        assert!(part.range.start >= at && part.range.end >= part.range.start, "{part:?} of {message:?}");
+        let gap = &message.text[at..part.range.start];
+        assert!(setting.is_markup(gap, false), "{gap:?} is lost of {message:?}");
+        at = part.range.end;
+    }
+    let gap = &message.text[at..];
+    assert!(setting.is_markup(gap, message.termination == Termination::Malformed), "{gap:?} is lost of {message:?}");
+}
+
+/// The events tell the message's parts, and its content.
+fn check_events(events: &[ParseEvent], message: &ParsedMessage) {
+    let mut told = Vec::new();
+    let mut content = String::new();
+    for event in events {
+        match event {
+            ParseEvent::Reasoning(text) => tell(&mut told, "reasoning", text),
+            ParseEvent::Text(text) => {
+                tell(&mut told, "text", text);
+                content += text;
+            }
+            // Calls are told of when they end; what was told of a broken one is void.
+            ParseEvent::ToolCall { .. } | ParseEvent::Arguments { .. } => {}
+            ParseEvent::ToolCallEnd { index } => tell(&mut told, "call", &told_call(events, *index)),
+            ParseEvent::BrokenToolCall { text, error, .. } => {
+                tell(&mut told, "broken", &format!("{text:?} {error}"));
+                content += text;
+            }
+        }
+    }
+    let mut said = Vec::new();
+    for part in &message.parts {
+        let (kind, text) = described(part, message);
+        tell(&mut said, kind, &text);
+    }
+    assert_eq!(told, said);
+    assert_eq!(message.message().plain_text(0).ok(), Some(content));
+}
+
+/// Adds a thing that is told; prose goes on where it stopped.
+fn tell(told: &mut Vec<(&'static str, String)>, kind: &'static str, text: &str) {
+    match told.last_mut() {
+        Some((last, said)) if *last == kind && matches!(kind, "reasoning" | "text") => said.push_str(text),
+        _ => told.push((kind, text.to_owned())),
+    }
+}
+
+fn told_call(events: &[ParseEvent], call: usize) -> String {
+    let mut told = String::new();
+    for event in events {
+        match event {
+            ParseEvent::ToolCall { index, id, name } if *index == call => told += &format!("{id:?} {name:?} "),
+            ParseEvent::Arguments { index, delta } if *index == call => told += delta,
+            _ => {}
+        }
+    }
+    told
+}
+
+fn described(part: &ParsedPart, message: &ParsedMessage) -> (&'static str, String) {
+    let text = message.text_of(part);
+    match &part.content {
+        PartContent::Reasoning => ("reasoning", text.to_owned()),
+        PartContent::Text => ("text", text.to_owned()),
+        PartContent::BrokenToolCall { error } => ("broken", format!("{text:?} {error}")),
+        PartContent::ToolCall { id, name, arguments, raw_arguments } => {
+            assert_eq!(serde_json::from_str(raw_arguments).ok().as_ref(), Some(arguments));
+            ("call", format!("{id:?} {name:?} {raw_arguments}"))
+        }
+    }
+}
+
+/// What the prompt opened is as open as if it had been sampled.
+fn check_prompt(setting: &Setting, prompt: &[u32], sampled: &[u32], message: &ParsedMessage) {
+    // Only where the prompt is one open turn that begins with a mark, and where no character stands across its end.
+    let tokenizer = &setting.tokenizer;
+    let marks = mark_texts(setting.format);
+    let marks: Vec<u32> = marks.iter().filter_map(|mark| tokenizer.token_to_id(mark)).collect();
+    let is_harmony = setting.format == ResponseFormat::Harmony;
+    let begins = prompt.first().is_some_and(|token| match is_harmony {
+        true => Some(*token) == tokenizer.token_to_id("<|start|>"),
+        false => marks.contains(token),
+    });
+    let is_turn = prompt
+        .iter()
+        .all(|token| (marks.contains(token) || !tokenizer.is_control(*token)) && !setting.turn_ends.contains(token));
+    let all = [prompt, sampled].concat();
+    let prompt_text = tokenizer.decode(prompt);
+    if !begins || !is_turn || tokenizer.decode(&all) != prompt_text.clone() + &tokenizer.decode(sampled) {
+        return;
+    }
+    let (_, whole) = read(setting.parser(&[]), all.chunks(1));
+    let mut expected = Vec::new();
+    for part in whole.parts {
+        let range = part.range.start.max(prompt_text.len())..part.range.end.max(prompt_text.len());
+        if !range.is_empty() {
+            let range = range.start - prompt_text.len()..range.end - prompt_text.len();
+            expected.push(ParsedPart { range, content: part.content });
+        }
+    }
+    let sampled: Vec<ParsedPart> = message.parts.iter().filter(|part| !part.range.is_empty()).cloned().collect();
+    assert_eq!(sampled, expected, "after the prompt {prompt_text:?}");
+}

@@ -1,0 +1,275 @@
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::parsed_message::{ParsedPart, PartContent};
+use super::stream_parser::ParseEvent;
+
+/// White space that a format writes beside its marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// None: all white space is content.
+    None,
+    /// Newlines.
+    Newlines,
+    /// All white space.
+    All,
+}
+
+impl Space {
+    fn has(self, character: char) -> bool {
+        match self {
+            Self::None => false,
+            Self::Newlines => character == '\n',
+            Self::All => character.is_whitespace(),
+        }
+    }
+}
+
+/// Which kind of prose is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prose {
+    /// Reasoning.
+    Reasoning,
+    /// Text for everybody.
+    Text,
+}
+
+/// What becomes of white space at the end of prose, as far as it was held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It is content.
+    Kept,
+    /// It is content, unless there is nothing else.
+    KeptUnlessBlank,
+    /// It is the format's, up to this at the very end; all of it where there is nothing else.
+    Without(&'static str),
+    /// It is the format's.
+    Stripped,
+}
+
+/// What has been read so far: the text, its parts, and the events that have not left yet.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    text: String,
+    /// Where what was sampled begins; the prompt's end may stand before it.
+    origin: usize,
+    parts: Vec<ParsedPart>,
+    /// Where the last part ended, if it is shown as text.
+    shown_end: Option<usize>,
+    events: Vec<ParseEvent>,
+    prose: Option<OpenProse>,
+    call: Option<OpenCall>,
+    /// How many calls have been named.
+    calls: usize,
+}
+
+/// Prose that may go on.
+#[derive(Debug)]
+struct OpenProse {
+    kind: Prose,
+    /// Its first character.
+    start: usize,
+    /// Up to here it has left.
+    given: usize,
+    /// Up to here it goes.
+    end: usize,
+    /// Whether it is more than white space that may be the format's.
+    has_said: bool,
+}
+
+/// A call that may go on.
+#[derive(Debug)]
+struct OpenCall {
+    start: usize,
+    named: Option<NamedCall>,
+}
+
+#[derive(Debug)]
+struct NamedCall {
+    index: usize,
+    id: Option<String>,
+    name: String,
+    raw_arguments: String,
+}
+
+impl Draft {
+    /// Adds text, and says where it stands.
+    pub(super) fn push(&mut self, text: &str) -> Range<usize> {
+        let start = self.text.len();
+        self.text.push_str(text);
+        start..self.text.len()
+    }
+
+    /// All text so far.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A range without what the prompt ended with.
+    pub(super) fn sampled_range(&self, range: Range<usize>) -> Range<usize> {
+        range.start.max(self.origin)..range.end.max(self.origin)
+    }
+
+    /// Whether prose is open of which something has been said.
+    pub(super) fn is_speaking(&self) -> bool {
+        self.prose.is_some()
+    }
+
+    /// Adds prose. `leading` white space at its beginning is the format's; `held` white space at its end is held back
+    /// until it is clear what follows.
+    pub(super) fn prose(&mut self, kind: Prose, range: Range<usize>, leading: Space, held: Space) {
+        let text = &self.text[range.clone()];
+        if self.prose.is_none() {
+            let start = range.end - text.trim_start_matches(|character| leading.has(character)).len();
+            if start == range.end {
+                return;
+            }
+            self.prose = Some(OpenProse { kind, start, given: start, end: start, has_said: false });
+        }
+        let certain = text.trim_end_matches(|character| held.has(character)).len();
+        if let Some(prose) = &mut self.prose {
+            prose.end = range.end;
+            prose.has_said |= certain > 0;
+        }
+        if certain > 0 {
+            self.give_prose(range.start + certain);
+        }
+    }
+
+    /// Lets open prose leave up to `end`.
+    fn give_prose(&mut self, end: usize) {
+        let Some(prose) = &mut self.prose else { return };
+        let new = std::mem::replace(&mut prose.given, end)..end;
+        let kind = prose.kind;
+        let delta = self.text[self.sampled_range(new)].to_owned();
+        if !delta.is_empty() {
+            self.events.push(match kind {
+                Prose::Reasoning => ParseEvent::Reasoning(delta),
+                Prose::Text => ParseEvent::Text(delta),
+            });
+        }
+    }
+
+    /// Ends prose.
+    pub(super) fn close_prose(&mut self, ending: Ending) {
+        let Some(prose) = &self.prose else { return };
+        let held = &self.text[prose.given..prose.end];
+        let kept = match ending {
+            Ending::Kept => held.len(),
+            _ if !prose.has_said => 0,
+            Ending::KeptUnlessBlank => held.len(),
+            Ending::Without(suffix) => held.strip_suffix(suffix).unwrap_or(held).len(),
+            Ending::Stripped => 0,
+        };
+        self.give_prose(prose.given + kept);
+        if let Some(prose) = self.prose.take() {
+            let content = match prose.kind {
+                Prose::Reasoning => PartContent::Reasoning,
+                Prose::Text => PartContent::Text,
+            };
+            self.push_part(prose.start..prose.given, content);
+        }
+    }
+
+    fn push_part(&mut self, range: Range<usize>, content: PartContent) {
+        let is_shown = matches!(content, PartContent::Text | PartContent::BrokenToolCall { .. });
+        self.shown_end = is_shown.then_some(range.end);
+        let range = self.sampled_range(range);
+        // Of prose that the prompt ends with nothing was sampled; a call is made even if the prompt wrote all of it.
+        if !range.is_empty() || !matches!(content, PartContent::Reasoning | PartContent::Text) {
+            self.parts.push(ParsedPart { range, content });
+        }
+    }
+
+    /// Begins a call; prose must have been closed.
+    pub(super) fn open_call(&mut self, start: usize) {
+        self.call = Some(OpenCall { start, named: None });
+    }
+
+    /// Takes a call back that turns out to be none, and says where it began. It must not have been named.
+    pub(super) fn cancel_call(&mut self) -> Option<usize> {
+        self.call.take().map(|call| call.start)
+    }
+
+    /// Says what is called.
+    pub(super) fn name_call(&mut self, id: Option<String>, name: String) {
+        let Some(call) = &mut self.call else { return };
+        let index = self.calls;
+        self.calls += 1;
+        self.events.push(ParseEvent::ToolCall { index, id: id.clone(), name: name.clone() });
+        call.named = Some(NamedCall { index, id, name, raw_arguments: String::new() });
+    }
+
+    /// Adds to the JSON text of the arguments of the call that was named.
+    pub(super) fn push_arguments(&mut self, delta: String) {
+        let named = self.call.as_mut().and_then(|call| call.named.as_mut());
+        if let Some(named) = named.filter(|_| !delta.is_empty()) {
+            named.raw_arguments.push_str(&delta);
+            self.events.push(ParseEvent::Arguments { index: named.index, delta });
+        }
+    }
+
+    /// Ends a call with its arguments, or with what is wrong with it.
+    pub(super) fn close_call(&mut self, end: usize, arguments: Result<Value, String>) {
+        let Some(OpenCall { start, named }) = self.call.take() else { return };
+        match (arguments, named) {
+            (Ok(arguments), Some(NamedCall { index, id, name, raw_arguments })) => {
+                self.events.push(ParseEvent::ToolCallEnd { index });
+                self.push_part(start..end, PartContent::ToolCall { id, name, arguments, raw_arguments });
+            }
+            (arguments, named) => {
+                let error = arguments.err().unwrap_or_else(|| "nothing is called".to_owned());
+                let range = self.sampled_range(self.with_space_before(start)..end);
+                let (index, text) = (named.map(|named| named.index), self.text[range.clone()].to_owned());
+                self.events.push(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
+                self.push_part(range, PartContent::BrokenToolCall { error });
+            }
+        }
+    }
+
+    /// Where the white space begins that stands between text and `start`. What is broken is shown as text, so it keeps
+    /// what separated it from text.
+    fn with_space_before(&self, start: usize) -> usize {
+        self.shown_end.filter(|end| self.text[*end..start].trim().is_empty()).unwrap_or(start)
+    }
+
+    /// Forgets what has been read, but not what is open: what follows is sampled. Of a call that is open, its events
+    /// are told again.
+    pub(super) fn begin_sampled(&mut self) {
+        self.origin = self.text.len();
+        self.parts.clear();
+        self.events.clear();
+        self.calls = 0;
+        if let Some(named) = self.call.as_mut().and_then(|call| call.named.take()) {
+            self.name_call(named.id, named.name);
+            self.push_arguments(named.raw_arguments);
+        }
+    }
+
+    /// The events since the last time, with neighbours of the same kind as one.
+    pub(super) fn take_events(&mut self) -> Vec<ParseEvent> {
+        let mut joined: Vec<ParseEvent> = Vec::new();
+        for event in self.events.drain(..) {
+            match (joined.last_mut(), event) {
+                (Some(ParseEvent::Reasoning(text)), ParseEvent::Reasoning(delta))
+                | (Some(ParseEvent::Text(text)), ParseEvent::Text(delta)) => text.push_str(&delta),
+                (Some(ParseEvent::Arguments { index: open, delta: text }), ParseEvent::Arguments { index, delta })
+                    if *open == index =>
+                {
+                    text.push_str(&delta)
+                }
+                (_, event) => joined.push(event),
+            }
+        }
+        joined
+    }
+
+    /// What was sampled, and its parts.
+    pub(super) fn into_parts(mut self) -> (String, Vec<ParsedPart>) {
+        for part in &mut self.parts {
+            part.range = part.range.start - self.origin..part.range.end - self.origin;
+        }
+        (self.text.split_off(self.origin), self.parts)
+    }
+}

@@ -1,0 +1,319 @@
+//! What each family's messages are read as, part by part.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::parsed_message::{ParsedMessage, PartContent, Termination};
+use super::stream_parser::{ParseEvent, StreamParser, TurnEnds};
+use crate::testing::vector_tokenizer;
+use crate::{ResponseFormat, Tokenizer};
+
+/// A family with its tokens and the end of its turns.
+#[derive(Clone, Copy)]
+struct Family(ResponseFormat, &'static str, &'static [&'static str]);
+
+const QWEN_JSON: Family = Family(ResponseFormat::QwenJson, "qwen3", &["<|im_end|>"]);
+const QWEN_XML: Family = Family(ResponseFormat::QwenXml, "qwen3", &["<|im_end|>"]);
+const DEEPSEEK: Family = Family(ResponseFormat::DeepSeek, "deepseek", &["<｜end▁of▁sentence｜>"]);
+const KIMI: Family = Family(ResponseFormat::Kimi, "kimi", &["<|im_end|>"]);
+const HARMONY: Family = Family(ResponseFormat::Harmony, "gpt_oss", &["<|return|>", "<|call|>"]);
+const LLAMA: Family = Family(ResponseFormat::LlamaJson, "llama3", &["<|eot_id|>"]);
+const ROLE_COLON: Family = Family(ResponseFormat::RoleColon, "qwen3", &[]);
+
+impl Family {
+    fn tokenizer(&self) -> Arc<Tokenizer> {
+        vector_tokenizer(self.1)
+    }
+
+    fn parser(&self, prompt: &str, tools: &[Value]) -> StreamParser {
+        let tokenizer = self.tokenizer();
+        let ends: Vec<u32> = self.2.iter().map(|end| tokenizer.token_to_id(end).unwrap()).collect();
+        let text = (self.0 == ResponseFormat::RoleColon).then_some("\n\nUser:");
+        let prompt = tokenizer.encode_with_specials(prompt).unwrap();
+        StreamParser::new(&tokenizer, self.0, TurnEnds { tokens: &ends, text }, &prompt, tools)
+    }
+
+    fn parse(&self, prompt: &str, sampled: &str, tools: &[Value]) -> ParsedMessage {
+        let mut parser = self.parser(prompt, tools);
+        parser.feed(&self.tokenizer().encode_with_specials(sampled).unwrap());
+        parser.finish().1
+    }
+
+    /// The parts as text: a letter for the kind, and what it holds.
+    fn parts(&self, prompt: &str, sampled: &str) -> Vec<String> {
+        described(&self.parse(prompt, sampled, &[]))
+    }
+}
+
+fn described(parsed: &ParsedMessage) -> Vec<String> {
+    let describe = |part: &super::ParsedPart| {
+        let text = parsed.text_of(part);
+        match &part.content {
+            PartContent::Reasoning => format!("R {text}"),
+            PartContent::Text => format!("T {text}"),
+            PartContent::ToolCall { id, name, raw_arguments, .. } => {
+                format!("C {}{name} {raw_arguments}", id.as_ref().map(|id| format!("{id} ")).unwrap_or_default())
+            }
+            PartContent::BrokenToolCall { error } => format!("B {text} ({error})"),
+        }
+    };
+    parsed.parts.iter().map(describe).collect()
+}
+
+/// The events that each token of `sampled` makes.
+fn events(family: Family, prompt: &str, sampled: &str) -> Vec<ParseEvent> {
+    let mut parser = family.parser(prompt, &[]);
+    let tokens = family.tokenizer().encode_with_specials(sampled).unwrap();
+    let mut events: Vec<ParseEvent> = tokens.iter().flat_map(|token| parser.feed(&[*token])).collect();
+    events.extend(parser.finish().0);
+    events
+}
+
+#[test]
+fn qwen_with_json() {
+    let parts = |sampled| QWEN_JSON.parts("<|im_start|>assistant\n", sampled);
+    assert_eq!(parts("<think>\na\n\nb\n</think>\n\nc \n<|im_end|>"), ["R a\n\nb", "T c \n"]);
+    assert_eq!(parts("<think>\n\n</think>\n\nc"), ["T c"]);
+    assert_eq!(
+        parts(
+            "ok.\n\n<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\":[1,  \"}\"]}}\n</tool_call>\n<tool_call>\n\
+             {\"id\": \"i\", \"arguments\": {}, \"name\": \"b\"}</tool_call>\n\nDone. <|im_end|>"
+        ),
+        ["T ok.\n", "C a {\"x\":[1,  \"}\"]}", "C i b {}", "T Done. "]
+    );
+    assert_eq!(parts("<think>never closed\n<|im_end|>"), ["R never closed"]);
+    assert_eq!(parts("a</think>b"), ["T a</think>b"]);
+}
+
+#[test]
+fn a_call_in_reasoning_counts_if_the_reasoning_does_not_end() {
+    let call = "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>";
+    let parts = |sampled: &str| QWEN_XML.parts("<|im_start|>assistant\n<think>\n", sampled);
+    assert_eq!(parts(&format!("I write\n{call}")), ["R I write", "C a {}"]);
+    assert_eq!(
+        parts(&format!("I write\n{call}\nor not.\n</think>\n\nok")),
+        [format!("R I write\n{call}\nor not."), "T ok".into()]
+    );
+    assert_eq!(
+        DEEPSEEK.parts(
+            "<｜Assistant｜><think>",
+            "a<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>b</think>c"
+        ),
+        ["R a", "C f {}", "R b", "T c"]
+    );
+}
+
+#[test]
+fn broken_calls_say_what_is_wrong_and_stay_in_the_content() {
+    for (body, error) in [
+        ("{\"name\": \"a\", bad}", "the call is not JSON: key must be a string at line 1 column 15"),
+        ("{\"name\": \"a\", \"arguments\": {\"x\": ba}}", "the call is not JSON: expected value at line 1 column 34"),
+        ("{\"name\": \"a\", \"arguments\": \"{}\"}", "the call's `arguments` is not an object"),
+        ("{\"name\": 1, \"arguments\": {}}", "the call's `name` is not a string"),
+        ("{\"arguments\": {}}", "the call has no `name`"),
+        ("{\"name\": \"a\"}", "the call has no `arguments`"),
+        ("[1]", "the call is not a JSON object"),
+        ("{\"name\": \"a\", \"name\": \"b\", \"arguments\": {}}", "a key of the call stands there twice"),
+        (" \n", "the call is empty"),
+        ("{\"name\": \"a\", \"arguments\": {}} {}", "the call is not JSON: trailing characters at line 1 column 32"),
+    ] {
+        let call = format!("<tool_call>{body}</tool_call>");
+        let parsed = QWEN_JSON.parse("", &format!("ok\n{call}<|im_end|>"), &[]);
+        assert_eq!(described(&parsed), ["T ok".to_owned(), format!("B \n{call} ({error})")]);
+        assert_eq!(parsed.message().plain_text(0).unwrap(), format!("ok\n{call}"));
+    }
+    let cut = QWEN_JSON.parse("", "<tool_call>\n{\"name\": \"a\", \"arguments\": {}}", &[]);
+    assert_eq!(cut.termination, Termination::Malformed);
+    assert_eq!(described(&cut), ["B <tool_call>\n{\"name\": \"a\", \"arguments\": {}} (nothing ends the call)"]);
+}
+
+#[test]
+fn qwen_with_xml() {
+    let parts = |sampled: &str| QWEN_XML.parts("<|im_start|>assistant\n<think>\n", sampled);
+    assert_eq!(
+        parts(
+            " r \n</think>\n\nok\n\n<tool_call>\n<function=f>\n<parameter=code>\n  if x:\n    y\n\n</parameter>\n\
+             <parameter=n>\n2\n</parameter>\n</function>\n</tool_call>\n<tool_call><function=g></function></tool_call>"
+        ),
+        ["R r", "T ok", "C f {\"code\": \"  if x:\\n    y\\n\", \"n\": 2}", "C g {}"]
+    );
+    assert_eq!(parts("</think><tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call><|im_end|>"), ["C a {}"]);
+    for (body, error) in [
+        ("<function=f>\njunk<parameter=x>\n1\n</parameter>\n</function>", "text stands beside the parameters"),
+        ("<function=f>\n<parameter=x>\n1\n</function>", "no `</function>` ends the call"),
+        ("<function=f>\n</function> junk", "text follows the function"),
+        ("<function>\n", "no `<function=` begins the call"),
+        ("<function= >", "a name is missing"),
+        ("<function=f", "nothing is called"),
+    ] {
+        let call = format!("<tool_call>{body}</tool_call>");
+        assert_eq!(parts(&format!("</think>{call}")), [format!("B {call} ({error})")]);
+    }
+}
+
+#[test]
+fn the_tools_tell_the_types_of_parameters() {
+    let parameters = json!({"type": "object", "properties": {"zip": {"type": "string"}, "days": {"type": "integer"}}});
+    let tools = [json!({"type": "function", "function": {"name": "f", "parameters": parameters}})];
+    let sampled = "<tool_call>\n<function=f>\n<parameter=zip>\n08001\n</parameter>\n<parameter=days>\n2\n</parameter>\n\
+                   </function>\n</tool_call><|im_end|>";
+    assert_eq!(described(&QWEN_XML.parse("", sampled, &tools)), ["C f {\"zip\": \"08001\", \"days\": 2}"]);
+    let sampled = sampled.replace("08001", "8001");
+    assert_eq!(described(&QWEN_XML.parse("", &sampled, &tools)), ["C f {\"zip\": \"8001\", \"days\": 2}"]);
+    assert_eq!(described(&QWEN_XML.parse("", &sampled, &[])), ["C f {\"zip\": 8001, \"days\": 2}"]);
+}
+
+#[test]
+fn deepseek() {
+    let call = |head: &str, arguments: &str| {
+        format!("<｜tool▁call▁begin｜>{head}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>")
+    };
+    let section = |calls: &str| format!("<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜><｜end▁of▁sentence｜>");
+    let parts = |sampled: &str| DEEPSEEK.parts("<｜Assistant｜></think>", sampled);
+    assert_eq!(
+        parts(&("ok \n".to_owned() + &section(&(call("get-weather", " {\"x\":1}\n") + &call("b", "{}"))))),
+        ["T ok", "C get-weather {\"x\":1}", "C b {}"]
+    );
+    for (broken, error) in [
+        (call("f", "{bad"), "the arguments are not JSON: key must be a string at line 1 column 2"),
+        (call("f", "[]"), "the arguments are not an object"),
+        (call(" ", "{}"), "the call has no name"),
+        (call("f", " "), "the call has no arguments"),
+        ("<｜tool▁call▁begin｜>f<｜tool▁call▁end｜>".to_owned(), "the call has no arguments"),
+        ("<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}".to_owned(), "nothing ends the call"),
+    ] {
+        assert_eq!(parts(&section(&broken)), [format!("B {broken} ({error})")]);
+    }
+    assert_eq!(DEEPSEEK.parts("<｜Assistant｜><think>", "r\n</think>\n\na"), ["R r\n", "T \n\na"]);
+}
+
+#[test]
+fn kimi() {
+    let call = |id: &str| format!("<|tool_call_begin|>{id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>");
+    let parts = |sampled: &str| KIMI.parts("<|im_assistant|>assistant<|im_middle|><think>", sampled);
+    assert_eq!(
+        parts(&format!(
+            "r</think>ok<|tool_calls_section_begin|>{}{}<|tool_calls_section_end|><|im_end|>",
+            call("functions.a.b:0"),
+            call("c:12")
+        )),
+        ["R r", "T ok", "C functions.a.b:0 a.b {}", "C c:12 c {}"]
+    );
+    let other = format!("</think><|tool_call_section_begin|>{}<|tool_call_section_end|>", call("functions.a:0"));
+    assert_eq!(parts(&other), ["C functions.a:0 a {}"]);
+    for id in ["badid", "functions.:0", ":0", "f:", "f:x"] {
+        let broken = call(id);
+        assert_eq!(
+            parts(&format!("</think>{broken}")),
+            [format!("B {broken} (the call's id `{id}` is not `functions.NAME:NUMBER`)")]
+        );
+    }
+}
+
+#[test]
+fn harmony() {
+    let parts = |sampled: &str| HARMONY.parts("<|start|>assistant", sampled);
+    assert_eq!(
+        parts(
+            "<|channel|>analysis<|message|>r<|end|><|start|>assistant<|channel|>commentary<|message|>I call.<|end|>\
+             <|start|>assistant<|channel|>commentary to=functions.a <|constrain|>json<|message|>{\"x\":1}<|call|>"
+        ),
+        ["R r", "T I call.", "C a {\"x\":1}"]
+    );
+    assert_eq!(parts(" to=functions.a<|channel|>commentary json<|message|>{}\n<|call|>"), ["C a {}"]);
+    assert_eq!(parts("<|channel|>final<|message|>cut of"), ["T cut of"]);
+    assert_eq!(parts("<|channel|>final<|message|><|return|>"), [""; 0]);
+    assert_eq!(parts("<|channel|>analysis<|message|>r<|end|><|start|>assist"), ["R r"]);
+    assert_eq!(parts("no channel<|return|>"), ["T no channel"]);
+    assert_eq!(
+        parts(" to=functions.a<|channel|>commentary<|return|>"),
+        ["B  to=functions.a<|channel|>commentary (the call has no arguments)"]
+    );
+    assert_eq!(
+        parts(" to=functions.a<|message|>{bad<|call|>"),
+        ["B  to=functions.a<|message|>{bad (the arguments are not JSON: key must be a string at line 1 column 2)"]
+    );
+    assert_eq!(HARMONY.parts("<|start|>assistant<|channel|>final<|message|>So, ", "yes.<|return|>"), ["T yes."]);
+}
+
+#[test]
+fn llama() {
+    let parts = |sampled: &str| LLAMA.parts("<|start_header_id|>assistant<|end_header_id|>\n\n", sampled);
+    assert_eq!(parts("Hello {<|eot_id|>"), ["T Hello {"]);
+    assert_eq!(parts("{\"name\": \"f\", \"parameters\": {\"x\": 1}}<|eot_id|>"), ["C f {\"x\": 1}"]);
+    assert_eq!(parts("<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}"), ["C f {}"]);
+    assert_eq!(parts("{\"answer\": 4} is it"), ["T {\"answer\": 4} is it"]);
+    assert_eq!(parts(" {\"name\": \"f\"}"), ["T {\"name\": \"f\"}"]);
+    assert_eq!(
+        parts("<|python_tag|>f.call()"),
+        ["B <|python_tag|>f.call() (the call is not JSON: expected ident at line 1 column 2)"]
+    );
+    assert_eq!(
+        parts("{\"name\": \"f\", \"parameters\": {"),
+        [
+            "B {\"name\": \"f\", \"parameters\": { (the call is not JSON: EOF while parsing an object at line 1 column 29)"
+        ]
+    );
+}
+
+#[test]
+fn role_colon() {
+    for (sampled, text, termination, after) in [
+        (" Hello.\n\nUser:", "T Hello.", Termination::StopSequence, 0),
+        (" a\n\nUser: b", "T a", Termination::StopSequence, 2),
+        (" a<|im_end|>", "T a", Termination::Eos, 0),
+        (" a\n\nUser:<|im_end|>", "T a", Termination::StopSequence, 1),
+        ("a\n\n", "T a", Termination::Malformed, 0),
+        ("  a\n\nUs", "T  a\n\nUs", Termination::Malformed, 0),
+    ] {
+        let parsed = ROLE_COLON.parse("", sampled, &[]);
+        assert_eq!(described(&parsed), [text]);
+        assert_eq!((parsed.termination, parsed.tokens_after_stop), (termination, after), "{sampled}");
+    }
+}
+
+#[test]
+fn marks_that_are_spelled_out_are_text_where_there_is_a_token_for_them() {
+    let sampled = "<think>a</think><tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+    let parse = |tokenizer: &str| {
+        let tokenizer = vector_tokenizer(tokenizer);
+        let ends = TurnEnds { tokens: &[], text: None };
+        let mut parser = StreamParser::new(&tokenizer, ResponseFormat::QwenJson, ends, &[], &[]);
+        parser.feed(&tokenizer.encode_ordinary(sampled).unwrap());
+        described(&parser.finish().1)
+    };
+    assert_eq!(parse("qwen3"), [format!("T {sampled}")]);
+    assert_eq!(parse("llama3"), ["R a", "C f {}"]);
+}
+
+#[test]
+fn what_is_certain_leaves_at_once() {
+    let prompt = "<|im_start|>assistant\n";
+    let text = |text: &str| ParseEvent::Text(text.to_owned());
+    let arguments = |delta: &str| ParseEvent::Arguments { index: 0, delta: delta.to_owned() };
+    let told = events(QWEN_JSON, prompt, "é </think\n");
+    assert_eq!(
+        told.iter().map(|event| matches!(event, ParseEvent::Text(_))).collect::<Vec<_>>(),
+        vec![true; told.len()]
+    );
+    // White space waits for what follows it.
+    assert_eq!(&told[..2], [text("é"), text(" </")]);
+    assert_eq!(told.last(), Some(&text("\n")));
+    let told =
+        events(QWEN_JSON, prompt, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}\n</tool_call>");
+    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert!(told[1..].iter().filter(|event| matches!(event, ParseEvent::Arguments { .. })).count() > 5);
+    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+    let told = events(
+        QWEN_XML,
+        prompt,
+        "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>",
+    );
+    assert_eq!(told[1..4], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\""), arguments("}")]);
+    // A call that the prompt has begun is told of.
+    let told =
+        events(QWEN_JSON, "<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": ", "{}}\n</tool_call>");
+    assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
+    assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
+}

@@ -1,0 +1,177 @@
+use std::sync::Arc;
+
+use crate::{ResponseFormat, StreamDecoder, Tokenizer};
+
+/// What a format's own token stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Reasoning begins and ends.
+    ThinkOpen,
+    ThinkClose,
+    /// A section of calls begins and ends.
+    SectionOpen,
+    SectionClose,
+    /// A call begins and ends.
+    CallOpen,
+    CallClose,
+    /// What names a call ends, and its arguments begin.
+    Arguments,
+    /// Harmony: a message begins.
+    Start,
+    /// Harmony: the channel's name follows.
+    Channel,
+    /// Harmony: the type of the body follows.
+    Constrain,
+    /// Harmony: the body follows.
+    Body,
+    /// Harmony: the message ends.
+    End,
+    /// Llama: a call follows.
+    PythonTag,
+    /// A text that ends the turn.
+    Stop,
+}
+
+const THINK: [(Mark, &str); 2] = [(Mark::ThinkOpen, "<think>"), (Mark::ThinkClose, "</think>")];
+const QWEN: [(Mark, &str); 2] = [(Mark::CallOpen, "<tool_call>"), (Mark::CallClose, "</tool_call>")];
+const DEEPSEEK: [(Mark, &str); 5] = [
+    (Mark::SectionOpen, "<｜tool▁calls▁begin｜>"),
+    (Mark::SectionClose, "<｜tool▁calls▁end｜>"),
+    (Mark::CallOpen, "<｜tool▁call▁begin｜>"),
+    (Mark::Arguments, "<｜tool▁sep｜>"),
+    (Mark::CallClose, "<｜tool▁call▁end｜>"),
+];
+const KIMI: [(Mark, &str); 7] = [
+    (Mark::SectionOpen, "<|tool_calls_section_begin|>"),
+    (Mark::SectionClose, "<|tool_calls_section_end|>"),
+    (Mark::SectionOpen, "<|tool_call_section_begin|>"),
+    (Mark::SectionClose, "<|tool_call_section_end|>"),
+    (Mark::CallOpen, "<|tool_call_begin|>"),
+    (Mark::Arguments, "<|tool_call_argument_begin|>"),
+    (Mark::CallClose, "<|tool_call_end|>"),
+];
+const HARMONY: [(Mark, &str); 7] = [
+    (Mark::Start, "<|start|>"),
+    (Mark::Channel, "<|channel|>"),
+    (Mark::Constrain, "<|constrain|>"),
+    (Mark::Body, "<|message|>"),
+    (Mark::End, "<|end|>"),
+    (Mark::End, "<|call|>"),
+    (Mark::End, "<|return|>"),
+];
+const LLAMA: [(Mark, &str); 1] = [(Mark::PythonTag, "<|python_tag|>")];
+
+/// The marks of a format.
+pub(super) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
+    match format {
+        ResponseFormat::Text | ResponseFormat::RoleColon => Vec::new(),
+        ResponseFormat::QwenJson | ResponseFormat::QwenXml => [THINK, QWEN].concat(),
+        ResponseFormat::DeepSeek => [&THINK[..], &DEEPSEEK].concat(),
+        ResponseFormat::Kimi => [&THINK[..], &KIMI].concat(),
+        ResponseFormat::Harmony => HARMONY.to_vec(),
+        ResponseFormat::LlamaJson => LLAMA.to_vec(),
+    }
+}
+
+/// A piece of what was sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Lexeme {
+    /// Text; never empty.
+    Text(String),
+    /// A mark and its text.
+    Mark(Mark, String),
+}
+
+/// Tells marks from text.
+///
+/// A mark that the tokenizer has as a control token is that token and nothing else: the same letters sampled as
+/// ordinary tokens are text, which somebody quotes. A mark that the tokenizer has no token for is told by its letters,
+/// and text that may be its beginning is held back until that is clear.
+#[derive(Clone, Debug)]
+pub(super) struct MarkLexer {
+    decoder: StreamDecoder,
+    tokens: Vec<(u32, Mark, &'static str)>,
+    spelled: Vec<(Mark, String)>,
+    /// Text that may be the beginning of a spelled mark.
+    held: String,
+}
+
+impl MarkLexer {
+    /// A lexer for a format, with a text that ends the turn if it has one.
+    pub(super) fn new(tokenizer: Arc<Tokenizer>, format: ResponseFormat, stop: Option<&str>) -> Self {
+        let mut this = Self {
+            tokens: Vec::new(),
+            spelled: stop.map(|stop| (Mark::Stop, stop.to_owned())).into_iter().collect(),
+            held: String::new(),
+            decoder: StreamDecoder::new(tokenizer.clone()),
+        };
+        for (mark, text) in marks(format) {
+            match tokenizer.token_to_id(text).filter(|token| tokenizer.is_control(*token)) {
+                Some(token) => this.tokens.push((token, mark, text)),
+                None => this.spelled.push((mark, text.to_owned())),
+            }
+        }
+        this
+    }
+
+    /// Whether the format has marks.
+    pub(super) fn has_marks(&self) -> bool {
+        !self.tokens.is_empty() || self.spelled.iter().any(|(mark, _)| *mark != Mark::Stop)
+    }
+
+    /// The mark that a token is.
+    pub(super) fn mark_of(&self, token: u32) -> Option<Mark> {
+        self.tokens.iter().find(|(id, ..)| *id == token).map(|(_, mark, _)| *mark)
+    }
+
+    /// Takes the next token and gives what is certain now.
+    pub(super) fn feed(&mut self, token: u32) -> Vec<Lexeme> {
+        match self.tokens.iter().find(|(id, ..)| *id == token).copied() {
+            Some((_, mark, text)) => {
+                let mut lexemes = self.flush();
+                lexemes.push(Lexeme::Mark(mark, text.to_owned()));
+                lexemes
+            }
+            None => {
+                let text = self.decoder.feed(token);
+                self.scan(&text)
+            }
+        }
+    }
+
+    /// Gives what was held back.
+    pub(super) fn flush(&mut self) -> Vec<Lexeme> {
+        let rest = self.decoder.finish();
+        let mut lexemes = self.scan(&rest);
+        push_text(&mut lexemes, std::mem::take(&mut self.held));
+        lexemes
+    }
+
+    fn scan(&mut self, text: &str) -> Vec<Lexeme> {
+        let mut lexemes = Vec::new();
+        self.held.push_str(text);
+        let mut at = 0;
+        while at < self.held.len() {
+            let rest = &self.held[at..];
+            if let Some((mark, text)) = self.spelled.iter().find(|(_, text)| rest.starts_with(text)).cloned() {
+                push_text(&mut lexemes, self.held[..at].to_owned());
+                self.held.drain(..at + text.len());
+                lexemes.push(Lexeme::Mark(mark, text));
+                at = 0;
+            } else if self.spelled.iter().any(|(_, text)| text.starts_with(rest)) {
+                break;
+            } else {
+                at += rest.chars().next().map_or(1, char::len_utf8);
+            }
+        }
+        let held = self.held.split_off(at);
+        push_text(&mut lexemes, std::mem::replace(&mut self.held, held));
+        lexemes
+    }
+}
+
+fn push_text(lexemes: &mut Vec<Lexeme>, text: String) {
+    if !text.is_empty() {
+        lexemes.push(Lexeme::Text(text));
+    }
+}

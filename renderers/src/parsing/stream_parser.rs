@@ -1,0 +1,204 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Dialect;
+use super::draft::Draft;
+use super::harmony::Harmony;
+use super::llama::Llama;
+use super::mark_lexer::{Lexeme, Mark, MarkLexer};
+use super::parameter_types::ParameterTypes;
+use super::parsed_message::{ParsedMessage, Termination};
+use super::plain::Plain;
+use super::tagged::{Rules, Tagged};
+use crate::{ResponseFormat, Tokenizer};
+
+/// What has become certain of a message that is being sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseEvent {
+    /// More reasoning.
+    Reasoning(String),
+    /// More text.
+    Text(String),
+    /// A call begins.
+    ToolCall {
+        /// Counts the calls that begin, from 0.
+        index: usize,
+        /// Names the call, in formats that do.
+        id: Option<String>,
+        /// What is called.
+        name: String,
+    },
+    /// More of the JSON text of a call's arguments.
+    Arguments {
+        /// The call.
+        index: usize,
+        /// The text.
+        delta: String,
+    },
+    /// A call is complete, and its arguments are an object.
+    ToolCallEnd {
+        /// The call.
+        index: usize,
+    },
+    /// What was meant to be a call cannot be read as one.
+    BrokenToolCall {
+        /// The call, if it had begun; what was told of it is void.
+        index: Option<usize>,
+        /// All that was sampled of it, for people and agents to see.
+        text: String,
+        /// What is wrong with it.
+        error: String,
+    },
+}
+
+/// Reads a message while it is sampled. Reading all tokens at once or one by one gives the same.
+#[derive(Debug)]
+pub struct StreamParser {
+    lexer: MarkLexer,
+    ends: Vec<(u32, Termination)>,
+    dialect: Box<dyn Dialect>,
+    draft: Draft,
+    termination: Option<Termination>,
+    tokens_after_stop: usize,
+}
+
+/// What ends a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnEnds<'r> {
+    /// Tokens.
+    pub(crate) tokens: &'r [u32],
+    /// A text, in formats that have no token for it; then the tokenizer's end of text ends a turn as well.
+    pub(crate) text: Option<&'r str>,
+}
+
+impl StreamParser {
+    /// A parser of what is sampled after `prompt`. What the prompt's last tokens opened (a `<think>`, a header, even a
+    /// call) is open. `tools` are the request's: they tell the types of parameters in formats that do not.
+    pub(crate) fn new(
+        tokenizer: &Arc<Tokenizer>,
+        format: ResponseFormat,
+        turn_ends: TurnEnds<'_>,
+        prompt: &[u32],
+        tools: &[Value],
+    ) -> Self {
+        let mut ends: Vec<(u32, Termination)> =
+            turn_ends.tokens.iter().map(|token| (*token, Termination::StopSequence)).collect();
+        if turn_ends.text.is_some() {
+            ends.extend(tokenizer.eos_ids().iter().map(|token| (*token, Termination::Eos)));
+        }
+        let mut this = Self {
+            lexer: MarkLexer::new(tokenizer.clone(), format, turn_ends.text),
+            ends,
+            dialect: dialect(format, tools),
+            draft: Draft::default(),
+            termination: None,
+            tokens_after_stop: 0,
+        };
+        if this.lexer.has_marks() {
+            this.open_as_prompt_ends(tokenizer, prompt);
+        }
+        this
+    }
+
+    /// Takes tokens and gives what they make certain.
+    pub fn feed(&mut self, tokens: &[u32]) -> Vec<ParseEvent> {
+        for token in tokens {
+            self.take(*token);
+        }
+        self.draft.take_events()
+    }
+
+    /// Ends the message: what was held back, and all of it.
+    pub fn finish(mut self) -> (Vec<ParseEvent>, ParsedMessage) {
+        if self.termination.is_none() {
+            self.flush();
+        }
+        self.dialect.finish(self.termination.is_none(), &mut self.draft);
+        let events = self.draft.take_events();
+        let (text, parts) = self.draft.into_parts();
+        let termination = self.termination.unwrap_or(Termination::Malformed);
+        (events, ParsedMessage { text, parts, termination, tokens_after_stop: self.tokens_after_stop })
+    }
+
+    /// Whether the message has ended; what is fed from now on is only counted.
+    pub fn has_ended(&self) -> bool {
+        self.termination.is_some()
+    }
+
+    fn take(&mut self, token: u32) {
+        if self.termination.is_some() {
+            self.tokens_after_stop += 1;
+            return;
+        }
+        match self.ends.iter().find(|(end, _)| *end == token).copied() {
+            Some((_, termination)) => {
+                self.flush();
+                // What was held back may have been the text that ends the turn.
+                self.termination.get_or_insert(termination);
+            }
+            None => {
+                let lexemes = self.lexer.feed(token);
+                self.read(lexemes);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let lexemes = self.lexer.flush();
+        self.read(lexemes);
+    }
+
+    fn read(&mut self, lexemes: Vec<Lexeme>) {
+        for lexeme in lexemes {
+            match lexeme {
+                _ if self.termination.is_some() => return,
+                Lexeme::Mark(Mark::Stop, _) => self.termination = Some(Termination::StopSequence),
+                Lexeme::Text(text) => {
+                    let range = self.draft.push(&text);
+                    self.dialect.text(range, &mut self.draft);
+                }
+                Lexeme::Mark(mark, text) => {
+                    let range = self.draft.push(&text);
+                    self.dialect.mark(mark, range, &mut self.draft);
+                }
+            }
+        }
+    }
+
+    /// Reads what the prompt says of the turn that is now sampled: everything from the first mark behind the last
+    /// control token that is none. (Harmony's `<|start|>` is a mark, and begins a message by itself.) Where a prompt
+    /// has no control tokens at all, turns cannot be told apart, and nothing is taken to be open.
+    fn open_as_prompt_ends(&mut self, tokenizer: &Arc<Tokenizer>, prompt: &[u32]) {
+        let is_bound = |token: &u32| match self.lexer.mark_of(*token) {
+            Some(mark) => mark == Mark::Start,
+            None => tokenizer.is_control(*token),
+        };
+        let bound = prompt.iter().rposition(is_bound);
+        let first_mark = || prompt.iter().position(|token| self.lexer.mark_of(*token).is_some());
+        let Some(bound) = bound.or_else(first_mark) else { return };
+        let mut lexer = self.lexer.clone();
+        let mut lexemes: Vec<Lexeme> = prompt[bound..].iter().flat_map(|token| lexer.feed(*token)).collect();
+        lexemes.extend(lexer.flush());
+        let first_mark =
+            lexemes.iter().position(|lexeme| matches!(lexeme, Lexeme::Mark(mark, _) if *mark != Mark::Stop));
+        if let Some(first_mark) = first_mark {
+            self.read(lexemes.split_off(first_mark));
+            self.draft.begin_sampled();
+        }
+    }
+}
+
+fn dialect(format: ResponseFormat, tools: &[Value]) -> Box<dyn Dialect> {
+    let tagged = |rules, tools: &[Value]| Box::new(Tagged::new(rules, ParameterTypes::of(tools)));
+    match format {
+        ResponseFormat::Text => Box::new(Plain::new()),
+        ResponseFormat::RoleColon => Box::new(Plain::role_colon()),
+        ResponseFormat::QwenJson => tagged(Rules::QWEN_JSON, &[]),
+        ResponseFormat::QwenXml => tagged(Rules::QWEN_XML, tools),
+        ResponseFormat::DeepSeek => tagged(Rules::DEEPSEEK, &[]),
+        ResponseFormat::Kimi => tagged(Rules::KIMI, &[]),
+        ResponseFormat::Harmony => Box::new(Harmony::new()),
+        ResponseFormat::LlamaJson => Box::new(Llama::new()),
+    }
+}

@@ -258,8 +258,9 @@ pub enum TemplateAction {
     Render(TemplateRenderArguments),
     /// Turn sampled tokens into messages
     ///
-    /// Reads JSON lines: {"tokens": [...]}. Prints one line for each: {"message": {...}, "termination": "..."}, or
-    /// {"error": "..."}.
+    /// Reads JSON lines: {"tokens": [...]}, with "prompt", the tokens before them (without it, those that ask for an
+    /// answer to one message), and the request's "tools". Prints one line for each: {"message": {...},
+    /// "termination": "stop_sequence" | "eos" | "malformed"}, or {"error": "..."}.
     Parse(TemplateParseArguments),
 }
 

@@ -257,15 +257,15 @@ fn check_prompt(setting: &Setting, prompt: &[u32], sampled: &[u32], message: &Pa
     if !begins || !is_turn || tokenizer.decode(&all) != prompt_text.clone() + &tokenizer.decode(sampled) {
         return;
     }
-    let (_, whole) = read(setting.parser(&[]), all.chunks(1));
-    let mut expected = Vec::new();
-    for part in whole.parts {
-        let range = part.range.start.max(prompt_text.len())..part.range.end.max(prompt_text.len());
-        if !range.is_empty() {
-            let range = range.start - prompt_text.len()..range.end - prompt_text.len();
-            expected.push(ParsedPart { range, content: part.content });
-        }
+    let (_, mut whole) = read(setting.parser(&[]), all.chunks(1));
+    for part in &mut whole.parts {
+        part.range.start = part.range.start.max(prompt_text.len()) - prompt_text.len();
+        part.range.end = part.range.end.max(prompt_text.len()) - prompt_text.len();
     }
-    let sampled: Vec<ParsedPart> = message.parts.iter().filter(|part| !part.range.is_empty()).cloned().collect();
+    // What is blank behind the prompt's end may be no part.
+    let text = tokenizer.decode(sampled);
+    let says_something = |part: &&ParsedPart| !text[part.range.clone()].trim().is_empty();
+    let expected: Vec<&ParsedPart> = whole.parts.iter().filter(says_something).collect();
+    let sampled: Vec<&ParsedPart> = message.parts.iter().filter(says_something).collect();
     assert_eq!(sampled, expected, "after the prompt {prompt_text:?}");
 }

@@ -66,7 +66,9 @@ pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named_renderer::NamedRenderer;
 pub use open_renderer::{open_renderer, renderer_of};
-pub use parsing::{CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination};
+pub use parsing::{
+    CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
+};
 pub use renderer::{Continuation, RenderedPrompt, Renderer, WeightedTokens};
 pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;

@@ -1,5 +1,5 @@
 use anyhow::{Context, Result};
-use fulgurite_renderers::Renderer;
+use fulgurite_renderers::{Message, Renderer, parse_as_cookbook};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -7,12 +7,25 @@ use serde_json::{Value, json};
 #[derive(Debug, Deserialize)]
 struct ParseRow {
     tokens: Vec<u32>,
+    /// What it was sampled after; what its end opened is open.
+    #[serde(default)]
+    prompt: Option<Vec<u32>>,
+    /// The request's tools.
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
 }
 
 /// The message in one row of tokens.
 pub fn parse(renderer: &dyn Renderer, cookbook_exact: bool, line: &[u8]) -> Result<Value> {
-    let ParseRow { tokens } = serde_json::from_slice(line).context("not a row to parse")?;
-    let parsed = renderer.parse(&tokens);
-    let _ = cookbook_exact;
-    Ok(json!({"message": parsed.message}))
+    let row: ParseRow = serde_json::from_slice(line).context("not a row to parse")?;
+    if cookbook_exact {
+        let parsed = parse_as_cookbook(renderer.name(), renderer.tokenizer(), &row.tokens)?;
+        return Ok(json!({"message": parsed.message, "termination": parsed.termination}));
+    }
+    let prompt = match row.prompt {
+        Some(prompt) => prompt,
+        None => renderer.render_prompt(&[Message::text("user", "")], &[])?.tokens,
+    };
+    let parsed = renderer.parse(&prompt, &row.tokens, &row.tools.unwrap_or_default());
+    Ok(json!({"message": parsed.message(), "termination": parsed.termination}))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::cookbook;
+use super::cookbook::parse_as_cookbook;
 use super::parsed_message::{ParsedMessage, PartContent};
 use super::stream_parser::{StreamParser, TurnEnds};
 use crate::testing::vector_tokenizer;
@@ -57,7 +57,7 @@ fn the_cookbooks_results_are_reproduced() {
     let mut wrong = String::new();
     for file in files() {
         for case in file.cases {
-            let ours = cookbook::parse(&file.name, &file.tokenizer, &case.sampled)
+            let ours = parse_as_cookbook(&file.name, &file.tokenizer, &case.sampled)
                 .map(|parsed| json!({"message": parsed.message, "termination": parsed.termination}))
                 .map_err(|error| error.to_string());
             if ours != case.expected {

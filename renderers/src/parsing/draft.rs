@@ -220,8 +220,9 @@ impl Draft {
             }
             (arguments, named) => {
                 let error = arguments.err().unwrap_or_else(|| "nothing is called".to_owned());
-                let range = self.sampled_range(self.with_space_before(start)..end);
-                let (index, text) = (named.map(|named| named.index), self.text[range.clone()].to_owned());
+                let range = self.with_space_before(start)..end;
+                let text = self.text[self.sampled_range(range.clone())].to_owned();
+                let index = named.map(|named| named.index);
                 self.events.push(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
                 self.push_part(range, PartContent::BrokenToolCall { error });
             }

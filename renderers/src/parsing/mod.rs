@@ -25,8 +25,7 @@ mod family_tests;
 #[cfg(test)]
 mod law_tests;
 
-pub use cookbook::CookbookMessage;
-pub(crate) use cookbook::parse as parse_as_cookbook;
+pub use cookbook::{CookbookMessage, parse_as_cookbook};
 pub use parsed_message::{ParsedMessage, ParsedPart, PartContent, Termination};
 pub(crate) use stream_parser::TurnEnds;
 pub use stream_parser::{ParseEvent, StreamParser};

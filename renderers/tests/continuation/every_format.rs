@@ -135,7 +135,7 @@ fn what_breaks_when_turns_are_rendered_again_continues_here() {
         let mut rollout = Rollout::new(renderer);
         let question = [user("q1")];
         let sampled = rollout.renderer.tokenizer().encode_with_specials(response).unwrap();
-        let reply = rollout.renderer.parse(&sampled).message;
+        let reply = rollout.renderer.parse(&[], &sampled, &[]).message();
         let turn = rollout.call(&question, &sampled, &reply);
         let mut after = vec![question[0].clone(), reply.clone()];
         after.extend(reply.tool_calls.iter().map(|call| result(call.id.as_deref().unwrap_or("c"), "res")));

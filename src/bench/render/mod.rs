@@ -129,7 +129,7 @@ impl Case {
             fresh.extend(self.timed(|| renderer.render_prompt(&self.messages, &self.tools).map(drop))?);
             continuation.extend(self.timed(|| next().map(drop))?);
             parse.extend(self.timed(|| {
-                std::hint::black_box(renderer.parse(&self.reply));
+                std::hint::black_box(renderer.parse(&[], &self.reply, &self.tools));
                 Ok::<(), anyhow::Error>(())
             })?);
             if let Some(python) = &mut python {

@@ -101,8 +101,13 @@ fn invalid_json(error: &PythonJsonError) -> String {
     format!("Invalid JSON: {error}")
 }
 
-/// Reads what was sampled as the cookbook's renderer of that name does.
-pub(crate) fn parse(renderer: &str, tokenizer: &Tokenizer, sampled: &[u32]) -> Result<CookbookMessage, RenderError> {
+/// Reads what was sampled as tinker-cookbook's renderer of that name does, faults included. Fails where it fails: a
+/// token that ends a turn stands there twice; and where it has no renderer of that name.
+pub fn parse_as_cookbook(
+    renderer: &str,
+    tokenizer: &Tokenizer,
+    sampled: &[u32],
+) -> Result<CookbookMessage, RenderError> {
     let family = Family::of(renderer).ok_or_else(|| RenderError::UnknownRenderer { name: renderer.to_owned() })?;
     if family == Family::RoleColon {
         return Ok(role_colon::parse(tokenizer, sampled));

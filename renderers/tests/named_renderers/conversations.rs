@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The renderers, each with a tokenizer that has its tokens.
-pub const RENDERERS: [(&str, &str); 30] = [
+pub const RENDERERS: [(&str, &str); 31] = [
     ("deepseekv3", "deepseek"),
     ("deepseekv3_thinking", "deepseek"),
     ("deepseekv3_thinking#strip=False", "deepseek"),
@@ -30,6 +30,7 @@ pub const RENDERERS: [(&str, &str); 30] = [
     ("qwen3_5_disable_thinking", "qwen3"),
     ("qwen3_8_xhigh_reasoning", "qwen3"),
     ("qwen3_8_medium_reasoning", "qwen3"),
+    ("qwen3_8_low_reasoning", "qwen3"),
     ("qwen3_8_disable_thinking", "qwen3"),
     ("nemotron3", "qwen3"),
     ("nemotron3_disable_thinking", "qwen3"),

@@ -142,11 +142,10 @@ impl Nemotron3 {
             true => has_reasoning(&message.content),
             false => has_reasoning_part,
         };
+        let lines = self.layout == Layout::Lines && has_reasoning_part;
         let frame = match (reasons, is_history) {
             (true, false) => "",
-            (true, true) if self.layout == Layout::Lines && has_reasoning_part && has_text => {
-                if message.tool_calls.is_empty() { "<think></think>\n" } else { EMPTY_FRAME }
-            }
+            (true, true) if lines && has_text && message.tool_calls.is_empty() => "<think></think>\n",
             _ => EMPTY_FRAME,
         };
         if is_history {
@@ -159,14 +158,11 @@ impl Nemotron3 {
                 Part::Text(text) => content.content(text),
             };
         }
-        // The cookbook takes reasoning that it left out for a line break too.
-        let ends_line =
-            self.layout == Layout::Lines && has_reasoning_part && (self.cookbook_exact || !is_history) && !has_text;
+        // Reasoning ends its line, for the cookbook even where it is left out.
+        let ends_line = lines && !has_text && (self.cookbook_exact || !is_history);
         let calls = xml_calls(message, index, self.value_style())?;
-        if !calls.is_empty() && !ends_line {
-            content = content.format("\n");
-        }
-        let content = calls.into_iter().fold(content, |content, call| content.join(call).format("\n"));
+        let separator = if calls.is_empty() || ends_line { "" } else { "\n" };
+        let content = calls.into_iter().fold(content.format(separator), |all, call| all.join(call).format("\n"));
         Ok(RenderedMessage {
             header: header("assistant", index).format(frame),
             output: vec![content.format(END)],

@@ -1,6 +1,6 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 use serde_json::{Map, Value as Json};
 
 use crate::RenderError;
@@ -14,6 +14,7 @@ use crate::python_time::{strftime, unix_seconds};
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
+    marks_generation: bool,
 }
 
 const NAME: &str = "chat_template";
@@ -29,13 +30,21 @@ impl ChatTemplate {
         environment.set_formatter(|out, _, value| Ok(out.write_str(&python_str(value))?));
         environment.set_unknown_method_callback(call_method);
         environment.add_filter("tojson", tojson);
+        environment.add_filter("generation_marks", generation_marks);
         python_builtins::add_to(&mut environment);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", move |format: &str| strftime_now(format, now));
         // Jinja reads every kind of line break as a line feed.
-        let source = without_generation_tags(&source.replace("\r\n", "\n").replace('\r', "\n"));
-        environment.add_template_owned(NAME, source).map_err(|error| template_error(&error))?;
-        Ok(Self { environment })
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let written = with_generation_filter(&source);
+        let marks_generation = written != source;
+        environment.add_template_owned(NAME, written).map_err(|error| template_error(&error))?;
+        Ok(Self { environment, marks_generation })
+    }
+
+    /// Whether the template says by `{% generation %}` what an assistant's own words are.
+    pub(crate) fn marks_generation(&self) -> bool {
+        self.marks_generation
     }
 
     /// Renders the template. Maps keep the order of their keys.
@@ -102,9 +111,12 @@ fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<
     to_json(value, &style)
 }
 
+/// The variable that says which two characters stand around what `{% generation %}` marks; without it none do.
+pub(crate) const GENERATION_MARKS: &str = "fulgurite_generation_marks";
+
 /// `{% generation %}` marks what an assistant says. It renders as its content, in a scope of its own as `{% with %}`
-/// opens one, so the one tag is written for the other; white space control stays as it is.
-fn without_generation_tags(source: &str) -> String {
+/// opens one, and through a filter that puts the marks around it. White space control stays as it is.
+fn with_generation_filter(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
@@ -114,17 +126,27 @@ fn without_generation_tags(source: &str) -> String {
         let (lead, name) = tag.split_at(name_at);
         out.push_str(lead);
         rest = name;
-        for (generation, with) in [("generation", "with"), ("endgeneration", "endwith")] {
+        let tags = [("generation", "with %}{% filter generation_marks"), ("endgeneration", "endfilter %}{% endwith")];
+        for (generation, written) in tags {
             if let Some(after) = name.strip_prefix(generation)
                 && after.trim_start().trim_start_matches(['-', '+']).starts_with("%}")
             {
-                out.push_str(with);
+                out.push_str(written);
                 rest = after;
             }
         }
     }
     out.push_str(rest);
     out
+}
+
+fn generation_marks(state: &mut State<'_, '_>, text: &Value) -> String {
+    let text = python_str(text);
+    let marks = state.lookup(GENERATION_MARKS);
+    match marks.as_ref().and_then(Value::as_str).and_then(|marks| marks.split_at_checked(marks.len() / 2)) {
+        Some((begin, end)) => format!("{begin}{text}{end}"),
+        None => text.into_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -201,8 +223,8 @@ mod tests {
     #[test]
     fn generation_tags_keep_their_white_space_control() {
         assert_eq!(
-            without_generation_tags("{%- generation +%}{% generations %}{%endgeneration-%}"),
-            "{%- with +%}{% generations %}{%endwith-%}"
+            with_generation_filter("{%- generation +%}{% generations %}{%endgeneration-%}"),
+            "{%- with %}{% filter generation_marks +%}{% generations %}{%endfilter %}{% endwith-%}"
         );
     }
 

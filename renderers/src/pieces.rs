@@ -21,6 +21,21 @@ pub(crate) fn without_prefix(pieces: &[Piece], prefix: &[Piece]) -> Option<Vec<P
     Some(rest)
 }
 
+/// What stands before and after the last place of a character in the text; `None` where it does not occur.
+pub(crate) fn split_at_last(mut pieces: Vec<Piece>, mark: char) -> Option<(Vec<Piece>, Vec<Piece>)> {
+    let position = pieces.iter().rposition(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)))?;
+    let mut after = pieces.split_off(position);
+    if let Piece::Text(text) = &after[0] {
+        let (left, right) = text.rsplit_once(mark)?;
+        pieces.push(Piece::Text(left.to_owned()));
+        after[0] = Piece::Text(right.to_owned());
+    }
+    let is_text = |piece: &Piece| *piece != Piece::Text(String::new());
+    pieces.retain(is_text);
+    after.retain(is_text);
+    Some((pieces, after))
+}
+
 /// The pieces with neighbouring text joined.
 fn merged(pieces: &[Piece]) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());

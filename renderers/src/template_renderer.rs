@@ -2,10 +2,10 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
 
-use crate::chat_template::ChatTemplate;
+use crate::chat_template::{ChatTemplate, GENERATION_MARKS};
 use crate::content_protection::ContentProtection;
 use crate::message_values::from_messages;
-use crate::pieces::without_prefix;
+use crate::pieces::{split_at_last, without_prefix};
 use crate::python_text::from_json;
 use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
@@ -124,13 +124,68 @@ impl TemplateRenderer {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<Piece>, RenderError> {
+        self.pieces_of(tools, &self.context(messages, tools, add_generation_prompt)?)
+    }
+
+    fn pieces_of(&self, tools: &[Value], context: &Map<String, Value>) -> Result<Vec<Piece>, RenderError> {
         let template = self.template_for(tools);
-        let context = self.context(messages, tools, add_generation_prompt)?;
         if self.options.hugging_face_exact {
-            return Ok(self.tokenizer.split_control(&template.render(&context)?));
+            return Ok(self.tokenizer.split_control(&template.render(context)?));
         }
         let protection = &self.templates.protection;
-        protection.render(&self.tokenizer, &context, &PROTECTED, |context| template.render(context))
+        protection.render(&self.tokenizer, context, &PROTECTED, |context| template.render(context))
+    }
+
+    /// The last message of `messages` as it is trained: what a model would sample after `prompt`, up to the end of the
+    /// turn, or where the template says itself what an assistant's own words are, those.
+    fn sampled_turn(
+        &self,
+        prompt: &[Piece],
+        messages: &[Message],
+        tools: &[Value],
+    ) -> Result<SampledTurn, RenderError> {
+        let message_index = messages.len() - 1;
+        let not_append_only = RenderError::NotAppendOnly { message_index };
+        let whole = self.pieces(messages, tools, false)?;
+        if let Some(marked) = self.marked_words(&whole, messages, tools)? {
+            if let Some(unsampled) = without_prefix(&marked.unsampled, prompt) {
+                return Ok(SampledTurn { unsampled, sampled: marked.sampled });
+            }
+            // The prompt ends within the words: it makes the model begin with some of them.
+            let sampled =
+                without_prefix(&[marked.unsampled, marked.sampled].concat(), prompt).ok_or(not_append_only)?;
+            return Ok(SampledTurn { unsampled: Vec::new(), sampled });
+        }
+        let mut sampled = without_prefix(&whole, prompt).ok_or(not_append_only)?;
+        let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
+        let end = sampled.iter().rposition(ends_turn).ok_or(RenderError::NoStop { message_index })?;
+        sampled.truncate(end + 1);
+        Ok(SampledTurn { unsampled: Vec::new(), sampled })
+    }
+
+    /// The last words that the template marks by `{% generation %}`, and all that stands before them.
+    fn marked_words(
+        &self,
+        whole: &[Piece],
+        messages: &[Message],
+        tools: &[Value],
+    ) -> Result<Option<SampledTurn>, RenderError> {
+        if !self.template_for(tools).marks_generation() {
+            return Ok(None);
+        }
+        let occurs = |mark: char| whole.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)));
+        let mut marks = ('\u{100000}'..).filter(|mark| !occurs(*mark));
+        let (Some(begin), Some(end)) = (marks.next(), marks.next()) else { return Ok(None) };
+        let mut context = self.context(messages, tools, false)?;
+        context.insert(GENERATION_MARKS.to_owned(), format!("{begin}{end}").into());
+        let marked = self.pieces_of(tools, &context)?;
+        let Some((head, rest)) = split_at_last(marked, begin) else { return Ok(None) };
+        let Some((sampled, _)) = split_at_last(rest, end) else { return Ok(None) };
+        let unmarked = |piece| match piece {
+            Piece::Text(text) => Piece::Text(text.replace([begin, end], "")),
+            control => control,
+        };
+        Ok(Some(SampledTurn { unsampled: head.into_iter().map(unmarked).collect(), sampled }))
     }
 
     fn template_for(&self, tools: &[Value]) -> &ChatTemplate {
@@ -165,6 +220,14 @@ impl TemplateRenderer {
     pub(crate) fn ends_turn(&self, token: u32) -> bool {
         self.stop_tokens().contains(&token) || self.turn_end == Some(token)
     }
+}
+
+/// A turn in a training sequence.
+struct SampledTurn {
+    /// What stands before the words to be trained and is no part of the prompt.
+    unsampled: Vec<Piece>,
+    /// The words to be trained, with the end of the turn.
+    sampled: Vec<Piece>,
 }
 
 /// All that a template sees. What it is told of the conversation cannot be overridden by arguments.
@@ -236,17 +299,14 @@ impl Renderer for TemplateRenderer {
         let mut done: Vec<Piece> = Vec::new();
         for message_index in trained {
             let prompt = self.pieces(&messages[..message_index], tools, true)?;
-            let whole = self.pieces(&messages[..=message_index], tools, false)?;
-            let after = without_prefix(&whole, &prompt).ok_or(RenderError::NotAppendOnly { message_index })?;
-            let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
-            let end = after.iter().position(ends_turn).ok_or(RenderError::NoStop { message_index })?;
-            let extended = without_prefix(&prompt, &done).and_then(|new| Some((examples.pop()?, new)));
-            let (mut example, new) = extended.unwrap_or_else(|| (WeightedTokens::default(), prompt.clone()));
+            let turn = self.sampled_turn(&prompt, &messages[..=message_index], tools)?;
+            let before = [prompt, turn.unsampled].concat();
+            let extended = without_prefix(&before, &done).and_then(|new| Some((examples.pop()?, new)));
+            let (mut example, new) = extended.unwrap_or_else(|| (WeightedTokens::default(), before.clone()));
             example.extend(&self.tokenizer.encode_pieces(&new)?, 0.0);
-            example.extend(&self.tokenizer.encode_pieces(&after[..=end])?, 1.0);
+            example.extend(&self.tokenizer.encode_pieces(&turn.sampled)?, 1.0);
             examples.push(example);
-            done = prompt;
-            done.extend_from_slice(&after[..=end]);
+            done = [before, turn.sampled].concat();
         }
         Ok(examples)
     }
@@ -433,6 +493,40 @@ mod tests {
             unclosed.render_supervised(&messages[..2], &[], &TrainOnWhat::AllAssistantMessages),
             Err(RenderError::NoStop { message_index: 1 })
         ));
+    }
+
+    #[test]
+    fn a_template_may_say_itself_what_an_assistants_words_are() {
+        let marking = "\
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' }}
+    {%- if message.role == 'assistant' %}
+        {%- generation %}{{- message.content + '<|im_end|>\\n' }}{%- endgeneration %}
+    {%- else %}
+        {{- message.content + '<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+        let messages = [
+            Message::text("user", "a?"),
+            Message::text("assistant", "b<|im_end|>\u{100000}"),
+            Message::text("user", "c?"),
+            Message::text("assistant", "d"),
+        ];
+        let all = supervised(&renderer(marking), &messages, TrainOnWhat::AllAssistantMessages);
+        let trained = "b<|im_end|>\u{100000}<|im_end|>\nd<|im_end|>\n";
+        assert_eq!(trained_text(&renderer(marking), &all), trained);
+        assert_eq!(renderer(CHATML_TEMPLATE).tokenizer.decode(&all.tokens), {
+            let whole = supervised(&renderer(CHATML_TEMPLATE), &messages, TrainOnWhat::AllAssistantMessages);
+            renderer(CHATML_TEMPLATE).tokenizer.decode(&whole.tokens) + "\n"
+        });
+        // A prompt that makes the model begin is not trained; neither is what stands before the words.
+        let opened = marking.replace("assistant\\n' }}{%- endif", "assistant\\nd' }}{%- endif");
+        let last = supervised(&renderer(&opened), &messages, TrainOnWhat::LastAssistantMessage);
+        assert_eq!(trained_text(&renderer(&opened), &last), "<|im_end|>\n");
+        let headed = marking.replace("{%- generation %}", "{{- '>' }}{%- generation %}");
+        let last = supervised(&renderer(&headed), &messages, TrainOnWhat::LastAssistantMessage);
+        assert_eq!(trained_text(&renderer(&headed), &last), "d<|im_end|>\n");
     }
 
     fn renderer_without_stop() -> TemplateRenderer {

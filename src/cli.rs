@@ -249,6 +249,12 @@ pub struct TemplateArguments {
 /// What can be done with a template.
 #[derive(Debug, Subcommand)]
 pub enum TemplateAction {
+    /// Say what a model's chat template is good for
+    ///
+    /// Whether conversations stay append-only and what the template rewrites, whether new messages are rendered without
+    /// the history before them, at which tokens turns end, whether text can forge control tokens, what is shown of
+    /// tools and roles, and whether prompts tell the date. Exit code 1 where a fault was found.
+    Check(TemplateCheckArguments),
     /// Turn conversations into tokens
     ///
     /// Reads JSON lines: {"messages": [...], "tools": [...]}, and with "train_on" (last_assistant_message,
@@ -262,6 +268,17 @@ pub enum TemplateAction {
     /// answer to one message), and the request's "tools". Prints one line for each: {"message": {...},
     /// "termination": "stop_sequence" | "eos" | "malformed"}, or {"error": "..."}.
     Parse(TemplateParseArguments),
+}
+
+/// `fulgurite template check`.
+#[derive(Debug, Args)]
+pub struct TemplateCheckArguments {
+    /// Model directory: its tokenizer and chat template
+    #[arg(value_name = "MODEL_DIR")]
+    pub model_dir: PathBuf,
+    /// Print the report as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `fulgurite template render`.

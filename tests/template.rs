@@ -160,3 +160,44 @@ fn the_benchmark_compares_in_one_run() {
     assert_eq!(operations, ["template text", "render + tokenize", "continuation", "parse"]);
     assert!(rows[2]["ratio"].as_f64().unwrap() > 0.0);
 }
+
+/// A model directory of a tokenizer of the vectors and a chat template.
+fn model_directory(template: &str, eos_token: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(tokenizer("qwen3"), dir.path().join("tokenizer.json")).unwrap();
+    let config = json!({"eos_token": eos_token, "chat_template": template});
+    std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+    dir
+}
+
+#[test]
+fn a_template_is_checked_for_people_and_for_programs() {
+    let qwen3 = std::fs::read_to_string(vectors().join("templates/qwen3.jinja")).unwrap();
+    let dir = model_directory(&qwen3, "<|im_end|>");
+    let path = dir.path().to_str().unwrap();
+    let output = run(&["template", "check", path, "--json"], b"");
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["response_format"], &report["continues_without_history"]), (&json!("qwen_json"), &json!(true)));
+    let findings = report["findings"].as_array().unwrap();
+    let drops_reasoning = |finding: &Value| {
+        let message = finding["message"].as_str().unwrap();
+        finding["verdict"] == "warning" && message.starts_with("a turn with reasoning, before the user speaks again: ")
+    };
+    assert!(findings.iter().any(drops_reasoning), "{report}");
+    let output = run(&["template", "check", path], b"");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), findings.len());
+    assert!(text.contains("ok       stop_tokens   sampling stops at `<|im_end|>`"), "{text}");
+}
+
+#[test]
+fn a_fault_of_a_template_fails_the_check() {
+    let dir = model_directory("{% for m in messages %}{{ m.content }}{% endfor %}", "<|im_end|>");
+    let output = run(&["template", "check", dir.path().to_str().unwrap()], b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("2 faults"));
+    let output = run(&["template", "check", vectors().join("tokenizers/qwen3").to_str().unwrap()], b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("has no chat template"));
+}

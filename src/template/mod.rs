@@ -1,6 +1,7 @@
 //! `fulgurite template`: what a renderer makes of conversations and of tokens, line by line, for people who debug a
 //! prompt and for scripts.
 
+mod check;
 mod parse;
 mod render;
 mod rows;
@@ -16,6 +17,7 @@ use crate::cli::{RendererArguments, TemplateAction, TemplateArguments};
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {
     match arguments.action {
+        TemplateAction::Check(arguments) => check::check(&arguments),
         TemplateAction::Render(arguments) => {
             let renderer = open(&arguments.renderer)?;
             rows::answer_each(arguments.rows.as_deref(), |line| render::render(renderer.as_ref(), line))

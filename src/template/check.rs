@@ -1,0 +1,27 @@
+use anyhow::{Context, Result, bail};
+use fulgurite_renderers::{TemplateReport, Verdict, check_template};
+use serde_json::json;
+
+use crate::cli::TemplateCheckArguments;
+use crate::output;
+
+/// Says what a model's chat template is good for. Fails where a fault was found.
+pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {
+    let report = check_template(&arguments.model_dir).with_context(|| arguments.model_dir.display().to_string())?;
+    match arguments.json {
+        true => output::line(json!(report)),
+        false => print(&report),
+    }
+    let faults = report.findings.iter().filter(|finding| finding.verdict == Verdict::Fault).count();
+    match faults {
+        0 => Ok(()),
+        1 => bail!("1 fault"),
+        faults => bail!("{faults} faults"),
+    }
+}
+
+fn print(report: &TemplateReport) {
+    for finding in &report.findings {
+        output::line(format!("{:8} {:13} {}", finding.verdict.to_string(), finding.check, finding.message));
+    }
+}

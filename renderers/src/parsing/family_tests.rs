@@ -317,3 +317,16 @@ fn what_is_certain_leaves_at_once() {
     assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });
     assert_eq!(told.last(), Some(&ParseEvent::ToolCallEnd { index: 0 }));
 }
+
+#[test]
+fn a_message_has_openais_shape() {
+    let message = |sampled: &str| serde_json::to_value(QWEN_JSON.parse("", sampled, &[]).message()).unwrap();
+    let call = json!({"type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}});
+    assert_eq!(
+        message(
+            "<think>\nr\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\":1}}\n</tool_call><|im_end|>"
+        ),
+        json!({"role": "assistant", "content": null, "tool_calls": [call], "reasoning_content": "r"})
+    );
+    assert_eq!(message("<|im_end|>"), json!({"role": "assistant", "content": ""}));
+}

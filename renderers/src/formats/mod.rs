@@ -39,7 +39,8 @@ impl FormatOptions {
     }
 }
 
-/// The format of a name. A name may end in `#strip=False`, which keeps reasoning in the history.
+/// The format of a name. A name may end in `#strip=False`, which keeps reasoning in the history, and say for which
+/// tokenizer it is meant (`role_colon@llama3`), which is the caller's choice all the same.
 pub(crate) fn open_format(
     name: &str,
     tokenizer: &Tokenizer,
@@ -49,6 +50,7 @@ pub(crate) fn open_format(
         Some(family) => (family, false),
         None => (name, true),
     };
+    let family = family.split_once('@').map_or(family, |(family, _)| family);
     let exact = options.cookbook_exact;
     let format: Option<Box<dyn Format>> = match family {
         // Models are known to need it (see `recommended_renderers`).

@@ -107,8 +107,6 @@ fn open(vectors: &Value, cookbook_exact: bool) -> NamedRenderer {
     let current_date = vectors["current_date"].as_str().map(str::to_owned);
     let options = FormatOptions { cookbook_exact, current_date };
     let name = vectors["renderer"].as_str().unwrap();
-    // `@llama3` says that a format without tokens of its own was tried with another tokenizer.
-    let name = name.split_once('@').map_or(name, |(name, _)| name);
     NamedRenderer::open(name, Arc::new(Tokenizer::open(&dir).unwrap()), options).unwrap()
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::pieces::without_prefix;
 use crate::template_conversations::{REASONING, a_user, calling, declared, reasoning, result_of, said};
+use crate::template_response_format::turns;
 use crate::tokenizer::Piece;
 use crate::{Message, RenderError, Renderer, ResponseFormat, TemplateOptions, TemplateRenderer, Tokenizer};
 
@@ -44,7 +45,7 @@ pub struct StopToken {
 /// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was checked: `append_only`, `continuation`, `injection`, `stop_tokens`, `tools`, `roles` or
+    /// What was checked: `append_only`, `continuation`, `round_trip`, `injection`, `stop_tokens`, `tools`, `roles` or
     /// `date`.
     pub check: &'static str,
     /// How it came out.
@@ -96,6 +97,7 @@ pub fn check_template(model_dir: &Path) -> Result<TemplateReport, RenderError> {
     let stop_tokens = check.stop_tokens();
     check.append_only();
     check.continuation();
+    check.round_trips();
     check.injection();
     check.tools();
     check.roles();
@@ -236,6 +238,24 @@ impl Check<'_> {
             ),
         };
         self.found("continuation", verdict, message);
+    }
+
+    fn round_trips(&mut self) {
+        let format = self.renderer.response_format();
+        for (what, turn) in turns() {
+            if what.contains("reasoning") && self.renderer.reasoning_field().is_none() {
+                continue;
+            }
+            match self.renderer.reads_back(format, &turn) {
+                None => self.found("round_trip", Verdict::Warning, format!("{what}: the template refuses or does not show this")),
+                Some(true) => self.found("round_trip", Verdict::Ok, format!("{what}: read back as {format:?}")),
+                Some(false) => self.found(
+                    "round_trip",
+                    Verdict::Warning,
+                    format!("{what}: {format:?}, which reads most of what this template writes, does not read this back; agents get it as text"),
+                ),
+            }
+        }
     }
 
     fn injection(&mut self) {
@@ -396,7 +416,10 @@ mod tests {
         assert_eq!(qwen3.reasoning_field, Some("reasoning_content"));
         let plain = check_template(family_directory("qwen3_2507").path()).unwrap();
         assert_eq!(findings(&plain, "append_only", Verdict::Warning), [""; 0]);
-        assert_eq!(plain.verdict(), Verdict::Warning, "{plain:?}");
+        assert_eq!(findings(&plain, "round_trip", Verdict::Ok).len(), 4, "{plain:?}");
+        let mistral = check_template(family_directory("mistral").path()).unwrap();
+        let unread = findings(&mistral, "round_trip", Verdict::Warning);
+        assert!(unread.iter().any(|message| message.starts_with("a tool call: ")), "{unread:?}");
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl TemplateRenderer {
 
     /// The last message of `messages` as it is trained: what a model would sample after `prompt`, up to the end of the
     /// turn, or where the template says itself what an assistant's own words are, those.
-    fn sampled_turn(
+    pub(crate) fn sampled_turn(
         &self,
         prompt: &[Piece],
         messages: &[Message],
@@ -223,11 +223,11 @@ impl TemplateRenderer {
 }
 
 /// A turn in a training sequence.
-struct SampledTurn {
+pub(crate) struct SampledTurn {
     /// What stands before the words to be trained and is no part of the prompt.
-    unsampled: Vec<Piece>,
+    pub(crate) unsampled: Vec<Piece>,
     /// The words to be trained, with the end of the turn.
-    sampled: Vec<Piece>,
+    pub(crate) sampled: Vec<Piece>,
 }
 
 /// All that a template sees. What it is told of the conversation cannot be overridden by arguments.
@@ -265,7 +265,7 @@ impl Renderer for TemplateRenderer {
     }
 
     fn response_format(&self) -> ResponseFormat {
-        *self.response_format.get_or_init(|| self.written_response_format())
+        *self.response_format.get_or_init(|| self.detected_response_format())
     }
 
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {

@@ -1,8 +1,9 @@
 use minijinja::Value;
 use serde_json::{Map, Value as Json};
 
+use crate::python_text::FieldName::{self, Known};
 use crate::python_text::{from_json, object};
-use crate::{Content, Message, ToolCall};
+use crate::{Content, FunctionCall, Message, ToolCall};
 
 /// Messages as templates see them: what [`from_json`] makes of their JSON, without making the JSON first.
 pub(crate) fn from_messages(messages: &[Message]) -> Value {
@@ -10,12 +11,13 @@ pub(crate) fn from_messages(messages: &[Message]) -> Value {
 }
 
 fn from_message(message: &Message) -> Value {
-    let mut fields =
-        vec![(Value::from("role"), Value::from(&*message.role)), (Value::from("content"), content(message))];
+    let mut fields = Vec::with_capacity(5 + message.extra.len());
+    fields.push((Known("role"), Value::from(&*message.role)));
+    fields.push((Known("content"), content(message)));
     let optional = [("name", &message.name), ("tool_call_id", &message.tool_call_id)];
-    fields.extend(optional.into_iter().filter_map(|(name, value)| Some((name.into(), Value::from(value.as_deref()?)))));
+    fields.extend(optional.into_iter().filter_map(|(name, value)| Some((Known(name), Value::from(value.as_deref()?)))));
     if !message.tool_calls.is_empty() {
-        fields.push((Value::from("tool_calls"), message.tool_calls.iter().map(from_tool_call).collect()));
+        fields.push((Known("tool_calls"), message.tool_calls.iter().map(from_tool_call).collect()));
     }
     fields.extend(extra(&message.extra));
     object(fields)
@@ -30,16 +32,24 @@ fn content(message: &Message) -> Value {
 }
 
 fn from_tool_call(call: &ToolCall) -> Value {
-    let function = &call.function;
-    let named = [("name".into(), Value::from(&*function.name)), ("arguments".into(), from_json(&function.arguments))];
-    let function = object(named.into_iter().chain(extra(&function.extra)).collect());
-    let id = call.id.as_deref().map(|id| ("id".into(), Value::from(id)));
-    let rest = [("type".into(), Value::from(&*call.call_type)), ("function".into(), function)];
-    object(id.into_iter().chain(rest).chain(extra(&call.extra)).collect())
+    let mut fields = Vec::with_capacity(3 + call.extra.len());
+    fields.extend(call.id.as_deref().map(|id| (Known("id"), Value::from(id))));
+    fields.push((Known("type"), Value::from(&*call.call_type)));
+    fields.push((Known("function"), from_function(&call.function)));
+    fields.extend(extra(&call.extra));
+    object(fields)
 }
 
-fn extra(fields: &Map<String, Json>) -> impl Iterator<Item = (Value, Value)> {
-    fields.iter().map(|(name, value)| (Value::from(&**name), from_json(value)))
+fn from_function(function: &FunctionCall) -> Value {
+    let mut fields = Vec::with_capacity(2 + function.extra.len());
+    fields.push((Known("name"), Value::from(&*function.name)));
+    fields.push((Known("arguments"), from_json(&function.arguments)));
+    fields.extend(extra(&function.extra));
+    object(fields)
+}
+
+fn extra(fields: &Map<String, Json>) -> impl Iterator<Item = (FieldName, Value)> {
+    fields.iter().map(|(name, value)| (name.as_str().into(), from_json(value)))
 }
 
 #[cfg(test)]

@@ -24,7 +24,38 @@ impl Object for ExponentFloat {
 /// The fields of a JSON object, in their order. Objects have few: looking at one after the other costs less than a hash
 /// map that is made for each object of each prompt.
 #[derive(Debug)]
-struct JsonObject(Vec<(Value, Value)>);
+struct JsonObject(Vec<(FieldName, Value)>);
+
+/// The name of a field.
+#[derive(Debug)]
+pub(crate) enum FieldName {
+    /// One that every message has.
+    Known(&'static str),
+    /// One that the JSON spells; short ones are no allocation.
+    Given(Value),
+}
+
+impl FieldName {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Known(name) => name,
+            Self::Given(name) => name.as_str().unwrap_or_default(),
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Known(name) => Value::from(*name),
+            Self::Given(name) => name.clone(),
+        }
+    }
+}
+
+impl From<&str> for FieldName {
+    fn from(name: &str) -> Self {
+        Self::Given(Value::from(name))
+    }
+}
 
 impl Object for JsonObject {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
@@ -32,11 +63,11 @@ impl Object for JsonObject {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.0.iter().find(|(name, _)| name.as_str() == Some(key)).map(|(_, value)| value.clone())
+        self.0.iter().find(|(name, _)| name.as_str() == key).map(|(_, value)| value.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.0.iter().map(|(name, _)| name.clone()).collect())
+        Enumerator::Values(self.0.iter().map(|(name, _)| name.value()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
@@ -44,8 +75,8 @@ impl Object for JsonObject {
     }
 }
 
-/// An object of these fields, whose names are strings and differ.
-pub(crate) fn object(fields: Vec<(Value, Value)>) -> Value {
+/// An object of these fields, whose names differ.
+pub(crate) fn object(fields: Vec<(FieldName, Value)>) -> Value {
     Value::from_object(JsonObject(fields))
 }
 
@@ -54,7 +85,7 @@ pub(crate) fn from_json(value: &Json) -> Value {
     match value {
         Json::Array(items) => items.iter().map(from_json).collect(),
         Json::Object(fields) => {
-            object(fields.iter().map(|(key, value)| (Value::from(key.as_str()), from_json(value))).collect())
+            object(fields.iter().map(|(key, value)| (key.as_str().into(), from_json(value))).collect())
         }
         Json::Number(number) => from_number(number),
         Json::String(text) => Value::from(text.as_str()),

@@ -3,14 +3,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fulgurite_backends::{
     BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, SamplingParameters, StopReason,
 };
-use fulgurite_renderers::{StopStrings, StreamDecoder};
+use fulgurite_renderers::Message;
 use fulgurite_store::model::{NewGeneration, WeightsFrom};
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::answer::{Answer, Taken, WholeAnswer};
 use crate::attribution::{self, Attribution};
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
+use crate::message_attributes::add_message;
+use crate::reply_message::Delta;
 use crate::response_body::Delivered;
 use crate::{Proxy, ServedModel};
 
@@ -26,6 +29,7 @@ pub(crate) struct Call {
     pub(crate) max_tokens: usize,
     pub(crate) top_logprobs: usize,
     pub(crate) stop_strings: Vec<String>,
+    pub(crate) reading: Reading,
     pub(crate) seed: u64,
     pub(crate) request_digest: String,
     pub(crate) span_name: &'static str,
@@ -35,11 +39,21 @@ pub(crate) struct Call {
     pub(crate) in_flight: Option<InFlight>,
 }
 
+/// How what is sampled is read.
+pub(crate) enum Reading {
+    /// As a message in the model's format, which may call these tools.
+    Message { tools: Vec<Value> },
+    /// As text.
+    Text,
+}
+
 /// Why an answer ended, as every dialect tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
     /// By itself, or at a stop string.
     Stop,
+    /// The same, with calls that are to be answered.
+    ToolCalls,
     /// At a limit of tokens.
     Length,
 }
@@ -48,15 +62,24 @@ impl FinishReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             FinishReason::Stop => "stop",
+            FinishReason::ToolCalls => "tool_calls",
             FinishReason::Length => "length",
+        }
+    }
+
+    /// How sampling ended, as it is told of a message.
+    fn of_message(self, message: &Message) -> Self {
+        match self {
+            FinishReason::Stop if !message.tool_calls.is_empty() => FinishReason::ToolCalls,
+            reason => reason,
         }
     }
 }
 
 /// What a call says while it runs: pieces, then exactly one `Finished` or `Failed`.
 pub(crate) enum CallEvent {
-    /// A sampled token, and the text that can be shown since the last one (often none, sometimes of several tokens).
-    Token { token: SampledToken, text: String, is_text: bool },
+    /// A sampled token, and what may be shown since the last one.
+    Token(Taken),
     /// The end, durably recorded.
     Finished(Finished),
     /// The end, with nothing to answer. What had been sampled is recorded, and will not be trained.
@@ -65,8 +88,10 @@ pub(crate) enum CallEvent {
 
 /// The end of an answer.
 pub(crate) struct Finished {
-    /// Text that was held back until the end was known.
-    pub(crate) text: String,
+    /// What was held back until the end was known.
+    pub(crate) held_back: Vec<Delta>,
+    /// All that was said.
+    pub(crate) message: Message,
     pub(crate) reason: FinishReason,
     pub(crate) prompt_tokens: usize,
     pub(crate) sampled_tokens: usize,
@@ -108,6 +133,22 @@ enum End {
 }
 
 impl End {
+    /// The end where a stop string stood in what was held back to the last.
+    fn at_stop_string(self) -> Self {
+        match self {
+            End::Finished(_) => End::Finished(FinishReason::Stop),
+            other => other,
+        }
+    }
+
+    /// As a message's reader is told.
+    fn finish_reason(&self, message: &Message) -> &'static str {
+        match self {
+            End::Finished(reason) => reason.of_message(message).as_str(),
+            other => other.stop_reason(),
+        }
+    }
+
     /// As the record has it.
     fn stop_reason(&self) -> &'static str {
         match self {
@@ -121,13 +162,15 @@ impl End {
 async fn run(proxy: Proxy, mut call: Call, stream: SampleStream, events: mpsc::Sender<CallEvent>, start_time: f64) {
     let _in_flight = call.in_flight.take();
     let mut answer = Answer::new(&call);
-    let end = answer.sample(stream, &events).await;
-    let held_back = answer.text.finish();
-    answer.content.push_str(&held_back);
+    let end = sample(&mut answer, stream, &events).await;
+    let mut answer = answer.finish();
+    let end = if answer.at_stop_string { end.at_stop_string() } else { end };
 
     let generation_id = call.generation_id.clone();
     let prompt_tokens = call.prompt.len();
     let sampled_tokens = answer.tokens.len();
+    let held_back = std::mem::take(&mut answer.held_back);
+    let message = answer.message.clone();
     let recorded = record(&proxy, call, answer, &end, start_time).await;
     let event = match (recorded, end) {
         // Nobody is left to be told; the log is.
@@ -140,7 +183,8 @@ async fn run(proxy: Proxy, mut call: Call, stream: SampleStream, events: mpsc::S
         (Ok(()), End::Broken(error)) => CallEvent::Failed(error.into()),
         (Ok(()), End::Finished(reason)) => {
             let (delivered, answered) = oneshot::channel();
-            let finished = Finished { text: held_back, reason, prompt_tokens, sampled_tokens, delivered };
+            let reason = reason.of_message(&message);
+            let finished = Finished { held_back, message, reason, prompt_tokens, sampled_tokens, delivered };
             // Whether it was not taken, or taken and then dropped, `answered` says so.
             let _ = events.send(CallEvent::Finished(finished)).await;
             drop(events);
@@ -155,105 +199,40 @@ async fn run(proxy: Proxy, mut call: Call, stream: SampleStream, events: mpsc::S
     let _ = events.send(event).await;
 }
 
-/// What has been sampled so far, and the text of it.
-struct Answer {
-    stop_tokens: Vec<u32>,
-    tokens: Vec<SampledToken>,
-    text: AnswerText,
-    content: String,
-}
-
-impl Answer {
-    fn new(call: &Call) -> Self {
-        Self {
-            stop_tokens: call.model.renderer.stop_tokens().to_vec(),
-            tokens: Vec::new(),
-            text: AnswerText {
-                decoder: StreamDecoder::new(call.model.renderer.tokenizer().clone()),
-                stop_strings: StopStrings::new(call.stop_strings.clone()),
-                stopped: false,
-            },
-            content: String::new(),
+/// Takes tokens until the end, passing each on with what it makes certain.
+async fn sample(answer: &mut Answer, mut stream: SampleStream, events: &mpsc::Sender<CallEvent>) -> End {
+    loop {
+        let event = tokio::select! {
+            biased;
+            () = events.closed() => return client_gone(answer, stream).await,
+            event = stream.next() => event,
+        };
+        let token = match event {
+            Ok(SampleEvent::Token(token)) => token,
+            Ok(SampleEvent::Finished(StopReason::StopToken)) => return End::Finished(FinishReason::Stop),
+            Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
+            Err(error) => return End::Broken(error),
+        };
+        if events.send(CallEvent::Token(answer.take(token))).await.is_err() {
+            return client_gone(answer, stream).await;
         }
-    }
-
-    /// Takes tokens until the end, passing each on with the text that it completes.
-    async fn sample(&mut self, mut stream: SampleStream, events: &mpsc::Sender<CallEvent>) -> End {
-        loop {
-            let event = tokio::select! {
-                biased;
-                () = events.closed() => return self.client_gone(stream).await,
-                event = stream.next() => event,
-            };
-            let token = match event {
-                Ok(SampleEvent::Token(token)) => token,
-                Ok(SampleEvent::Finished(StopReason::StopToken)) => return End::Finished(FinishReason::Stop),
-                Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
-                Err(error) => return End::Broken(error),
-            };
-            let event = self.take(token);
-            if events.send(event).await.is_err() {
-                return self.client_gone(stream).await;
-            }
-            if self.text.stopped {
-                return End::Finished(FinishReason::Stop);
-            }
+        if answer.has_ended() {
+            return End::Finished(FinishReason::Stop);
         }
-    }
-
-    /// Adds a token, and the text that it completes.
-    fn take(&mut self, token: SampledToken) -> CallEvent {
-        self.tokens.push(token.clone());
-        let is_text = !self.stop_tokens.contains(&token.id);
-        let text = if is_text { self.text.feed(token.id) } else { String::new() };
-        self.content.push_str(&text);
-        CallEvent::Token { token, text, is_text }
-    }
-
-    /// Stops the sampling, and keeps what had been sampled by then.
-    async fn client_gone(&mut self, mut stream: SampleStream) -> End {
-        stream.stop();
-        while let Ok(SampleEvent::Token(token)) = stream.next().await {
-            self.take(token);
-        }
-        End::ClientGone
     }
 }
 
-/// Tokens to the text that a client may see: whole characters, nothing of a stop string.
-struct AnswerText {
-    decoder: StreamDecoder,
-    stop_strings: StopStrings,
-    stopped: bool,
-}
-
-impl AnswerText {
-    fn feed(&mut self, token: u32) -> String {
-        let text = self.decoder.feed(token);
-        self.through_stop_strings(&text)
+/// Stops the sampling, and keeps what had been sampled by then.
+async fn client_gone(answer: &mut Answer, mut stream: SampleStream) -> End {
+    stream.stop();
+    while let Ok(SampleEvent::Token(token)) = stream.next().await {
+        answer.take(token);
     }
-
-    fn finish(&mut self) -> String {
-        let rest = self.decoder.finish();
-        let mut text = self.through_stop_strings(&rest);
-        if !self.stopped {
-            text.push_str(&self.stop_strings.finish());
-        }
-        text
-    }
-
-    fn through_stop_strings(&mut self, text: &str) -> String {
-        if self.stopped {
-            return String::new();
-        }
-        let passed = self.stop_strings.feed(text);
-        self.stopped = passed.matched.is_some();
-        passed.text
-    }
+    End::ClientGone
 }
 
 /// Writes span and generation in one transaction; durable on return.
-async fn record(proxy: &Proxy, call: Call, answer: Answer, end: &End, start_time: f64) -> Result<(), ProxyError> {
+async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start_time: f64) -> Result<(), ProxyError> {
     if answer.tokens.is_empty() && !matches!(end, End::Finished(_)) {
         return Ok(());
     }
@@ -263,12 +242,11 @@ async fn record(proxy: &Proxy, call: Call, answer: Answer, end: &End, start_time
         ("gen_ai.response.model", json!(call.model.name)),
         ("gen_ai.usage.input_tokens", json!(call.prompt.len())),
         ("gen_ai.usage.output_tokens", json!(answer.tokens.len())),
-        ("gen_ai.completion.0.role", json!("assistant")),
-        ("gen_ai.completion.0.content", json!(answer.content)),
-        ("gen_ai.completion.0.finish_reason", json!(end.stop_reason())),
+        ("gen_ai.completion.0.finish_reason", json!(end.finish_reason(&answer.message))),
     ] {
         attributes.insert(key.to_owned(), value);
     }
+    add_message(&mut attributes, "gen_ai.completion.0", &answer.message);
     let weights_versions = weights_by_run_length(&answer.tokens);
     let trace = uuid::Uuid::now_v7().simple().to_string();
     // The random half of a version 7 UUID; its first half is the time.

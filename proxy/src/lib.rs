@@ -5,16 +5,20 @@
 //! - [`routes`]: the HTTP routes over it.
 //!
 //! Inside: `attribution` (whose call is it), `call` (one call from prompt to record, the same for every dialect),
-//! `openai` (the OpenAI dialect: requests, responses, streams, errors), `gateway` (Agent-lightning 1.0's way to the same
+//! `answer` (sampled tokens to what may leave), `reply_message` (what left, as one message), `message_attributes`
+//! (messages as a span tells them), `openai` (the OpenAI dialect: requests, responses, streams, errors), `gateway` (Agent-lightning 1.0's way to the same
 //! calls), `response_body` (knows whether the answer was
 //! wholly handed over).
 
+mod answer;
 mod attribution;
 mod call;
 mod error;
 mod gateway;
+mod message_attributes;
 mod openai;
 mod proxy;
+mod reply_message;
 mod response_body;
 mod routes;
 

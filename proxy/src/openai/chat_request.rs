@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::request::{Prompt, Wanted, digest, read_fields};
 use super::sampling_fields::{SamplingFields, refuse};
 use super::shape::Shape;
+use super::tool_fields::ToolFields;
 use crate::error::ProxyError;
+use crate::message_attributes::REASONING_FIELDS;
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
@@ -16,9 +18,6 @@ struct ChatFields {
     max_completion_tokens: Option<u32>,
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
-    tools: Option<Vec<Value>>,
-    functions: Option<Vec<Value>>,
-    tool_choice: Option<Value>,
     response_format: Option<Value>,
     #[serde(flatten)]
     rest: Map<String, Value>,
@@ -28,9 +27,11 @@ struct ChatFields {
 pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
     let digest = digest(&body);
     let mut chat: ChatFields = read_fields(body)?;
-    let fields: SamplingFields = read_fields(std::mem::take(&mut chat.rest))?;
+    let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
+    let fields: SamplingFields = read_fields(std::mem::take(&mut tools.rest))?;
     chat.check_messages()?;
     chat.refuse_unsupported()?;
+    let tools = tools.check()?;
     let logprobs = chat.logprobs.unwrap_or(false);
     if chat.top_logprobs.is_some_and(|top| top > 0) && !logprobs {
         return Err(ProxyError::invalid("top_logprobs", "top_logprobs needs logprobs: true"));
@@ -40,7 +41,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
         None => ("max_tokens", fields.max_tokens),
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    Ok(fields.wanted(Shape::Chat, Prompt::Messages(chat.messages), asked, digest))
+    Ok(fields.wanted(Shape::Chat, Prompt::Messages { messages: chat.messages, tools }, asked, digest))
 }
 
 impl ChatFields {
@@ -55,25 +56,41 @@ impl ChatFields {
                     format!("`{}` is not a role; expected one of {}", message.role, ROLES.join(", ")),
                 ));
             }
+            check_parts_of_turn(index, message)?;
         }
         Ok(())
     }
 
     fn refuse_unsupported(&self) -> Result<(), ProxyError> {
-        for (name, list) in [("tools", &self.tools), ("functions", &self.functions)] {
-            if list.as_ref().is_some_and(|list| !list.is_empty()) {
-                return refuse(name, "are not supported by this model's renderer");
-            }
-        }
-        if self.tool_choice.as_ref().is_some_and(|choice| !matches!(choice.as_str(), Some("auto" | "none"))) {
-            return refuse("tool_choice", "is not supported by this model's renderer");
-        }
         let format = self.response_format.as_ref().and_then(|format| format.get("type")).and_then(Value::as_str);
         if self.response_format.is_some() && format != Some("text") {
             return refuse("response_format", "other than text is not supported by this model host");
         }
         Ok(())
     }
+}
+
+/// What a message says of calls, results and reasoning.
+fn check_parts_of_turn(index: usize, message: &Message) -> Result<(), ProxyError> {
+    let field = |name: &str| format!("messages[{index}].{name}");
+    if message.role == "tool" && message.tool_call_id.is_none() {
+        return refuse(&field("tool_call_id"), "must name the call that the message answers");
+    }
+    if message.role != "assistant" && !message.tool_calls.is_empty() {
+        return refuse(&field("tool_calls"), "belong to messages of the assistant");
+    }
+    for (call_index, call) in message.tool_calls.iter().enumerate() {
+        if call.call_type != "function" {
+            let name = field(&format!("tool_calls[{call_index}].type"));
+            return refuse(&name, &format!("is `{}`; only calls of functions are supported", call.call_type));
+        }
+    }
+    for name in REASONING_FIELDS {
+        if message.extra.get(name).is_some_and(|reasoning| !(reasoning.is_string() || reasoning.is_null())) {
+            return refuse(&field(name), "must be a string");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -98,6 +115,12 @@ mod tests {
         body
     }
 
+    fn turn(key: &str, value: Value) -> Value {
+        let mut message = json!({ "role": "assistant", "content": null });
+        message[key] = value;
+        with("messages", json!([message]))
+    }
+
     #[test]
     fn every_fault_names_its_field() {
         for (body, parameter) in [
@@ -114,7 +137,21 @@ mod tests {
             (with("max_tokens", json!(-1)), Some("max_tokens")),
             (with("top_p", json!(0)), Some("top_p")),
             (with("n", json!(2)), Some("n")),
-            (with("tools", json!([{}])), Some("tools")),
+            (with("tools", json!([{}])), Some("tools[0].type")),
+            (with("tools", json!("f")), Some("tools")),
+            (with("tool_choice", json!("required")), Some("tool_choice")),
+            (with("messages", json!([{ "role": "tool", "content": "7" }])), Some("messages[0].tool_call_id")),
+            (turn("tool_calls", json!([{ "type": "function" }])), Some("messages[0].tool_calls[0]")),
+            (
+                turn("tool_calls", json!([{ "type": "custom", "function": { "name": "f" } }])),
+                Some("messages[0].tool_calls[0].type"),
+            ),
+            (turn("reasoning_content", json!(["r"])), Some("messages[0].reasoning_content")),
+            (turn("reasoning", json!({})), Some("messages[0].reasoning")),
+            (
+                with("messages", json!([{ "role": "user", "tool_calls": [{ "function": { "name": "f" } }] }])),
+                Some("messages[0].tool_calls"),
+            ),
             (with("logit_bias", json!({ "1": 2 })), Some("logit_bias")),
             (with("response_format", json!({ "type": "json_object" })), Some("response_format")),
             (with("stop", json!([""])), Some("stop")),

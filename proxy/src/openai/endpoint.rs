@@ -14,9 +14,10 @@ use super::reply::{Reply, ReplyState};
 use super::request::{self, Prompt, Wanted};
 use super::{chat_request, completion_request};
 use crate::attribution::{self, Attribution, CallPath, PathIds};
-use crate::call::{self, Call, CallEvent};
+use crate::call::{self, Call, CallEvent, Reading};
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
+use crate::message_attributes::{add_message, add_tools};
 use crate::response_body::{StreamedBody, WholeBody};
 use crate::{Proxy, ServedModel};
 
@@ -102,7 +103,7 @@ pub(crate) async fn answer(proxy: &Proxy, caller: Caller, wanted: Wanted) -> Res
 fn prompt_tokens(wanted: &Wanted, model: &ServedModel) -> Result<Vec<u32>, ProxyError> {
     let info = model.sampler.info();
     let prompt = match &wanted.prompt {
-        Prompt::Messages(messages) => model.renderer.render_prompt(messages, &[])?.tokens,
+        Prompt::Messages { messages, tools } => model.renderer.render_prompt(messages, tools)?.tokens,
         Prompt::Text(text) => model.renderer.tokenizer().encode_with_specials(text)?,
         Prompt::Tokens(tokens) => tokens.clone(),
     };
@@ -160,6 +161,10 @@ async fn prepare(
         sampling: asked.sampling.clone(),
         top_logprobs: asked.top_logprobs,
         stop_strings: asked.stop_strings.clone(),
+        reading: match &wanted.prompt {
+            Prompt::Messages { tools, .. } => Reading::Message { tools: tools.clone() },
+            Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
+        },
         attributes: attributes(wanted),
         span_name: wanted.shape.span_name(),
         model: model.clone(),
@@ -187,32 +192,23 @@ fn attributes(wanted: &Wanted) -> Map<String, Value> {
         set("gen_ai.request.max_tokens", json!(max_tokens));
     }
     set("gen_ai.request.is_stream", json!(wanted.stream));
-    if let Prompt::Messages(messages) = &wanted.prompt {
-        for (index, message) in messages.iter().enumerate() {
-            set(&format!("gen_ai.prompt.{index}.role"), json!(message.role));
-            let content = match &message.content {
-                Some(fulgurite_renderers::Content::Text(text)) => json!(text),
-                // An attribute is a string or a list of one kind, so parts go in as JSON text.
-                other => json!(json!(other).to_string()),
-            };
-            set(&format!("gen_ai.prompt.{index}.content"), content);
-        }
-    }
     if !wanted.extra.is_empty() {
         set("fulgurite.request.extra", json!(json!(wanted.extra).to_string()));
+    }
+    if let Prompt::Messages { messages, tools } = &wanted.prompt {
+        for (index, message) in messages.iter().enumerate() {
+            add_message(&mut attributes, &format!("gen_ai.prompt.{index}"), message);
+        }
+        add_tools(&mut attributes, tools);
     }
     attributes
 }
 
 /// The answer in one piece.
 async fn whole(mut events: mpsc::Receiver<CallEvent>, mut reply: Reply) -> Result<Response, ProxyError> {
-    let mut content = String::new();
     let finished = loop {
         match events.recv().await {
-            Some(CallEvent::Token { token, text, is_text }) => {
-                content.push_str(&text);
-                reply.take(token, is_text);
-            }
+            Some(CallEvent::Token(taken)) => reply.take(taken.token, taken.is_text),
             Some(CallEvent::Finished(finished)) => break finished,
             Some(CallEvent::Failed(error)) => return Err(error),
             None => {
@@ -221,8 +217,7 @@ async fn whole(mut events: mpsc::Receiver<CallEvent>, mut reply: Reply) -> Resul
             }
         }
     };
-    content.push_str(&finished.text);
-    let value = reply.whole(&content, &finished);
+    let value = reply.whole(&finished);
     let body = WholeBody::new(Bytes::from(value.to_string()), finished.delivered);
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -57,6 +57,10 @@ fn shape(error: &ProxyError) -> Shape {
             | RenderError::UnknownRenderer { .. }
             | RenderError::UnsupportedRenderer { .. }
             | RenderError::NoTemplate { .. } => Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+            RenderError::ToolsUnsupported { .. } => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("tools"),
+            RenderError::Tool { tool_index, .. } => {
+                Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about(&format!("tools[{tool_index}]"))
+            }
             _ => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("messages"),
         },
         ProxyError::Backend(error) => match error {

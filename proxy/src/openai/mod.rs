@@ -9,5 +9,6 @@ mod reply;
 pub(crate) mod request;
 mod sampling_fields;
 mod shape;
+mod tool_fields;
 
 pub(crate) use models::list_models;

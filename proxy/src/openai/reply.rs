@@ -6,7 +6,9 @@ use fulgurite_renderers::Tokenizer;
 use serde_json::{Value, json};
 
 use super::shape::Shape;
+use crate::answer::Taken;
 use crate::call::{CallEvent, Finished};
+use crate::reply_message::Delta;
 use crate::response_body::{Encode, Piece};
 
 /// Writes one call's answer, whole or as server-sent events.
@@ -27,7 +29,7 @@ pub(crate) struct Reply {
 /// How far an answer has been written.
 #[derive(Default)]
 pub(crate) struct ReplyState {
-    /// Tokens that nothing has carried yet: of a stream, those whose text is still held back.
+    /// Tokens that nothing has carried yet: of a stream, those of which nothing has left yet.
     waiting: Vec<SampledToken>,
     /// Characters in the tokens that have been carried.
     text_offset: usize,
@@ -44,8 +46,8 @@ impl Reply {
     }
 
     /// The answer in one piece, of all tokens that were taken.
-    pub(crate) fn whole(&mut self, text: &str, finished: &Finished) -> Value {
-        let mut choice = self.shape.choice(text);
+    pub(crate) fn whole(&mut self, finished: &Finished) -> Value {
+        let mut choice = self.shape.choice(&finished.message);
         self.finish_choice(&mut choice, Some(finished.reason.as_str()));
         let mut reply = self.envelope(self.shape.object(), json!([choice]));
         reply["usage"] = usage(finished);
@@ -96,9 +98,18 @@ impl Reply {
         write(out, &chunk);
     }
 
-    fn go_on(&mut self, out: &mut Vec<u8>, text: &str, finish_reason: Option<&str>) {
-        let mut choice = self.shape.chunk_choice(text);
-        self.finish_choice(&mut choice, finish_reason);
+    fn go_on(&mut self, out: &mut Vec<u8>, deltas: &[Delta]) {
+        for delta in deltas {
+            let mut choice = self.shape.chunk_choice(delta);
+            self.finish_choice(&mut choice, None);
+            write(out, &self.chunk(json!([choice])));
+        }
+    }
+
+    /// The last chunk of the choice.
+    fn end(&mut self, out: &mut Vec<u8>, finish_reason: &str) {
+        let mut choice = self.shape.last_chunk_choice();
+        self.finish_choice(&mut choice, Some(finish_reason));
         write(out, &self.chunk(json!([choice])));
     }
 }
@@ -108,19 +119,15 @@ impl Encode for Reply {
         let mut out = Vec::new();
         let mut delivered = None;
         match event {
-            CallEvent::Token { token, text, is_text } => {
+            CallEvent::Token(Taken { token, is_text, deltas }) => {
                 self.begin(&mut out);
                 self.take(token, is_text);
-                if !text.is_empty() {
-                    self.go_on(&mut out, &text, None);
-                }
+                self.go_on(&mut out, &deltas);
             }
             CallEvent::Finished(finished) => {
                 self.begin(&mut out);
-                if !finished.text.is_empty() {
-                    self.go_on(&mut out, &finished.text, None);
-                }
-                self.go_on(&mut out, "", Some(finished.reason.as_str()));
+                self.go_on(&mut out, &finished.held_back);
+                self.end(&mut out, finished.reason.as_str());
                 if self.include_usage {
                     let mut chunk = self.chunk(json!([]));
                     chunk["usage"] = usage(&finished);

@@ -10,8 +10,8 @@ use crate::error::ProxyError;
 /// What a prompt was given as.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Prompt {
-    /// A conversation, which the model's renderer turns into tokens.
-    Messages(Vec<Message>),
+    /// A conversation and the tools that it declares, which the model's renderer turns into tokens.
+    Messages { messages: Vec<Message>, tools: Vec<Value> },
     /// Text that is tokenised as it stands; text that spells a control token is that token.
     Text(String),
     /// The tokens themselves.

@@ -1,6 +1,8 @@
 use fulgurite_backends::SampledToken;
-use fulgurite_renderers::Tokenizer;
+use fulgurite_renderers::{Content, Message, Tokenizer};
 use serde_json::{Map, Value, json};
+
+use crate::reply_message::Delta;
 
 /// How an endpoint writes what all of them say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +61,14 @@ impl Shape {
     }
 
     /// The only choice of a whole answer.
-    pub(crate) fn choice(self, text: &str) -> Value {
+    pub(crate) fn choice(self, message: &Message) -> Value {
         match self {
             Shape::Chat => {
-                json!({ "index": 0, "message": { "role": "assistant", "content": text, "refusal": null } })
+                let mut message = json!(message);
+                message["refusal"] = Value::Null;
+                json!({ "index": 0, "message": message })
             }
-            Shape::Text => json!({ "index": 0, "text": text }),
+            Shape::Text => json!({ "index": 0, "text": text_of(message) }),
         }
     }
 
@@ -77,11 +81,21 @@ impl Shape {
     }
 
     /// The only choice of a later chunk.
-    pub(crate) fn chunk_choice(self, text: &str) -> Value {
+    pub(crate) fn chunk_choice(self, delta: &Delta) -> Value {
+        let text = match (self, delta) {
+            (Shape::Chat, delta) => return json!({ "index": 0, "delta": chat_delta(delta) }),
+            (Shape::Text, Delta::Text(text)) => text.as_str(),
+            // A completion is read as text and nothing else.
+            (Shape::Text, _) => "",
+        };
+        json!({ "index": 0, "text": text })
+    }
+
+    /// The only choice of the last chunk, which says no more than how the answer ended.
+    pub(crate) fn last_chunk_choice(self) -> Value {
         match self {
-            Shape::Chat if text.is_empty() => json!({ "index": 0, "delta": {} }),
-            Shape::Chat => json!({ "index": 0, "delta": { "content": text } }),
-            Shape::Text => json!({ "index": 0, "text": text }),
+            Shape::Chat => json!({ "index": 0, "delta": {} }),
+            Shape::Text => json!({ "index": 0, "text": "" }),
         }
     }
 
@@ -101,6 +115,28 @@ impl Shape {
                 json!({ "content": content, "refusal": null })
             }
             Shape::Text => completion_logprobs(tokens, tokenizer, text_offset),
+        }
+    }
+}
+
+fn text_of(message: &Message) -> &str {
+    match &message.content {
+        Some(Content::Text(text)) => text,
+        _ => "",
+    }
+}
+
+/// A chat's `delta`. A call's first says all but its arguments.
+fn chat_delta(delta: &Delta) -> Value {
+    match delta {
+        Delta::Reasoning(text) => json!({ "reasoning_content": text }),
+        Delta::Text(text) => json!({ "content": text }),
+        Delta::ToolCall { index, id, name } => {
+            let function = json!({ "name": name, "arguments": "" });
+            json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
+        }
+        Delta::Arguments { index, text } => {
+            json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] })
         }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,8 +12,11 @@ use fulgurite_backends::{
     WeightsVersion,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
-use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
-use fulgurite_store::model::{Generation, GenerationFilter, NewRollout};
+use fulgurite_renderers::{
+    FormatOptions, Renderer, Tokenizer, open_renderer, renderer_of, train_byte_level_tokenizer,
+    write_tokenizer_directory,
+};
+use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, SpanFilter};
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -32,6 +36,7 @@ pub enum Script {
 }
 
 pub struct ScriptedSampler {
+    pub info: SamplerInfo,
     pub scripts: Mutex<VecDeque<Script>>,
     pub requests: Mutex<Vec<SampleRequest>>,
 }
@@ -39,7 +44,7 @@ pub struct ScriptedSampler {
 #[async_trait]
 impl Sampler for ScriptedSampler {
     fn info(&self) -> SamplerInfo {
-        SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: VOCABULARY_SIZE }
+        self.info.clone()
     }
 
     fn weights_version(&self) -> WeightsVersion {
@@ -95,9 +100,24 @@ impl Setup {
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
         let renderer = open_renderer(directory.path(), "chatml").unwrap();
+        let info = SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: VOCABULARY_SIZE };
+        Self::serve(renderer, info, options).await
+    }
+
+    /// A model of a family: the format of that name, on that small tokenizer.
+    pub async fn of_family(format: &str, tokenizer: &str) -> Self {
+        let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../renderers/tests/vectors/tokenizers");
+        let tokenizer = Arc::new(Tokenizer::open(&tokenizers.join(tokenizer)).unwrap());
+        let info = SamplerInfo { context_length: 4096, vocabulary_size: tokenizer.vocabulary_size() };
+        let options = FormatOptions { current_date: Some("2026-01-02".to_owned()), ..FormatOptions::default() };
+        Self::serve(renderer_of(tokenizer, format, &options).unwrap(), info, ProxyOptions::default()).await
+    }
+
+    async fn serve(renderer: Arc<dyn Renderer>, info: SamplerInfo, options: ProxyOptions) -> Self {
+        let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let sampler = Arc::new(ScriptedSampler { scripts: Mutex::default(), requests: Mutex::default() });
+        let sampler = Arc::new(ScriptedSampler { info, scripts: Mutex::default(), requests: Mutex::default() });
         let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
         let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options))
             .fallback(fulgurite_proxy::unknown_route);
@@ -109,6 +129,11 @@ impl Setup {
 
     pub fn tokens(&self, text: &str) -> Vec<u32> {
         self.renderer.tokenizer().encode_ordinary(text).unwrap()
+    }
+
+    /// Tokens as the model would sample them: marks that the text spells are the format's own tokens.
+    pub fn sampled(&self, text: &str) -> Vec<u32> {
+        self.renderer.tokenizer().encode_with_specials(text).unwrap()
     }
 
     pub fn stop(&self) -> u32 {
@@ -124,6 +149,22 @@ impl Setup {
         let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
+    }
+
+    /// The base URL of a new attempt, of a rollout with that seed, and the rollout.
+    pub async fn seeded_attempt(&self, seed: u64) -> (String, String) {
+        let metadata = json!({ "seed": seed }).as_object().cloned();
+        let rollout = NewRollout { metadata, ..NewRollout::default() };
+        let started = self.store.start_rollout(rollout, None).await.unwrap();
+        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
+        (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
+    }
+
+    /// Attributes of a rollout's last call, as readers get them.
+    pub async fn attributes(&self, rollout: &str) -> Value {
+        let filter = SpanFilter { rollout_id: rollout.to_owned(), ..SpanFilter::default() };
+        let spans = self.store.query_spans(&filter).await.unwrap().items;
+        json!(spans.last().unwrap().attributes)
     }
 
     pub async fn post(&self, base: &str, body: &Value) -> reqwest::Response {

@@ -1,0 +1,117 @@
+use fulgurite_backends::SampledToken;
+use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
+
+use crate::call::{Call, Reading};
+use crate::reply_message::{Delta, ReplyMessage, ToolCallIds};
+
+/// What has been sampled so far, and the message that it makes.
+pub(crate) struct Answer {
+    stop_tokens: Vec<u32>,
+    tokens: Vec<SampledToken>,
+    reader: Reader,
+    message: ReplyMessage,
+}
+
+/// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
+pub(crate) struct Taken {
+    pub(crate) token: SampledToken,
+    /// Whether it is more than the end of the turn.
+    pub(crate) is_text: bool,
+    pub(crate) deltas: Vec<Delta>,
+}
+
+/// An answer that has ended.
+pub(crate) struct WholeAnswer {
+    pub(crate) tokens: Vec<SampledToken>,
+    /// What was held back until the end was known.
+    pub(crate) held_back: Vec<Delta>,
+    pub(crate) message: Message,
+    /// Whether a stop string ends it.
+    pub(crate) at_stop_string: bool,
+}
+
+impl Answer {
+    /// An answer of which nothing has been sampled.
+    pub(crate) fn new(call: &Call) -> Self {
+        let renderer = &call.model.renderer;
+        let reader = match &call.reading {
+            Reading::Message { tools } => Reader::Message(Box::new(renderer.stream_parser(&call.prompt, tools))),
+            Reading::Text => Reader::Text(StreamDecoder::new(renderer.tokenizer().clone())),
+        };
+        let ids = ToolCallIds {
+            seed: call.seed,
+            request_digest: call.request_digest.clone(),
+            format: renderer.response_format(),
+        };
+        Self {
+            stop_tokens: renderer.stop_tokens().to_vec(),
+            tokens: Vec::new(),
+            reader,
+            message: ReplyMessage::new(call.stop_strings.clone(), ids),
+        }
+    }
+
+    /// Takes the next token.
+    pub(crate) fn take(&mut self, token: SampledToken) -> Taken {
+        self.tokens.push(token.clone());
+        let is_text = !self.stop_tokens.contains(&token.id);
+        let events = self.reader.feed(token.id, is_text);
+        Taken { token, is_text, deltas: self.deltas(events) }
+    }
+
+    /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, or
+    /// the format's own end of a turn that is no stop token.
+    pub(crate) fn has_ended(&self) -> bool {
+        let last_is_text = self.tokens.last().is_some_and(|token| !self.stop_tokens.contains(&token.id));
+        self.message.has_stopped() || (last_is_text && self.reader.has_ended())
+    }
+
+    /// Ends the answer.
+    pub(crate) fn finish(mut self) -> WholeAnswer {
+        let events = std::mem::replace(&mut self.reader, Reader::Ended).finish();
+        let mut held_back = self.deltas(events);
+        held_back.extend(self.message.finish());
+        WholeAnswer {
+            tokens: self.tokens,
+            held_back,
+            at_stop_string: self.message.has_stopped(),
+            message: self.message.into_message(),
+        }
+    }
+
+    fn deltas(&mut self, events: Vec<ParseEvent>) -> Vec<Delta> {
+        events.into_iter().filter_map(|event| self.message.take(event)).collect()
+    }
+}
+
+/// Tokens to what they say.
+enum Reader {
+    /// By the model's format.
+    Message(Box<StreamParser>),
+    /// As text and nothing else.
+    Text(StreamDecoder),
+    /// There is no more to read.
+    Ended,
+}
+
+impl Reader {
+    fn feed(&mut self, token: u32, is_text: bool) -> Vec<ParseEvent> {
+        match self {
+            Reader::Message(parser) => parser.feed(&[token]),
+            Reader::Text(decoder) if is_text => vec![ParseEvent::Text(decoder.feed(token))],
+            Reader::Text(_) | Reader::Ended => Vec::new(),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self, Reader::Message(parser) if parser.has_ended())
+    }
+
+    fn finish(self) -> Vec<ParseEvent> {
+        match self {
+            Reader::Message(parser) => parser.finish().0,
+            Reader::Text(mut decoder) => vec![ParseEvent::Text(decoder.finish())],
+            Reader::Ended => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,278 @@
+use fulgurite_backends::derive_seed;
+use fulgurite_renderers::{Content, FunctionCall, Message, ParseEvent, ResponseFormat, StopStrings, ToolCall};
+use serde_json::{Map, Value};
+
+/// More of an answer's message, as a client may see it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Delta {
+    /// More reasoning.
+    Reasoning(String),
+    /// More of the content.
+    Text(String),
+    /// A call begins; calls count from 0.
+    ToolCall { index: usize, id: String, name: String },
+    /// More of the JSON text of a call's arguments.
+    Arguments { index: usize, text: String },
+}
+
+/// An answer's message while it is said. All deltas one after another are the message, but for calls that break after
+/// they have begun: those are text of the message in the end, as all broken calls are. A stream cannot take back what
+/// it told of them, but they never have arguments that can be read, so that nobody can run what was not called.
+///
+/// The client's stop strings are looked for in the content alone: neither reasoning nor calls end an answer.
+pub(crate) struct ReplyMessage {
+    stop_strings: StopStrings,
+    ids: ToolCallIds,
+    reasoning: String,
+    text: String,
+    /// The calls in the order in which they began; none where one turned out to be broken.
+    calls: Vec<Option<SpokenCall>>,
+}
+
+struct SpokenCall {
+    id: String,
+    name: String,
+    arguments: String,
+    /// How much of the arguments has left.
+    given: usize,
+}
+
+impl SpokenCall {
+    /// What may leave of the arguments. Brackets at the end stay until the call is whole: without them no JSON object
+    /// can be read.
+    fn leave(&mut self, is_whole: bool) -> Option<String> {
+        let held = |character: char| character == '}' || character.is_whitespace();
+        let end = if is_whole { self.arguments.len() } else { self.arguments.trim_end_matches(held).len() };
+        let leaving = self.arguments.get(self.given..end).filter(|leaving| !leaving.is_empty())?.to_owned();
+        self.given = end;
+        Some(leaving)
+    }
+}
+
+impl ReplyMessage {
+    /// A message of which nothing has been said.
+    pub(crate) fn new(stop_strings: Vec<String>, ids: ToolCallIds) -> Self {
+        Self {
+            stop_strings: StopStrings::new(stop_strings),
+            ids,
+            reasoning: String::new(),
+            text: String::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// Adds what became certain, and gives what may leave. Behind a stop string nothing counts.
+    pub(crate) fn take(&mut self, event: ParseEvent) -> Option<Delta> {
+        if self.has_stopped() {
+            return None;
+        }
+        match event {
+            ParseEvent::Reasoning(text) => {
+                self.reasoning.push_str(&text);
+                Some(Delta::Reasoning(text))
+            }
+            ParseEvent::Text(text) => {
+                let text = self.stop_strings.feed(&text).text;
+                self.say(text)
+            }
+            ParseEvent::ToolCall { index, id, name } => {
+                let id = self.ids.choose(index, id, &self.calls);
+                let call = SpokenCall { id: id.clone(), name: name.clone(), arguments: String::new(), given: 0 };
+                self.calls.push(Some(call));
+                Some(Delta::ToolCall { index, id, name })
+            }
+            ParseEvent::Arguments { index, delta } => {
+                let call = self.call(index)?;
+                call.arguments.push_str(&delta);
+                call.leave(false).map(|text| Delta::Arguments { index, text })
+            }
+            ParseEvent::ToolCallEnd { index } => {
+                self.call(index)?.leave(true).map(|text| Delta::Arguments { index, text })
+            }
+            ParseEvent::BrokenToolCall { index, text, .. } => {
+                if let Some(broken) = index.and_then(|index| self.calls.get_mut(index)) {
+                    *broken = None;
+                }
+                self.take(ParseEvent::Text(text))
+            }
+        }
+    }
+
+    /// Gives text that was held back because a stop string might have begun with it.
+    pub(crate) fn finish(&mut self) -> Option<Delta> {
+        let held = self.stop_strings.finish();
+        self.say(held)
+    }
+
+    /// Whether a stop string has been found.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop_strings.matched().is_some()
+    }
+
+    /// The assistant's message in OpenAI's shape. One of nothing but calls or reasoning has no content.
+    pub(crate) fn into_message(self) -> Message {
+        let tool_calls: Vec<ToolCall> = self.calls.into_iter().flatten().map(tool_call).collect();
+        let is_silent = self.text.is_empty() && !(self.reasoning.is_empty() && tool_calls.is_empty());
+        let mut extra = Map::new();
+        if !self.reasoning.is_empty() {
+            extra.insert("reasoning_content".to_owned(), self.reasoning.into());
+        }
+        Message {
+            role: "assistant".to_owned(),
+            content: (!is_silent).then_some(Content::Text(self.text)),
+            tool_calls,
+            extra,
+            ..Message::default()
+        }
+    }
+
+    fn say(&mut self, text: String) -> Option<Delta> {
+        self.text.push_str(&text);
+        (!text.is_empty()).then_some(Delta::Text(text))
+    }
+
+    fn call(&mut self, index: usize) -> Option<&mut SpokenCall> {
+        self.calls.get_mut(index)?.as_mut()
+    }
+}
+
+fn tool_call(call: SpokenCall) -> ToolCall {
+    let function = FunctionCall { name: call.name, arguments: Value::String(call.arguments), extra: Map::new() };
+    ToolCall { id: Some(call.id), call_type: "function".to_owned(), function, extra: Map::new() }
+}
+
+/// What the ids of an answer's calls are made of. A rollout that is run again gives its calls the same ids, so that
+/// prompts in which they are written are the same again.
+pub(crate) struct ToolCallIds {
+    /// The model call's seed.
+    pub(crate) seed: u64,
+    /// Tells calls of the same seed apart, which clients that bring their own make.
+    pub(crate) request_digest: String,
+    pub(crate) format: ResponseFormat,
+}
+
+impl ToolCallIds {
+    /// The id of a call: the model's own in the format that is built on them, unless an earlier call has it.
+    fn choose(&self, index: usize, sampled: Option<String>, earlier: &[Option<SpokenCall>]) -> String {
+        let is_free = |id: &String| !earlier.iter().flatten().any(|call| call.id == *id);
+        sampled.filter(|id| self.format == ResponseFormat::Kimi && is_free(id)).unwrap_or_else(|| {
+            format!("call_{:016x}", derive_seed(self.seed, &["tool call", &self.request_digest, &index.to_string()]))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(format: ResponseFormat, stop_strings: &[&str]) -> ReplyMessage {
+        let ids = ToolCallIds { seed: 1, request_digest: "d".to_owned(), format };
+        ReplyMessage::new(stop_strings.iter().map(|stop| (*stop).to_owned()).collect(), ids)
+    }
+
+    fn begins(index: usize, id: Option<&str>) -> ParseEvent {
+        ParseEvent::ToolCall { index, id: id.map(str::to_owned), name: "f".to_owned() }
+    }
+
+    fn arguments(index: usize, delta: &str) -> ParseEvent {
+        ParseEvent::Arguments { index, delta: delta.to_owned() }
+    }
+
+    fn broken(index: Option<usize>, text: &str) -> ParseEvent {
+        ParseEvent::BrokenToolCall { index, text: text.to_owned(), error: "it is".to_owned() }
+    }
+
+    fn given_arguments(deltas: &[Delta]) -> String {
+        let text = |delta: &Delta| match delta {
+            Delta::Arguments { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        deltas.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn arguments_leave_as_they_come_but_for_the_end_that_makes_them_whole() {
+        let mut reply = reply(ResponseFormat::QwenJson, &[]);
+        reply.take(begins(0, None));
+        let mut given = |event| match reply.take(event) {
+            Some(Delta::Arguments { index: 0, text }) => Some(text),
+            None => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(given(arguments(0, "{\"a\": {\"b\"")).as_deref(), Some("{\"a\": {\"b\""));
+        assert_eq!(given(arguments(0, ": 1}")).as_deref(), Some(": 1"));
+        assert_eq!(given(arguments(0, "} ")), None);
+        assert_eq!(given(ParseEvent::ToolCallEnd { index: 0 }).as_deref(), Some("}} "));
+        assert_eq!(reply.into_message().tool_calls[0].function.arguments, "{\"a\": {\"b\": 1}} ");
+    }
+
+    #[test]
+    fn what_was_told_of_a_broken_call_cannot_be_run_and_its_text_is_content() {
+        for told in ["{}", "{\"a\": {}}", "{\"a\": 1}}", "{} {\"b\": 2}", "{\"a\": 1}\n}\n"] {
+            let mut reply = reply(ResponseFormat::QwenJson, &[]);
+            let pieces = told.char_indices().map(|(at, character)| arguments(0, &told[at..at + character.len_utf8()]));
+            let events = [begins(0, None)].into_iter().chain(pieces).chain([broken(Some(0), "<call>")]);
+            let deltas: Vec<Delta> = events.filter_map(|event| reply.take(event)).collect();
+            assert!(serde_json::from_str::<Value>(&given_arguments(&deltas)).is_err(), "{told}");
+            assert_eq!(deltas.last(), Some(&Delta::Text("<call>".to_owned())));
+            // The next call keeps its place in the stream.
+            reply.take(begins(1, None));
+            reply.take(arguments(1, "{}"));
+            assert_eq!(
+                reply.take(ParseEvent::ToolCallEnd { index: 1 }),
+                Some(Delta::Arguments { index: 1, text: "}".into() })
+            );
+            let message = reply.into_message();
+            assert_eq!((message.tool_calls.len(), message.plain_text(0).unwrap().as_str()), (1, "<call>"));
+        }
+    }
+
+    #[test]
+    fn ids_are_the_models_own_where_the_format_has_them_and_never_twice() {
+        let ids = |format: ResponseFormat| {
+            let mut reply = reply(format, &[]);
+            for (index, id) in [Some("functions.f:0"), Some("functions.f:0"), None].into_iter().enumerate() {
+                reply.take(begins(index, id));
+            }
+            reply.into_message().tool_calls.into_iter().filter_map(|call| call.id).collect::<Vec<_>>()
+        };
+        let (kimi, qwen) = (ids(ResponseFormat::Kimi), ids(ResponseFormat::QwenJson));
+        assert_eq!(kimi[0], "functions.f:0");
+        assert_eq!(kimi[1..], qwen[1..]);
+        let mut all = [&kimi[..1], &qwen[..]].concat();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4, "{all:?}");
+    }
+
+    #[test]
+    fn a_stop_string_is_looked_for_in_the_content_alone_and_ends_it() {
+        let mut reply = reply(ResponseFormat::QwenJson, &["END"]);
+        let text = |text: &str| ParseEvent::Text(text.to_owned());
+        assert!(reply.take(ParseEvent::Reasoning("END".to_owned())).is_some());
+        assert_eq!(reply.take(text("aE")), Some(Delta::Text("a".to_owned())));
+        reply.take(begins(0, None));
+        reply.take(arguments(0, "{\"x\": \"END\"}"));
+        reply.take(ParseEvent::ToolCallEnd { index: 0 });
+        assert!(!reply.has_stopped());
+        // What a call stands between is one text.
+        assert_eq!(reply.take(text("ND b")), None);
+        assert!(reply.has_stopped());
+        assert_eq!(reply.take(begins(1, None)), None);
+        assert_eq!(reply.finish(), None);
+        let message = reply.into_message();
+        assert_eq!((message.tool_calls.len(), message.plain_text(0).unwrap().as_str()), (1, "a"));
+    }
+
+    #[test]
+    fn a_message_of_calls_or_reasoning_has_no_content_and_an_empty_one_has() {
+        let message = |event: Option<ParseEvent>| {
+            let mut reply = reply(ResponseFormat::QwenJson, &[]);
+            event.map(|event| reply.take(event));
+            reply.into_message()
+        };
+        assert_eq!(message(None).content, Some(Content::Text(String::new())));
+        assert_eq!(message(Some(begins(0, None))).content, None);
+        assert_eq!(message(Some(ParseEvent::Reasoning("r".to_owned()))).content, None);
+    }
+}

@@ -1,0 +1,501 @@
+//! Reasoning and tool calls over real sockets, in the formats of several families, streamed and whole.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{Script, Setup, chunks};
+use fulgurite_backends::StopReason;
+use fulgurite_renderers::Message;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// A format with what its model samples: reasoning, text and a call.
+struct Family {
+    format: &'static str,
+    tokenizer: &'static str,
+    turn: &'static str,
+    /// The call's id, where the format has one.
+    id: Option<&'static str>,
+    /// What follows the arguments of the call.
+    end_of_call: &'static str,
+    /// A call that breaks before it is clear what is called, and one that breaks later.
+    broken: [&'static str; 2],
+    stop: &'static str,
+    /// A turn that says `text` only.
+    says: fn(&str) -> String,
+}
+
+const QWEN3: Family = Family {
+    format: "qwen3",
+    tokenizer: "qwen3",
+    turn: "<think>\nhm\n</think>\n\nLooking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\", \
+           \"days\": 2}}\n</tool_call><|im_end|>",
+    id: None,
+    end_of_call: "}}",
+    broken: [
+        "<tool_call>\nweather(Paris)\n</tool_call>",
+        "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}\n</tool_call>",
+    ],
+    stop: "<|im_end|>",
+    says: |text| format!("<think>\nhm\n</think>\n\n{text}<|im_end|>"),
+};
+const QWEN3_5: Family = Family {
+    format: "qwen3_5",
+    tokenizer: "qwen3",
+    turn: "hm\n</think>\n\nLooking.\n\n<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n\
+           <parameter=days>\n2\n</parameter>\n</function>\n</tool_call><|im_end|>",
+    id: None,
+    end_of_call: "</function>",
+    broken: [
+        "</think><tool_call>\n<weather>\n</tool_call>",
+        "</think><tool_call>\n<function=weather>\n<parameter=days>\n2\n</parameter>\n</function> now\n</tool_call>",
+    ],
+    stop: "<|im_end|>",
+    says: |text| format!("hm\n</think>\n\n{text}<|im_end|>"),
+};
+const KIMI: Family = Family {
+    format: "kimi_k25",
+    tokenizer: "kimi",
+    turn: "hm</think>Looking.<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0\
+           <|tool_call_argument_begin|>{\"city\": \"Paris\", \"days\": 2}<|tool_call_end|><|tool_calls_section_end|><|im_end|>",
+    id: Some("functions.weather:0"),
+    end_of_call: "}<|tool_call_end|>",
+    broken: [
+        "</think><|tool_calls_section_begin|><|tool_call_begin|>weather<|tool_call_argument_begin|>{}<|tool_call_end|>\
+         <|tool_calls_section_end|>",
+        "</think><|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>\
+         {\"days\": 2}}<|tool_call_end|><|tool_calls_section_end|>",
+    ],
+    stop: "<|im_end|>",
+    says: |text| format!("hm</think>{text}<|im_end|>"),
+};
+const GPT_OSS: Family = Family {
+    format: "gpt_oss_low_reasoning",
+    tokenizer: "gpt_oss",
+    turn: "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>Looking.<|end|>\
+           <|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Paris\", \
+           \"days\": 2}<|call|>",
+    id: None,
+    end_of_call: "}<|call|>",
+    broken: [
+        "<|channel|>commentary to=functions.weather<|end|>",
+        "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"days\": 2}}<|end|>",
+    ],
+    stop: "<|return|>",
+    says: |text| {
+        format!("<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{text}<|return|>")
+    },
+};
+const FAMILIES: [Family; 4] = [QWEN3, QWEN3_5, KIMI, GPT_OSS];
+
+impl Family {
+    async fn setup(&self) -> Setup {
+        Setup::of_family(self.format, self.tokenizer).await
+    }
+}
+
+fn tools() -> Value {
+    json!([{ "type": "function", "function": {
+        "name": "weather",
+        "description": "Tells the weather.",
+        "parameters": {
+            "type": "object",
+            "properties": { "city": { "type": "string" }, "days": { "type": "integer" } },
+            "required": ["city"],
+        },
+    } }])
+}
+
+fn request() -> Value {
+    json!({
+        "model": "tiny",
+        "messages": [{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Rain in Paris?" }],
+        "tools": tools(),
+        "tool_choice": "auto",
+    })
+}
+
+fn streamed(request: &Value) -> Value {
+    let mut streamed = request.clone();
+    streamed["stream"] = json!(true);
+    streamed
+}
+
+/// What a client makes of a stream: the message, and why it ended.
+fn assembled(chunks: &[Value]) -> (Value, Value) {
+    let (mut content, mut reasoning, mut calls, mut reason) = (String::new(), String::new(), Vec::new(), Value::Null);
+    for chunk in chunks {
+        let choice = &chunk["choices"][0];
+        let delta = &choice["delta"];
+        content += delta["content"].as_str().unwrap_or_default();
+        reasoning += delta["reasoning_content"].as_str().unwrap_or_default();
+        for told in delta["tool_calls"].as_array().into_iter().flatten() {
+            let index = told["index"].as_u64().unwrap() as usize;
+            if index == calls.len() {
+                assert_eq!((&told["type"], &told["function"]["arguments"]), (&json!("function"), &json!("")));
+                calls.push(json!({ "id": told["id"], "type": "function", "function": told["function"] }));
+            } else {
+                assert_eq!(index, calls.len() - 1, "only the last call goes on");
+                let arguments = calls[index]["function"]["arguments"].as_str().unwrap().to_owned();
+                calls[index]["function"]["arguments"] =
+                    json!(arguments + told["function"]["arguments"].as_str().unwrap());
+            }
+        }
+        if !choice["finish_reason"].is_null() {
+            reason = choice["finish_reason"].clone();
+        }
+    }
+    let is_silent = content.is_empty() && !(calls.is_empty() && reasoning.is_empty());
+    let content = if is_silent { Value::Null } else { json!(content) };
+    let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = json!(reasoning);
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = json!(calls);
+    }
+    (message, reason)
+}
+
+/// The same answer whole and streamed, each as the first call of a rollout of the same seed.
+async fn both_ways(setup: &Setup, request: &Value, sampled: &[u32], reason: StopReason) -> [(Value, Value, String); 2] {
+    let (whole_rollout, base) = setup.seeded_attempt(5).await;
+    setup.play(Script::Answer(sampled.to_vec(), reason));
+    let whole: Value = setup.post(&base, request).await.json().await.unwrap();
+    let whole = (whole["choices"][0]["message"].clone(), whole["choices"][0]["finish_reason"].clone(), whole_rollout);
+    let (streamed_rollout, base) = setup.seeded_attempt(5).await;
+    setup.play(Script::Answer(sampled.to_vec(), reason));
+    let text = setup.post(&base, &streamed(request)).await.text().await.unwrap();
+    let (message, reason) = assembled(&chunks(&text));
+    [whole, (message, reason, streamed_rollout)]
+}
+
+/// All that is recorded of a rollout's call but what must differ: ids, times, and how it was asked for.
+async fn recorded(setup: &Setup, rollout: &str) -> Value {
+    let mut attributes = setup.attributes(rollout).await;
+    for differs in ["gen_ai.response.id", "gen_ai.request.is_stream"] {
+        attributes.as_object_mut().unwrap().remove(differs).unwrap();
+    }
+    let generation = setup.generation_of(rollout).await;
+    json!([
+        attributes,
+        generation.prompt_tokens,
+        generation.sampled_tokens,
+        generation.logprobs,
+        generation.stop_reason,
+        generation.seed,
+        generation.request_digest,
+        generation.sampling,
+        generation.client_gone,
+        generation.defect,
+    ])
+}
+
+#[tokio::test]
+async fn reasoning_text_and_a_call_are_told_and_recorded_alike_whole_and_streamed() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        let sampled = setup.sampled(family.turn);
+        let [(whole, whole_reason, first), (streamed, streamed_reason, second)] =
+            both_ways(&setup, &request(), &sampled, StopReason::StopToken).await;
+        let id = whole["tool_calls"][0]["id"].clone();
+        match family.id {
+            Some(own) => assert_eq!(id, own),
+            None => assert!(id.as_str().unwrap().starts_with("call_"), "{id}"),
+        }
+        let arguments = "{\"city\": \"Paris\", \"days\": 2}";
+        let expected = json!({
+            "role": "assistant",
+            "content": "Looking.",
+            "refusal": null,
+            "reasoning_content": "hm",
+            "tool_calls": [{
+                "id": id, "type": "function", "function": { "name": "weather", "arguments": arguments },
+            }],
+        });
+        assert_eq!(whole, expected, "{}", family.format);
+        assert_eq!(streamed, expected, "{}", family.format);
+        assert_eq!((&whole_reason, &streamed_reason), (&json!("tool_calls"), &json!("tool_calls")));
+
+        assert_eq!(recorded(&setup, &first).await, recorded(&setup, &second).await, "{}", family.format);
+        let attributes = setup.attributes(&first).await;
+        for (key, value) in [
+            ("gen_ai.completion.0.role", json!("assistant")),
+            ("gen_ai.completion.0.content", json!("Looking.")),
+            ("gen_ai.completion.0.reasoning_content", json!("hm")),
+            ("gen_ai.completion.0.tool_calls.0.id", id),
+            ("gen_ai.completion.0.tool_calls.0.name", json!("weather")),
+            ("gen_ai.completion.0.tool_calls.0.arguments", json!(arguments)),
+            ("gen_ai.completion.0.finish_reason", json!("tool_calls")),
+            ("gen_ai.request.functions.0.name", json!("weather")),
+            ("gen_ai.request.functions.0.parameters", json!(tools()[0]["function"]["parameters"].to_string())),
+        ] {
+            assert_eq!(attributes[key], value, "{}: {key}", family.format);
+        }
+        let generation = setup.generation_of(&first).await;
+        assert_eq!((generation.sampled_tokens, generation.stop_reason.as_str()), (sampled, "stop"));
+    }
+}
+
+#[tokio::test]
+async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        let (rollout, base) = setup.attempt().await;
+        setup.play(Script::Answer(setup.sampled(family.turn), StopReason::StopToken));
+        let mut request = request();
+        let reply: Value = setup.post(&base, &request).await.json().await.unwrap();
+        let reply = reply["choices"][0]["message"].clone();
+        let id = &reply["tool_calls"][0]["id"];
+        let result = json!({ "role": "tool", "tool_call_id": id, "content": "rain" });
+        request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
+        setup.play(Script::Answer(setup.sampled(&(family.says)("It rains.")), StopReason::StopToken));
+        let answer: Value = setup.post(&base, &request).await.json().await.unwrap();
+        assert_eq!(answer["choices"][0]["message"]["content"], "It rains.", "{}", family.format);
+        assert_eq!(answer["choices"][0]["message"]["reasoning_content"], "hm");
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+
+        let messages: Vec<Message> = serde_json::from_value(request["messages"].clone()).unwrap();
+        let tools: Vec<Value> = serde_json::from_value(tools()).unwrap();
+        let expected = setup.renderer.render_prompt(&messages, &tools).unwrap().tokens;
+        assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
+        // What was answered and what came back are one message to the store, so it is kept once and read twice.
+        let attributes = setup.attributes(&rollout).await;
+        assert_eq!(attributes["gen_ai.prompt.2.tool_calls.0.id"], *id);
+        assert_eq!(attributes["gen_ai.prompt.2.reasoning_content"], "hm");
+        assert_eq!(attributes["gen_ai.prompt.3.tool_call_id"], *id);
+        assert_eq!(attributes["gen_ai.prompt.3.content"], "rain");
+    }
+}
+
+#[tokio::test]
+async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        for broken in family.broken {
+            let sampled = setup.sampled(&format!("{broken}{}", family.stop));
+            let [(whole, reason, first), (streamed, streamed_reason, second)] =
+                both_ways(&setup, &request(), &sampled, StopReason::StopToken).await;
+            let content = whole["content"].as_str().unwrap();
+            assert!(content.contains("weather") && broken.contains(content), "{content}");
+            assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("stop")));
+            assert_eq!((&streamed["content"], &streamed_reason), (&whole["content"], &json!("stop")));
+            // A stream cannot take back what it told of a call before it broke; nobody can read it as one.
+            for told in streamed["tool_calls"].as_array().into_iter().flatten() {
+                let arguments = told["function"]["arguments"].as_str().unwrap();
+                assert!(serde_json::from_str::<Value>(arguments).is_err(), "{arguments}");
+            }
+            assert_eq!(recorded(&setup, &first).await, recorded(&setup, &second).await);
+            assert_eq!(setup.attributes(&second).await["gen_ai.completion.0.content"], content);
+        }
+        // A call that is cut off is no call.
+        let whole_turn = setup.sampled(family.turn);
+        let cut = &whole_turn[..whole_turn.len() - 8];
+        let [(whole, reason, first), (_, streamed_reason, second)] =
+            both_ways(&setup, &request(), cut, StopReason::Length).await;
+        assert!(whole["content"].as_str().unwrap().starts_with("Looking."), "{whole}");
+        assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("length")));
+        assert_eq!(streamed_reason, "length");
+        assert_eq!(recorded(&setup, &first).await, recorded(&setup, &second).await);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_tells_all_that_is_certain_before_the_turn_ends() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        let (rollout, base) = setup.attempt().await;
+        let sampled = setup.sampled(family.turn.split_once(family.end_of_call).unwrap().0);
+        let (gone, was_gone) = oneshot::channel();
+        setup.play(Script::Hang(sampled.clone(), gone));
+        let mut response = setup.post(&base, &streamed(&request())).await;
+        let mut text = String::new();
+        // The sampler waits for us to go: what arrives now arrives before the end.
+        let (message, told) = loop {
+            text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
+            let told: Vec<Value> =
+                common::events(&text).iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+            let (message, reason) = assembled(&told);
+            assert_eq!(reason, Value::Null);
+            if message.to_string().contains("days") {
+                break (message, told);
+            }
+        };
+        drop(response);
+        was_gone.await.unwrap();
+        assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("hm"), &json!("Looking.")));
+        assert_eq!(message["tool_calls"][0]["function"]["name"], "weather");
+        let arguments = |chunk: &&Value| {
+            let arguments = &chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"];
+            arguments.as_str().is_some_and(|arguments| !arguments.is_empty())
+        };
+        assert!(told.iter().filter(arguments).count() > 1, "{}: {text}", family.format);
+        let generation = setup.generation_when(|generation| generation.client_gone).await;
+        assert_eq!((generation.rollout_id, generation.sampled_tokens), (rollout.clone(), sampled));
+        let content = setup.attributes(&rollout).await["gen_ai.completion.0.content"].clone();
+        assert!(content.as_str().unwrap().starts_with("Looking."), "{content}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_string_ends_the_visible_text_and_nothing_else() {
+    let family = QWEN3;
+    let setup = family.setup().await;
+    let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"STOP\"}}\n</tool_call>";
+    let mut request = request();
+    request["stop"] = json!(["STOP"]);
+    let sampled = setup.sampled(&format!("<think>\nSTOP\n</think>\n\nSo.\n{call}<|im_end|>"));
+    for (message, reason, _) in both_ways(&setup, &request, &sampled, StopReason::StopToken).await {
+        assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("STOP"), &json!("So.")));
+        assert_eq!(message["tool_calls"][0]["function"]["arguments"], "{\"city\": \"STOP\"}");
+        assert_eq!(reason, "tool_calls");
+    }
+    let sampled = setup.sampled(&format!("<think>\nSTOP\n</think>\n\nOne STOP two\n{call}<|im_end|>"));
+    let [whole, streamed] = both_ways(&setup, &request, &sampled, StopReason::StopToken).await;
+    for (message, reason, rollout) in [&whole, &streamed] {
+        assert_eq!((&message["content"], &message["tool_calls"]), (&json!("One "), &Value::Null));
+        assert_eq!(reason, "stop");
+        let generation = setup.generation_of(rollout).await;
+        assert!(generation.sampled_tokens.len() < sampled.len(), "nothing behind the stop string is sampled");
+        assert!(sampled.starts_with(&generation.sampled_tokens));
+    }
+    assert_eq!(recorded(&setup, &whole.2).await, recorded(&setup, &streamed.2).await);
+}
+
+#[tokio::test]
+async fn a_turn_that_text_ends_is_not_sampled_further() {
+    let setup = Setup::of_family("role_colon", "qwen3").await;
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Script::Hang(setup.sampled(" Paris.\n\nUser: And"), gone));
+    let request = json!({ "model": "tiny", "messages": [{ "role": "user", "content": "Where?" }] });
+    let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Paris.");
+    assert_eq!(answer["choices"][0]["finish_reason"], "stop");
+    was_gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_model_that_is_to_call_no_tool_is_not_shown_any() {
+    let setup = QWEN3.setup().await;
+    setup.play(Script::Answer(setup.sampled(&(QWEN3.says)("No idea.")), StopReason::StopToken));
+    let mut request = request();
+    request["tool_choice"] = json!("none");
+    let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "No idea.");
+    let messages: Vec<Message> = serde_json::from_value(request["messages"].clone()).unwrap();
+    let expected = setup.renderer.render_prompt(&messages, &[]).unwrap().tokens;
+    assert_eq!(setup.sampler.requests.lock().unwrap()[0].prompt, expected);
+}
+
+#[tokio::test]
+async fn ids_of_calls_differ_from_call_to_call_and_are_the_same_when_a_rollout_is_run_again() {
+    let setup = QWEN3.setup().await;
+    let id = async |base: &str, seed: Option<u64>, question: &str| {
+        setup.play(Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken));
+        let mut request = request();
+        request["seed"] = json!(seed);
+        request["messages"][1]["content"] = json!(question);
+        let reply: Value = setup.post(base, &request).await.json().await.unwrap();
+        reply["choices"][0]["message"]["tool_calls"][0]["id"].as_str().unwrap().to_owned()
+    };
+    let ((_, first), (_, again)) = (setup.seeded_attempt(5).await, setup.seeded_attempt(5).await);
+    let ids = [id(&first, None, "a").await, id(&first, None, "a").await];
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(ids, [id(&again, None, "a").await, id(&again, None, "a").await]);
+    // Sessions of one call each, whose seed is the client's.
+    let here = format!("{}/v1", setup.url);
+    assert_ne!(id(&here, Some(1), "a").await, id(&here, Some(1), "b").await);
+}
+
+/// What the strictest clients validate: pydantic-ai a whole reply, OpenAI's own helpers a stream.
+#[tokio::test]
+async fn every_field_that_a_strict_client_needs_is_there() {
+    let setup = QWEN3.setup().await;
+    let here = format!("{}/v1", setup.url);
+    let sampled = setup.sampled(QWEN3.turn);
+    let mut request = request();
+    request["stream_options"] = json!({ "include_usage": true });
+    setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+    let whole: Value = setup.post(&here, &request).await.json().await.unwrap();
+    setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+    let chunks = chunks(&setup.post(&here, &streamed(&request)).await.text().await.unwrap());
+    assert_eq!(whole["object"], "chat.completion");
+    assert_eq!(whole["usage"]["completion_tokens"], sampled.len());
+    for reply in chunks.iter().chain([&whole]) {
+        assert!(reply["id"].as_str().is_some_and(|id| id.starts_with("chatcmpl-")), "{reply}");
+        assert!(reply["created"].is_u64() && reply["model"] == "tiny", "{reply}");
+        for choice in reply["choices"].as_array().unwrap() {
+            assert_eq!(choice["index"], 0);
+            assert!(choice.as_object().unwrap().contains_key("finish_reason"));
+        }
+    }
+    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk" && chunk["id"] == chunks[0]["id"]));
+    assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+    let call = &whole["choices"][0]["message"]["tool_calls"][0];
+    assert!(call["id"].is_string() && call["type"] == "function" && call["function"]["arguments"].is_string());
+    let first = chunks.iter().find_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"].get(0)).unwrap();
+    assert!(first["index"] == 0 && first["type"] == "function" && first["id"].is_string(), "{first}");
+    assert_eq!(chunks.last().unwrap()["usage"], whole["usage"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothing() {
+    let (chatml, qwen3_5, gpt_oss) = (Setup::new(vec![]).await, QWEN3_5.setup().await, GPT_OSS.setup().await);
+    let plain = || json!({ "model": "tiny", "messages": [{ "role": "user", "content": "hi" }] });
+    let with = |key: &str, value: Value| {
+        let mut body = request();
+        body[key] = value;
+        body
+    };
+    let history = |message: Value| {
+        let mut body = plain();
+        body["messages"].as_array_mut().unwrap().push(message);
+        body
+    };
+    let call =
+        |arguments: &str| json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": arguments } });
+    let named = json!({ "type": "function", "function": { "name": "weather" } });
+    let mut with_tools = plain();
+    with_tools["tools"] = tools();
+    for (setup, body, parameter, words) in [
+        (&chatml, with_tools, "tools", "the chatml format cannot declare tools"),
+        (
+            &chatml,
+            history(json!({ "role": "assistant", "content": null, "tool_calls": [call("{}")] })),
+            "messages",
+            "message 1: the chatml format cannot write tool calls",
+        ),
+        (&qwen3_5, with("tools", json!([{ "type": "web_search" }])), "tools[0].type", "is `web_search`"),
+        (&qwen3_5, with("tool_choice", json!("required")), "tool_choice", "\"required\" is not supported"),
+        (&qwen3_5, with("tool_choice", named), "tool_choice", "only \"auto\" and \"none\""),
+        (&qwen3_5, with("parallel_tool_calls", json!(false)), "parallel_tool_calls", "false is not supported"),
+        (&qwen3_5, with("functions", json!([{ "name": "f" }])), "functions", "declare the functions as tools"),
+        (
+            &qwen3_5,
+            history(json!({ "role": "assistant", "content": null, "tool_calls": [call("{\"a\": ")] })),
+            "messages",
+            "message 1: the arguments of the call of `f` are not JSON",
+        ),
+        (
+            &gpt_oss,
+            history(json!({ "role": "tool", "content": "7" })),
+            "messages[1].tool_call_id",
+            "must name the call that the message answers",
+        ),
+        (
+            &gpt_oss,
+            history(json!({ "role": "tool", "tool_call_id": "nobody", "content": "7" })),
+            "messages",
+            "message 1: the result of a tool needs",
+        ),
+    ] {
+        let response = setup.post(&format!("{}/v1", setup.url), &body).await;
+        let status = response.status().as_u16();
+        let error: Value = response.json().await.unwrap();
+        let error = &error["error"];
+        assert_eq!((status, &error["type"]), (400, &json!("invalid_request_error")), "{error}");
+        assert_eq!(error["param"], parameter, "{error}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        assert_eq!(setup.generations().await, []);
+    }
+}

@@ -1,8 +1,5 @@
-//! What fuzzers run: any tokens, read as what a model said, in every format and however they are cut.
+//! Any tokens, read as what a model said, in every format and however they are cut.
 
-#![allow(clippy::expect_used, reason = "a fuzzer knows a failure by its panic")]
-
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use crate::parsing::{TurnEnds, mark_texts};
@@ -68,8 +65,7 @@ static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
 });
 
 fn setting(tokenizer: &str, format: ResponseFormat, turn_ends: &[&str]) -> Setting {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/tokenizers").join(tokenizer);
-    let tokenizer = Arc::new(Tokenizer::open(&dir).expect("the tokenizer opens"));
+    let tokenizer = super::tokenizer(tokenizer);
     let tokens = |texts: &[&str]| texts.iter().filter_map(|text| tokenizer.token_to_id(text)).collect::<Vec<u32>>();
     let mut controls = tokens(&mark_texts(format));
     controls.extend(tokens(turn_ends));

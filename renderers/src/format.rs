@@ -35,8 +35,11 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
 
     /// The messages that stand in for `system` once `tools` are declared. `system` is the text of the conversation's
     /// first system message, empty where there is none. A message's text is never a control token: a format that
-    /// explains tools by its control tokens writes them in `message`, from `Conversation::tools`.
-    fn declare_tools(&self, tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError>;
+    /// explains tools by its control tokens writes them in `message`, from `Conversation::tools`; its `system` stays as it
+    /// is, and nothing else is needed.
+    fn declare_tools(&self, _tools: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
+        Ok(vec![Message::text("system", system)])
+    }
 
     /// The conversation, tools declared, with what the format says of itself: a system message that nobody gave, a wish
     /// for short reasoning. Messages may be changed, and before the first message of the assistant put in or taken out.

@@ -4,7 +4,7 @@ use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::python_json::{JsonStyle, dumps};
-use crate::{Message, RenderError, ResponseFormat, ToolCall};
+use crate::{RenderError, ResponseFormat, ToolCall};
 
 const END: &str = "<｜end▁of▁sentence｜>";
 
@@ -153,10 +153,6 @@ impl Format for DeepSeek {
 
     fn end_of_turn(&self) -> Chunk<'static> {
         Chunk::of_format(END)
-    }
-
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
-        Ok(vec![Message::text("system", system)])
     }
 
     fn response_format(&self) -> ResponseFormat {

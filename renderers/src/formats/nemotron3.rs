@@ -223,10 +223,6 @@ impl Format for Nemotron3 {
         Chunk::of_format(END)
     }
 
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
-        Ok(vec![Message::text("system", system)])
-    }
-
     /// There is always a system message.
     fn complete<'m>(&self, mut messages: Vec<Cow<'m, Message>>, _: bool) -> Vec<Cow<'m, Message>> {
         if messages.first().is_none_or(|message| message.role != "system") {

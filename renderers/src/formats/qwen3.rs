@@ -4,7 +4,7 @@ use super::reasoning::{has_reasoning, is_reasoning, single_text, split_reasoning
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::{Chunk, ContentEncoding};
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 const EMPTY_FRAME: &str = "<think>\n\n</think>\n\n";
 
@@ -194,10 +194,6 @@ impl Format for Qwen3 {
 
     fn end_of_turn(&self) -> Chunk<'static> {
         Chunk::of_format(END)
-    }
-
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
-        Ok(vec![Message::text("system", system)])
     }
 
     fn response_format(&self) -> ResponseFormat {

@@ -202,10 +202,6 @@ impl Format for Qwen35 {
         Chunk::of_format(END)
     }
 
-    fn declare_tools(&self, _: &[ToolDeclaration<'_>], system: &str) -> Result<Vec<Message>, RenderError> {
-        Ok(vec![Message::text("system", system)])
-    }
-
     /// Qwen3.8 says how much to reason even where nobody gave a system message, and writes no system message that is
     /// empty.
     fn complete<'m>(&self, mut messages: Vec<Cow<'m, Message>>, declares_tools: bool) -> Vec<Cow<'m, Message>> {

@@ -15,7 +15,7 @@ pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::BackendError;
 pub use learner::{AdamParameters, ForwardBackward, Learner, LossFunction, OptimizerStep};
 pub use sampler::{
-    SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo, SamplingParameters, StopReason,
-    WeightsVersion,
+    Capabilities, Constraint, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
+    SamplingParameters, StopReason, WeightsVersion,
 };
 pub use seed::derive_seed;

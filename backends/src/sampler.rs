@@ -1,5 +1,8 @@
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::BackendError;
@@ -19,18 +22,59 @@ pub struct SamplingParameters {
     pub top_p: f32,
     /// Keep this many of the likeliest tokens. `None` keeps all.
     pub top_k: Option<usize>,
+    /// Taken from the logit of every token that has been sampled in this answer, once.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub presence_penalty: f32,
+    /// Taken from a token's logit as often as it has been sampled in this answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frequency_penalty: f32,
+    /// Added to the logits of these tokens.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// What the answer must look like: tokens that would break it cannot be sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<Constraint>,
+}
+
+fn is_zero(value: &f32) -> bool {
+    *value == 0.0
+}
+
+/// What an answer must look like. Tokens that cannot be part of such an answer are masked while it is sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Constraint {
+    /// JSON text that meets this JSON schema, and nothing else.
+    JsonSchema(Value),
+    /// Text that this grammar derives, in llguidance's dialect of Lark.
+    Lark(String),
 }
 
 impl Default for SamplingParameters {
     fn default() -> Self {
-        Self { temperature: 1.0, top_p: 1.0, top_k: None }
+        Self {
+            temperature: 1.0,
+            top_p: 1.0,
+            top_k: None,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: BTreeMap::new(),
+            constraint: None,
+        }
     }
 }
 
 impl SamplingParameters {
     /// Whether a token's logprob is that of the model's own distribution, so that it can be trained on as it stands.
     pub fn is_unmodified(&self) -> bool {
-        self.temperature == 1.0 && self.top_p >= 1.0 && self.top_k.is_none()
+        let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, logit_bias, constraint } = self;
+        *temperature == 1.0
+            && *top_p >= 1.0
+            && top_k.is_none()
+            && *presence_penalty == 0.0
+            && *frequency_penalty == 0.0
+            && logit_bias.is_empty()
+            && constraint.is_none()
     }
 }
 
@@ -49,6 +93,9 @@ pub struct SampleRequest {
     pub seed: u64,
     /// How many of the likeliest alternatives to report for each sampled token.
     pub top_logprobs: usize,
+    /// Requests that share it share the beginnings of their prompts: a host of several replicas sends them to the same
+    /// one, whose cache holds those. It never changes what is sampled.
+    pub affinity: Option<String>,
 }
 
 /// One sampled token as the host gave it; it is never derived again from text.
@@ -119,6 +166,44 @@ pub struct SamplerInfo {
     pub context_length: usize,
     /// Token ids are below this.
     pub vocabulary_size: usize,
+    /// What else it can do.
+    pub capabilities: Capabilities,
+}
+
+/// What a sampler can do that not every one can. Whoever asks for more is refused by the name of what is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `presence_penalty` and `frequency_penalty`.
+    pub penalties: bool,
+    /// `logit_bias`.
+    pub logit_bias: bool,
+    /// Constraints that are JSON schemas.
+    pub json_schema: bool,
+    /// Constraints that are Lark grammars.
+    pub lark: bool,
+    /// The greatest `top_logprobs`.
+    pub top_logprobs: usize,
+}
+
+impl Capabilities {
+    /// The first thing that is asked for and missing, by the field that asks for it.
+    pub fn missing(&self, sampling: &SamplingParameters, top_logprobs: usize) -> Option<&'static str> {
+        let asked = [
+            ("presence_penalty", sampling.presence_penalty == 0.0 || self.penalties),
+            ("frequency_penalty", sampling.frequency_penalty == 0.0 || self.penalties),
+            ("logit_bias", sampling.logit_bias.is_empty() || self.logit_bias),
+            (
+                "constraint",
+                match &sampling.constraint {
+                    None => true,
+                    Some(Constraint::JsonSchema(_)) => self.json_schema,
+                    Some(Constraint::Lark(_)) => self.lark,
+                },
+            ),
+            ("top_logprobs", top_logprobs <= self.top_logprobs),
+        ];
+        asked.into_iter().find_map(|(field, is_met)| (!is_met).then_some(field))
+    }
 }
 
 /// A model host that samples: tokens in, tokens and logprobs out.
@@ -132,4 +217,43 @@ pub trait Sampler: Send + Sync + 'static {
 
     /// Starts sampling. Fails at once for a request that can never succeed.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_by_its_field() {
+        let plain = SamplingParameters::default();
+        let with = |change: fn(&mut SamplingParameters)| {
+            let mut sampling = plain.clone();
+            change(&mut sampling);
+            sampling
+        };
+        let none = Capabilities::default();
+        let all = Capabilities { penalties: true, logit_bias: true, json_schema: true, lark: true, top_logprobs: 5 };
+        assert_eq!((none.missing(&plain, 0), none.missing(&plain, 1)), (None, Some("top_logprobs")));
+        assert_eq!((all.missing(&plain, 5), all.missing(&plain, 6)), (None, Some("top_logprobs")));
+        for (sampling, field) in [
+            (with(|sampling| sampling.presence_penalty = 0.5), "presence_penalty"),
+            (with(|sampling| sampling.frequency_penalty = -0.5), "frequency_penalty"),
+            (with(|sampling| sampling.logit_bias = [(3, 1.0)].into()), "logit_bias"),
+            (with(|sampling| sampling.constraint = Some(Constraint::JsonSchema(json!({})))), "constraint"),
+            (with(|sampling| sampling.constraint = Some(Constraint::Lark("start: \"a\"".into()))), "constraint"),
+        ] {
+            assert_eq!((none.missing(&sampling, 0), all.missing(&sampling, 0)), (Some(field), None));
+            assert!(!sampling.is_unmodified(), "{field} changes what is sampled from");
+        }
+    }
+
+    #[test]
+    fn parameters_that_were_recorded_before_there_were_more_of_them_are_read() {
+        let recorded = json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null });
+        let read: SamplingParameters = serde_json::from_value(recorded.clone()).unwrap();
+        assert!(read.is_unmodified());
+        assert_eq!(serde_json::to_value(&read).unwrap(), recorded);
+    }
 }

@@ -99,6 +99,7 @@ async fn sampling(engine: &Engine, batch: usize) -> Result<f64, BackendError> {
                 stop_tokens: vec![],
                 seed,
                 top_logprobs: 0,
+                affinity: None,
             };
             streams.push(engine.sampler().sample(request).await?);
         }

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters, WeightsVersion,
+    BackendError, Capabilities, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters, WeightsVersion,
 };
 
 use crate::EngineError;
@@ -57,7 +57,11 @@ impl EmbeddedSampler {
 impl Sampler for EmbeddedSampler {
     fn info(&self) -> SamplerInfo {
         let config = &self.current().weights.model.config;
-        SamplerInfo { context_length: config.max_position_embeddings, vocabulary_size: config.vocab_size }
+        SamplerInfo {
+            context_length: config.max_position_embeddings,
+            vocabulary_size: config.vocab_size,
+            capabilities: capabilities(),
+        }
     }
 
     fn weights_version(&self) -> WeightsVersion {
@@ -91,12 +95,17 @@ impl Drop for EmbeddedSampler {
     }
 }
 
+/// As many alternatives are reported as there are tokens, if somebody asks.
+fn capabilities() -> Capabilities {
+    Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() }
+}
+
 /// Refuses what can never succeed.
 fn check(request: &SampleRequest, weights: &Weights) -> Result<(), BackendError> {
     let config = &weights.model.config;
     let context_length = config.max_position_embeddings;
     let refuse = |message: String| Err(EngineError::Request { message }.into());
-    let SamplingParameters { temperature, top_p, top_k } = request.sampling;
+    let SamplingParameters { temperature, top_p, top_k, .. } = request.sampling;
     if request.prompt.is_empty() {
         return refuse("the prompt is empty".into());
     }
@@ -117,6 +126,9 @@ fn check(request: &SampleRequest, weights: &Weights) -> Result<(), BackendError>
     }
     if top_k == Some(0) {
         return refuse("top_k is 0".into());
+    }
+    if let Some(missing) = capabilities().missing(&request.sampling, request.top_logprobs) {
+        return refuse(format!("{missing} is not supported by the embedded model host"));
     }
     Ok(())
 }

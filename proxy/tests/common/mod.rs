@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo, StopReason,
-    WeightsVersion,
+    BackendError, Capabilities, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
+    StopReason, WeightsVersion,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
 use fulgurite_renderers::{
@@ -78,6 +78,10 @@ impl Sampler for ScriptedSampler {
     }
 }
 
+fn capabilities() -> Capabilities {
+    Capabilities { top_logprobs: 20, ..Capabilities::default() }
+}
+
 pub struct Setup {
     pub url: String,
     pub store: Store,
@@ -100,7 +104,11 @@ impl Setup {
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
         let renderer = open_renderer(directory.path(), "chatml").unwrap();
-        let info = SamplerInfo { context_length: CONTEXT_LENGTH, vocabulary_size: VOCABULARY_SIZE };
+        let info = SamplerInfo {
+            context_length: CONTEXT_LENGTH,
+            vocabulary_size: VOCABULARY_SIZE,
+            capabilities: capabilities(),
+        };
         Self::serve(renderer, info, options).await
     }
 
@@ -108,7 +116,11 @@ impl Setup {
     pub async fn of_family(format: &str, tokenizer: &str) -> Self {
         let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../renderers/tests/vectors/tokenizers");
         let tokenizer = Arc::new(Tokenizer::open(&tokenizers.join(tokenizer)).unwrap());
-        let info = SamplerInfo { context_length: 4096, vocabulary_size: tokenizer.vocabulary_size() };
+        let info = SamplerInfo {
+            context_length: 4096,
+            vocabulary_size: tokenizer.vocabulary_size(),
+            capabilities: capabilities(),
+        };
         let options = FormatOptions { current_date: Some("2026-01-02".to_owned()), ..FormatOptions::default() };
         Self::serve(renderer_of(tokenizer, format, &options).unwrap(), info, ProxyOptions::default()).await
     }

@@ -106,8 +106,8 @@ pub struct SampledToken {
     /// Natural log of the token's probability in the distribution that it was really sampled from
     /// (after temperature, top-p and top-k).
     pub logprob: f32,
-    /// The weights that sampled it.
-    pub weights_version: WeightsVersion,
+    /// The weights that sampled it; `None` if the host has not said.
+    pub weights_version: Option<WeightsVersion>,
     /// The likeliest tokens at this position with their logprobs, likeliest first.
     pub top_logprobs: Vec<(u32, f32)>,
 }
@@ -122,11 +122,14 @@ pub enum StopReason {
     Length,
 }
 
-/// What a sampler says while it works: tokens, then exactly one `Finished`.
+/// What a sampler says while it works: tokens, perhaps the weights behind them, then exactly one `Finished`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleEvent {
     /// The next token.
     Token(SampledToken),
+    /// The weights that sampled each token so far, from a host that knows them only afterwards. It counts more than
+    /// what the tokens said.
+    WeightsVersions(Vec<Option<WeightsVersion>>),
     /// The end; nothing follows.
     Finished(StopReason),
 }
@@ -209,11 +212,11 @@ impl Capabilities {
 /// A model host that samples: tokens in, tokens and logprobs out.
 #[async_trait]
 pub trait Sampler: Send + Sync + 'static {
-    /// Limits of the model behind it.
-    fn info(&self) -> SamplerInfo;
+    /// Limits of the model behind it. A remote host is asked the first time, so it may be unavailable.
+    async fn info(&self) -> Result<SamplerInfo, BackendError>;
 
-    /// The weights that a request arriving now is sampled from.
-    fn weights_version(&self) -> WeightsVersion;
+    /// The weights that a request arriving now is sampled from, as far as is known.
+    fn weights_version(&self) -> Option<WeightsVersion>;
 
     /// Starts sampling. Fails at once for a request that can never succeed.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;

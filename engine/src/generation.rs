@@ -68,7 +68,7 @@ impl Generation {
         self.send(Ok(SampleEvent::Token(SampledToken {
             id: choice.token,
             logprob: choice.logprob,
-            weights_version: self.published.version,
+            weights_version: Some(self.published.version),
             top_logprobs: choice.likeliest,
         })));
         if let Some(reason) = self.stop_reason(choice.token) {

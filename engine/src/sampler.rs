@@ -55,17 +55,17 @@ impl EmbeddedSampler {
 
 #[async_trait]
 impl Sampler for EmbeddedSampler {
-    fn info(&self) -> SamplerInfo {
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
         let config = &self.current().weights.model.config;
-        SamplerInfo {
+        Ok(SamplerInfo {
             context_length: config.max_position_embeddings,
             vocabulary_size: config.vocab_size,
             capabilities: capabilities(),
-        }
+        })
     }
 
-    fn weights_version(&self) -> WeightsVersion {
-        self.current().version
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        Some(self.current().version)
     }
 
     /// As the trait says. At temperature 0 the alternatives are reported under the model's own distribution.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{answer, create, open, options, request, sequence, tiny_config};
 use fulgurite_backends::{
-    BackendError, Learner, LossFunction, SampleEvent, Sampler, SamplerInfo, StopReason, WeightsVersion,
+    BackendError, Capabilities, Learner, LossFunction, SampleEvent, Sampler, SamplerInfo, StopReason, WeightsVersion,
 };
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig};
 
@@ -16,8 +16,12 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
     let engine = open(&directory, 2);
     let sampler = engine.sampler();
     assert_eq!(
-        sampler.info(),
-        SamplerInfo { context_length: 96, vocabulary_size: 41, capabilities: sampler.info().capabilities }
+        sampler.info().await.unwrap(),
+        SamplerInfo {
+            context_length: 96,
+            vocabulary_size: 41,
+            capabilities: Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() }
+        }
     );
 
     let (tokens, reason) = answer(&sampler, request(vec![1, 2], 7, 5)).await;
@@ -97,9 +101,9 @@ async fn an_answer_keeps_the_weights_it_began_with() {
     learner.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
     learner.optimizer_step(Default::default()).await.unwrap();
     learner.publish_weights(WeightsVersion(1)).await.unwrap();
-    assert_eq!(sampler.weights_version(), WeightsVersion(1));
+    assert_eq!(sampler.weights_version(), Some(WeightsVersion(1)));
     let (fresh, _) = answer(&sampler, request(vec![3, 4], 10, 9)).await;
-    assert!(fresh.iter().all(|token| token.weights_version == WeightsVersion(1)));
+    assert!(fresh.iter().all(|token| token.weights_version == Some(WeightsVersion(1))));
 
     let mut tokens = Vec::new();
     while let SampleEvent::Token(token) = stream.next().await.unwrap() {

@@ -1,4 +1,4 @@
-use fulgurite_backends::SampledToken;
+use fulgurite_backends::{SampledToken, WeightsVersion};
 use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
 
 use crate::call::{Call, Reading};
@@ -57,6 +57,13 @@ impl Answer {
         let is_text = !self.stop_tokens.contains(&token.id);
         let events = self.reader.feed(token.id, is_text);
         Taken { token, is_text, deltas: self.deltas(events) }
+    }
+
+    /// Takes the weights behind the tokens so far, from a host that knows them only now.
+    pub(crate) fn set_weights_versions(&mut self, versions: Vec<Option<WeightsVersion>>) {
+        for (token, version) in self.tokens.iter_mut().zip(versions) {
+            token.weights_version = version;
+        }
     }
 
     /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, or

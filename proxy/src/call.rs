@@ -2,6 +2,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fulgurite_backends::{
     BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, SamplingParameters, StopReason,
+    WeightsVersion,
 };
 use fulgurite_renderers::Message;
 use fulgurite_store::model::{NewGeneration, WeightsFrom};
@@ -210,6 +211,10 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, events: &mpsc::Se
         };
         let token = match event {
             Ok(SampleEvent::Token(token)) => token,
+            Ok(SampleEvent::WeightsVersions(versions)) => {
+                answer.set_weights_versions(versions);
+                continue;
+            }
             Ok(SampleEvent::Finished(StopReason::StopToken)) => return End::Finished(FinishReason::Stop),
             Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
             Err(error) => return End::Broken(error),
@@ -226,10 +231,13 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, events: &mpsc::Se
 /// Stops the sampling, and keeps what had been sampled by then.
 async fn client_gone(answer: &mut Answer, mut stream: SampleStream) -> End {
     stream.stop();
-    while let Ok(SampleEvent::Token(token)) = stream.next().await {
-        answer.take(token);
+    loop {
+        match stream.next().await {
+            Ok(SampleEvent::Token(token)) => drop(answer.take(token)),
+            Ok(SampleEvent::WeightsVersions(versions)) => answer.set_weights_versions(versions),
+            Ok(SampleEvent::Finished(_)) | Err(_) => return End::ClientGone,
+        }
     }
-    End::ClientGone
 }
 
 /// Writes span and generation in one transaction; durable on return.
@@ -288,11 +296,11 @@ async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start
     Ok(())
 }
 
-/// Which weights sampled which tokens: an entry where they change.
+/// Which weights sampled which tokens: an entry where they change. None at all if they are not known of every token.
 fn weights_by_run_length(tokens: &[SampledToken]) -> Vec<WeightsFrom> {
     let mut weights: Vec<WeightsFrom> = Vec::new();
     for (first_token, token) in tokens.iter().enumerate() {
-        let version = token.weights_version.0;
+        let Some(WeightsVersion(version)) = token.weights_version else { return Vec::new() };
         if weights.last().is_none_or(|last| last.version != version) {
             weights.push(WeightsFrom { version, first_token });
         }

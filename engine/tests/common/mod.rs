@@ -64,6 +64,7 @@ pub async fn answer(sampler: &Arc<impl Sampler + ?Sized>, request: SampleRequest
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => tokens.push(token),
             SampleEvent::Finished(reason) => return (tokens, reason),
+            SampleEvent::WeightsVersions(_) => panic!("each token has said its weights"),
         }
     }
 }

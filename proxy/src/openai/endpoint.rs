@@ -5,7 +5,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
-use fulgurite_backends::{BackendError, derive_seed};
+use fulgurite_backends::{BackendError, SamplerInfo, derive_seed};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -73,10 +73,11 @@ impl Caller {
 /// Answers a checked request.
 pub(crate) async fn answer(proxy: &Proxy, caller: Caller, wanted: Wanted) -> Result<Response, ProxyError> {
     let model = proxy.model(&wanted.model)?.clone();
-    let prompt = prompt_tokens(&wanted, &model)?;
+    let info = model.sampler.info().await?;
+    let prompt = prompt_tokens(&wanted, &model, &info)?;
     let token_ids =
         wanted.return_token_ids || (caller.ids.is_some() && proxy.shared.options.token_ids_on_attributed_path);
-    let call = prepare(proxy, caller, &wanted, &model, prompt).await?;
+    let call = prepare(proxy, caller, &wanted, &model, &info, prompt).await?;
     let reply = Reply {
         shape: wanted.shape,
         id: call.generation_id.clone(),
@@ -100,8 +101,7 @@ pub(crate) async fn answer(proxy: &Proxy, caller: Caller, wanted: Wanted) -> Res
 }
 
 /// The prompt's tokens, which leave room for an answer.
-fn prompt_tokens(wanted: &Wanted, model: &ServedModel) -> Result<Vec<u32>, ProxyError> {
-    let info = model.sampler.info();
+fn prompt_tokens(wanted: &Wanted, model: &ServedModel, info: &SamplerInfo) -> Result<Vec<u32>, ProxyError> {
     let prompt = match &wanted.prompt {
         Prompt::Messages { messages, tools } => model.renderer.render_prompt(messages, tools)?.tokens,
         Prompt::Text(text) => model.renderer.tokenizer().encode_with_specials(text)?,
@@ -129,6 +129,7 @@ async fn prepare(
     caller: Caller,
     wanted: &Wanted,
     model: &ServedModel,
+    info: &SamplerInfo,
     prompt: Vec<u32>,
 ) -> Result<Call, ProxyError> {
     let generation_id = format!("{}-{}", wanted.shape.id_prefix(), uuid::Uuid::now_v7().simple());
@@ -154,7 +155,7 @@ async fn prepare(
         },
     };
     let asked = &wanted.asked;
-    let room = model.sampler.info().context_length - prompt.len();
+    let room = info.context_length - prompt.len();
     Ok(Call {
         generation_id,
         max_tokens: asked.max_tokens.unwrap_or(room).min(room),

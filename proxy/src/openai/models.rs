@@ -7,19 +7,17 @@ use crate::Proxy;
 /// `GET /v1/models`.
 pub(crate) async fn list_models(State(proxy): State<Proxy>) -> Json<Value> {
     let created = proxy.shared.started as u64;
-    let models: Vec<Value> = proxy
-        .shared
-        .models
-        .values()
-        .map(|model| {
-            json!({
-                "id": model.name,
-                "object": "model",
-                "created": created,
-                "owned_by": "fulgurite",
-                "max_model_len": model.sampler.info().context_length,
-            })
-        })
-        .collect();
+    let mut models = Vec::new();
+    for model in proxy.shared.models.values() {
+        // A remote host that cannot be asked now is listed all the same.
+        let context_length = model.sampler.info().await.ok().map(|info| info.context_length);
+        models.push(json!({
+            "id": model.name,
+            "object": "model",
+            "created": created,
+            "owned_by": "fulgurite",
+            "max_model_len": context_length,
+        }));
+    }
     Json(json!({ "object": "list", "data": models }))
 }

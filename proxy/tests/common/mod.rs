@@ -43,12 +43,12 @@ pub struct ScriptedSampler {
 
 #[async_trait]
 impl Sampler for ScriptedSampler {
-    fn info(&self) -> SamplerInfo {
-        self.info.clone()
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
+        Ok(self.info.clone())
     }
 
-    fn weights_version(&self) -> WeightsVersion {
-        WeightsVersion(3)
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        Some(WeightsVersion(3))
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
@@ -62,7 +62,7 @@ impl Sampler for ScriptedSampler {
         };
         for (index, id) in tokens.into_iter().enumerate() {
             let logprob = -0.25 * (index + 1) as f32;
-            let token = SampledToken { id, logprob, weights_version: WeightsVersion(3), top_logprobs: vec![] };
+            let token = SampledToken { id, logprob, weights_version: Some(WeightsVersion(3)), top_logprobs: vec![] };
             sender.send(Ok(SampleEvent::Token(token))).unwrap();
         }
         match then {

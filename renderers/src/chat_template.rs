@@ -1,14 +1,12 @@
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Kwargs;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
-use serde_json::{Map, Value as Json};
-
 use crate::RenderError;
 use crate::python_builtins;
 use crate::python_json::{JsonStyle, to_json};
 use crate::python_methods::call_method;
-use crate::python_text::{from_json, python_str};
+use crate::python_text::python_str;
 use crate::python_time::{strftime, unix_seconds};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Kwargs;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 
 /// A chat template, rendered as Hugging Face's `apply_chat_template` renders it with Python's jinja2.
 #[derive(Debug)]
@@ -47,13 +45,8 @@ impl ChatTemplate {
         self.marks_generation
     }
 
-    /// Renders the template. Maps keep the order of their keys.
-    pub(crate) fn render(&self, context: &Map<String, Json>) -> Result<String, RenderError> {
-        self.render_value(Value::from_pairs(context.iter().map(|(name, value)| (name.as_str(), from_json(value)))))
-    }
-
-    /// [`render`](Self::render) of values that the template engine knows.
-    pub(crate) fn render_value(&self, context: Value) -> Result<String, RenderError> {
+    /// Renders the template, which sees the fields of `context` as variables.
+    pub(crate) fn render(&self, context: Value) -> Result<String, RenderError> {
         let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
         template.render(context).map_err(|error| template_error(&error))
     }
@@ -151,9 +144,10 @@ fn generation_marks(state: &mut State<'_, '_>, text: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
 
     use super::*;
+    use crate::python_text::from_json;
 
     /// Where the template engine goes its own way, by the cases that show it: it drops the line break after a raw tag,
     /// takes `none` for an empty list in a loop, and writes separators inside a container that is concatenated by `~`
@@ -172,7 +166,7 @@ mod tests {
         for case in &cases {
             let (name, template) = (&case["name"], case["template"].as_str().unwrap());
             let rendered = ChatTemplate::compile(template, CLOCK)
-                .and_then(|template| template.render(case["context"].as_object().unwrap()));
+                .and_then(|template| template.render(from_json(&case["context"])));
             let as_expected = match (&rendered, case["output"].as_str()) {
                 (Ok(rendered), Some(expected)) => rendered == expected,
                 (Err(_), None) => true,
@@ -205,7 +199,7 @@ mod tests {
             let told = context.as_object_mut().unwrap();
             told.extend(file["contexts"][text("context")].as_object().unwrap().clone());
             told.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
-            let rendered = template.render(told);
+            let rendered = template.render(from_json(&context));
             if rendered.as_ref().ok().map(String::as_str) != case["output"].as_str() {
                 failures.push(format!("{case}\n  ours {rendered:?}"));
             }
@@ -216,7 +210,7 @@ mod tests {
     #[test]
     fn the_message_of_raise_exception_reaches_the_caller() {
         let template = ChatTemplate::compile("{{ raise_exception('roles must alternate') }}", None).unwrap();
-        let error = template.render(&Map::new()).unwrap_err().to_string();
+        let error = template.render(from_json(&json!({}))).unwrap_err().to_string();
         assert!(error.contains("roles must alternate"), "{error}");
     }
 
@@ -231,7 +225,7 @@ mod tests {
     #[test]
     fn a_wrong_template_is_refused_when_it_is_compiled() {
         assert!(matches!(ChatTemplate::compile("{% if %}", None), Err(RenderError::Template { .. })));
-        let context = json!({"a": 1});
-        assert_eq!(ChatTemplate::compile("{{ a }}", None).unwrap().render(context.as_object().unwrap()).unwrap(), "1");
+        let context = from_json(&json!({"a": 1}));
+        assert_eq!(ChatTemplate::compile("{{ a }}", None).unwrap().render(context).unwrap(), "1");
     }
 }

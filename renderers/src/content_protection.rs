@@ -1,7 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use minijinja::Value;
 
+use crate::message_values::TextValue;
 use crate::tokenizer::Piece;
 use crate::{RenderError, Tokenizer};
 
@@ -11,7 +14,7 @@ const STAND_INS: u32 = 0xf_0000;
 /// Keeps what messages say apart from what a template writes, so that no text of a message becomes a control token.
 ///
 /// A template only sees text. So every character that begins or ends a control token (usually `<` and `>`) is written
-/// as a private-use character wherever it stands in a message, before the template renders it. In the result, a control
+/// as a private-use character wherever it stands in a message, when the message is made the template's value. In the result, a control
 /// token that is spelled with real characters was spelled by the template. The stand-ins are turned back when the
 /// tokens are cut.
 ///
@@ -23,15 +26,33 @@ pub(crate) struct ContentProtection {
     /// Control tokens whose meaning the template may read from an assistant's text: the marks of reasoning that are not
     /// special.
     readable: Vec<String>,
-    /// The characters that begin or end a control token.
-    edges: BTreeSet<char>,
+    /// The characters that begin or end a control token; few, and each but once.
+    edges: Vec<char>,
+}
+
+/// What a template wrote.
+#[derive(Debug)]
+pub(crate) struct Rendered<'p> {
+    /// The text, in which nobody can tell what a message spells from what the template wrote.
+    pub(crate) text: String,
+    /// The text with stand-ins, where messages hold characters that need some.
+    protected: Option<(StandIns<'p>, String)>,
 }
 
 /// A stand-in for every edge, none of which occurs in the text that is to be told apart.
+#[derive(Debug)]
 struct StandIns<'p> {
-    protection: &'p ContentProtection,
-    of_edge: BTreeMap<char, char>,
-    edge_of: BTreeMap<char, char>,
+    readable: &'p [String],
+    of_edges: Replacement,
+    of_stand_ins: Replacement,
+}
+
+/// Characters, each with the one that takes its place.
+#[derive(Debug)]
+struct Replacement {
+    pairs: Vec<(char, char)>,
+    /// Whether a byte begins one of them in UTF-8.
+    begins: [bool; 256],
 }
 
 impl ContentProtection {
@@ -43,48 +64,96 @@ impl ContentProtection {
             .control_tokens()
             .filter(|(text, special)| !special && marks_reasoning(text))
             .map(|(text, _)| text.to_owned());
-        Self { readable: readable.collect(), edges: tokenizer.control_tokens().flat_map(edges).flatten().collect() }
+        let edges: BTreeSet<char> = tokenizer.control_tokens().flat_map(edges).flatten().collect();
+        Self { readable: readable.collect(), edges: edges.into_iter().collect() }
     }
 
-    /// Renders `context` (`messages`, `tools` and the rest of what a template sees) and cuts the text into pieces.
-    /// Only what stands below the names in `protected` is protected.
+    /// What a template writes, by `render`, which is told how to make the values of the texts of messages and tools.
     pub(crate) fn render(
         &self,
-        tokenizer: &Tokenizer,
-        context: &Map<String, Value>,
-        protected: &[&str],
-        render: impl Fn(&Map<String, Value>) -> Result<String, RenderError>,
-    ) -> Result<Vec<Piece>, RenderError> {
-        let plain = render(context)?;
-        if !protected.iter().filter_map(|name| context.get(*name)).any(|value| self.needs_protection(value)) {
-            return Ok(tokenizer.split_control(&plain));
+        render: impl Fn(TextValue<'_>) -> Result<String, RenderError>,
+    ) -> Result<Rendered<'_>, RenderError> {
+        let needed = Cell::new(false);
+        let text = render(&|text, _| {
+            needed.set(needed.get() || self.has_edge(text));
+            Value::from(text)
+        })?;
+        if !needed.get() {
+            return Ok(Rendered { text, protected: None });
         }
-        let stand_ins = self.stand_ins(&plain);
+        let stand_ins = self.stand_ins(&text);
         // Second attempt, for templates that read an assistant's text: its `<think>` and the like are left to them.
         for assistant_is_readable in [false, true] {
-            let mut context = context.clone();
-            for name in protected {
-                if let Some(value) = context.get_mut(*name) {
-                    stand_ins.protect(value, false, assistant_is_readable);
-                }
-            }
+            let protected = render(&|text, by_assistant| {
+                Value::from(stand_ins.protect(text, assistant_is_readable && by_assistant).as_ref())
+            });
             // A template that trips over stand-ins has looked into the text too.
-            let Ok(rendered) = render(&context) else { continue };
-            if stand_ins.restore(&rendered) == plain {
-                return Ok(stand_ins.cut(tokenizer, &rendered));
+            let Ok(protected) = protected else { continue };
+            if stand_ins.restore(&protected) == text {
+                return Ok(Rendered { text, protected: Some((stand_ins, protected)) });
             }
         }
         Err(RenderError::ContentNotSeparable)
     }
 
-    fn needs_protection(&self, value: &Value) -> bool {
-        let marked = |text: &str| text.chars().any(|character| self.edges.contains(&character));
-        match value {
-            Value::String(text) => marked(text),
-            Value::Array(items) => items.iter().any(|item| self.needs_protection(item)),
-            Value::Object(fields) => fields.iter().any(|(key, item)| marked(key) || self.needs_protection(item)),
-            _ => false,
+    /// Whether a text holds a character that begins or ends a control token.
+    fn has_edge(&self, text: &str) -> bool {
+        self.edges.iter().any(|edge| match u8::try_from(*edge) {
+            // Without a way out, so that many bytes are looked at in one step.
+            Ok(edge) if edge.is_ascii() => text.bytes().fold(false, |found, byte| found | (byte == edge)),
+            _ => text.contains(*edge),
+        })
+    }
+
+    /// Private-use characters that do not occur in `text`.
+    fn stand_ins(&self, text: &str) -> StandIns<'_> {
+        let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
+        let pairs: Vec<(char, char)> = self.edges.iter().copied().zip(free).collect();
+        let back = pairs.iter().map(|(edge, stand_in)| (*stand_in, *edge)).collect();
+        StandIns { readable: &self.readable, of_edges: Replacement::new(pairs), of_stand_ins: Replacement::new(back) }
+    }
+}
+
+impl Rendered<'_> {
+    /// A text in which a control token is one, whoever spelled it.
+    pub(crate) fn unprotected(text: String) -> Self {
+        Self { text, protected: None }
+    }
+
+    /// The text cut at the control tokens that the template wrote.
+    pub(crate) fn pieces(&self, tokenizer: &Tokenizer) -> Vec<Piece> {
+        let Some((stand_ins, protected)) = &self.protected else { return tokenizer.split_control(&self.text) };
+        let restore = |piece| match piece {
+            Piece::Text(text) => Piece::Text(stand_ins.restore(&text).into_owned()),
+            control => control,
+        };
+        tokenizer.split_control(protected).into_iter().map(restore).collect()
+    }
+}
+
+impl StandIns<'_> {
+    /// Puts stand-ins into a text. `readable` leaves the readable control tokens as they are, up to the last end of
+    /// reasoning: what begins after it ends nowhere, and is text.
+    fn protect<'t>(&self, text: &'t str, readable: bool) -> Cow<'t, str> {
+        let last_end = if readable { self.last_end_of_reasoning(text) } else { 0 };
+        if last_end == 0 {
+            return self.of_edges.apply(text);
         }
+        let mut out = String::with_capacity(text.len());
+        let mut done = 0;
+        while let Some((at, token)) = self.first_readable(&text[done..last_end]) {
+            out.push_str(&self.of_edges.apply(&text[done..][..at]));
+            out.push_str(token);
+            done += at + token.len();
+        }
+        out.push_str(&self.of_edges.apply(&text[done..]));
+        out.into()
+    }
+
+    /// The first readable token and where it begins.
+    fn first_readable(&self, text: &str) -> Option<(usize, &str)> {
+        let places = self.readable.iter().filter_map(|token| Some((text.find(token.as_str())?, token.as_str())));
+        places.min_by_key(|(at, _)| *at)
     }
 
     /// Where the last mark ends that closes reasoning; 0 where there is none.
@@ -93,68 +162,41 @@ impl ContentProtection {
         closing.filter_map(|token| Some(text.rfind(token.as_str())? + token.len())).max().unwrap_or(0)
     }
 
-    /// Private-use characters that do not occur in `text`.
-    fn stand_ins(&self, text: &str) -> StandIns<'_> {
-        let free = (STAND_INS..).filter_map(char::from_u32).filter(|character| !text.contains(*character));
-        let of_edge: BTreeMap<char, char> = self.edges.iter().copied().zip(free).collect();
-        let edge_of = of_edge.iter().map(|(edge, stand_in)| (*stand_in, *edge)).collect();
-        StandIns { protection: self, of_edge, edge_of }
+    /// Turns stand-ins back.
+    fn restore<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.of_stand_ins.apply(text)
     }
 }
 
-impl StandIns<'_> {
-    /// Protects every string of a value, keys included. `readable` leaves the readable control tokens as they are.
-    fn protect(&self, value: &mut Value, readable: bool, assistant_is_readable: bool) {
-        match value {
-            Value::String(text) => *text = self.protect_text(text, readable),
-            Value::Array(items) => {
-                for item in items {
-                    self.protect(item, readable, assistant_is_readable);
-                }
-            }
-            Value::Object(fields) => {
-                let is_assistant = fields.get("role").and_then(Value::as_str) == Some("assistant");
-                let readable = readable || (assistant_is_readable && is_assistant);
-                *fields = std::mem::take(fields)
-                    .into_iter()
-                    .map(|(key, mut item)| {
-                        self.protect(&mut item, readable, assistant_is_readable);
-                        (self.protect_text(&key, readable), item)
-                    })
-                    .collect();
-            }
-            _ => {}
+impl Replacement {
+    fn new(pairs: Vec<(char, char)>) -> Self {
+        let mut begins = [false; 256];
+        for (character, _) in &pairs {
+            begins[usize::from(character.encode_utf8(&mut [0; 4]).as_bytes()[0])] = true;
         }
+        Self { pairs, begins }
     }
 
-    fn protect_text(&self, text: &str, readable: bool) -> String {
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        // What begins after the last end of reasoning ends nowhere: it is text.
-        let last_end = if readable { self.protection.last_end_of_reasoning(text) } else { 0 };
-        while let Some(character) = rest.chars().next() {
-            let within = text.len() - rest.len() < last_end;
-            let kept = self.protection.readable.iter().find(|token| within && rest.starts_with(token.as_str()));
-            let length = kept.map_or(character.len_utf8(), String::len);
-            match kept {
-                Some(token) => out.push_str(token),
-                None => out.push(self.of_edge.get(&character).copied().unwrap_or(character)),
+    fn apply<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut out = String::new();
+        // What stands before `copied` is in `out`.
+        let (mut copied, mut looked) = (0, 0);
+        while let Some(found) = text.as_bytes()[looked..].iter().position(|byte| self.begins[usize::from(*byte)]) {
+            let at = looked + found;
+            let Some(character) = text[at..].chars().next() else { break };
+            looked = at + character.len_utf8();
+            let Some((_, other)) = self.pairs.iter().find(|(from, _)| *from == character) else { continue };
+            if out.is_empty() {
+                out.reserve(text.len() + text.len() / 8);
             }
-            rest = &rest[length..];
+            out.push_str(&text[copied..at]);
+            out.push(*other);
+            copied = looked;
         }
-        out
-    }
-
-    /// Turns stand-ins back.
-    fn restore(&self, text: &str) -> String {
-        text.chars().map(|character| self.edge_of.get(&character).copied().unwrap_or(character)).collect()
-    }
-
-    fn cut(&self, tokenizer: &Tokenizer, text: &str) -> Vec<Piece> {
-        let restore = |piece| match piece {
-            Piece::Text(text) => Piece::Text(self.restore(&text)),
-            control => control,
-        };
-        tokenizer.split_control(text).into_iter().map(restore).collect()
+        if copied == 0 {
+            return text.into();
+        }
+        out.push_str(&text[copied..]);
+        out.into()
     }
 }

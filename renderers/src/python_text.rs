@@ -27,7 +27,7 @@ impl Object for ExponentFloat {
 struct JsonObject(Vec<(FieldName, Value)>);
 
 /// The name of a field.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum FieldName {
     /// One that every message has.
     Known(&'static str),
@@ -82,16 +82,24 @@ pub(crate) fn object(fields: Vec<(FieldName, Value)>) -> Value {
 
 /// A JSON value as templates see it.
 pub(crate) fn from_json(value: &Json) -> Value {
+    from_json_with(value, &|text| Value::from(text))
+}
+
+/// [`from_json`] where `text_value` makes the value of every string, names of fields included.
+pub(crate) fn from_json_with(value: &Json, text_value: &impl Fn(&str) -> Value) -> Value {
     match value {
-        Json::Array(items) => items.iter().map(from_json).collect(),
-        Json::Object(fields) => {
-            object(fields.iter().map(|(key, value)| (key.as_str().into(), from_json(value))).collect())
-        }
+        Json::Array(items) => items.iter().map(|item| from_json_with(item, text_value)).collect(),
+        Json::Object(fields) => object(fields.iter().map(|field| field_with(field, text_value)).collect()),
         Json::Number(number) => from_number(number),
-        Json::String(text) => Value::from(text.as_str()),
+        Json::String(text) => text_value(text),
         Json::Bool(value) => Value::from(*value),
         Json::Null => Value::from(()),
     }
+}
+
+/// A field of a JSON object as [`from_json_with`] makes it.
+pub(crate) fn field_with((name, value): (&String, &Json), text_value: &impl Fn(&str) -> Value) -> (FieldName, Value) {
+    (FieldName::Given(text_value(name)), from_json_with(value, text_value))
 }
 
 fn from_number(number: &Number) -> Value {

@@ -1,6 +1,6 @@
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::{Content, Message, RenderError};
+use crate::RenderError;
 
 /// What a chat template wants messages to look like where templates differ, found out by rendering small
 /// conversations.
@@ -10,18 +10,18 @@ use crate::{Content, Message, RenderError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateDialect {
     /// Content as a list of parts; most templates want a string.
-    content_in_parts: bool,
+    pub(crate) content_in_parts: bool,
     /// The arguments of a call as the string of JSON that OpenAI's wire has. Else as the object in it, which is what
     /// vLLM gives to templates too: a template that writes JSON would quote a string once more.
-    arguments_as_string: bool,
+    pub(crate) arguments_as_string: bool,
     /// Null content as the empty string.
-    null_as_empty: bool,
+    pub(crate) null_as_empty: bool,
     /// The field from which an assistant's reasoning is read.
-    reasoning_field: Option<&'static str>,
+    pub(crate) reasoning_field: Option<&'static str>,
 }
 
 /// Fields in which clients and templates keep an assistant's reasoning.
-const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
+pub(crate) const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 /// A text that no template writes of its own accord.
 const MARK: &str = "fulgurite9";
@@ -71,98 +71,6 @@ impl TemplateDialect {
             reasoning_field: REASONING_FIELDS.into_iter().find(reads),
         }
     }
-
-    /// The field from which the template reads reasoning; `None` where it reads none.
-    pub(crate) fn reasoning_field(self) -> Option<&'static str> {
-        self.reasoning_field
-    }
-
-    /// A message as the template reads it.
-    pub(crate) fn message(self, message: &Message, message_index: usize) -> Result<Value, RenderError> {
-        let mut fields = match as_given(message, message_index)? {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
-        let reasoning = take_reasoning(message, &mut fields);
-        if let (Some(field), Some(reasoning)) = (self.reasoning_field, reasoning) {
-            fields.insert(field.to_owned(), reasoning.into());
-        }
-        if let Some(content) = fields.get_mut("content") {
-            self.shape_content(content);
-        }
-        for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(arguments) = call.pointer_mut("/function/arguments") {
-                self.shape_arguments(arguments);
-            }
-        }
-        Ok(Value::Object(fields))
-    }
-
-    fn shape_content(self, content: &mut Value) {
-        match content {
-            Value::Null if self.null_as_empty => *content = "".into(),
-            Value::String(text) if self.content_in_parts => *content = json!([{"type": "text", "text": text}]),
-            Value::Array(parts) if !self.content_in_parts => {
-                let text =
-                    |part: &Value| (part["type"] == "text").then(|| part["text"].as_str()).flatten().map(str::to_owned);
-                if let Some(text) = parts.iter().map(text).collect::<Option<String>>() {
-                    *content = text.into();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Arguments that are no JSON stay the string that they are.
-    fn shape_arguments(self, arguments: &mut Value) {
-        let shaped = match &*arguments {
-            Value::String(_) if self.arguments_as_string => None,
-            Value::String(text) if text.trim().is_empty() => Some(Value::Object(Map::new())),
-            Value::String(text) => serde_json::from_str(text).ok(),
-            Value::Null if !self.arguments_as_string => Some(Value::Object(Map::new())),
-            object => self.arguments_as_string.then(|| object.to_string().into()),
-        };
-        if let Some(shaped) = shaped {
-            *arguments = shaped;
-        }
-    }
-}
-
-/// A message with every field as it came.
-pub(crate) fn as_given(message: &Message, message_index: usize) -> Result<Value, RenderError> {
-    serde_json::to_value(message).map_err(|error| RenderError::Message { message_index, message: error.to_string() })
-}
-
-/// Tool declarations in OpenAI's wrapper, which templates are written for; bare functions are wrapped.
-pub(crate) fn wrapped_tools(tools: &[Value]) -> Value {
-    let wrapped = |tool: &Value| match tool.as_object() {
-        Some(fields) if !fields.contains_key("function") && fields.contains_key("name") => {
-            let mut function = fields.clone();
-            function.shift_remove("type");
-            json!({"type": "function", "function": function})
-        }
-        _ => tool.clone(),
-    };
-    tools.iter().map(wrapped).collect()
-}
-
-/// The reasoning of an assistant's message, wherever it stands; parts that hold it leave the content.
-fn take_reasoning(message: &Message, fields: &mut Map<String, Value>) -> Option<String> {
-    if !message.is_assistant() {
-        return None;
-    }
-    let mut in_parts = String::new();
-    if let (Some(Content::Parts(_)), Some(Value::Array(parts))) = (&message.content, fields.get_mut("content")) {
-        parts.retain(|part| match (part["type"] == "thinking", part["thinking"].as_str()) {
-            (true, Some(thinking)) => {
-                in_parts.push_str(thinking);
-                false
-            }
-            _ => true,
-        });
-    }
-    let beside = REASONING_FIELDS.iter().filter_map(|field| fields.get(*field)?.as_str());
-    beside.chain([in_parts.as_str()]).find(|reasoning| !reasoning.is_empty()).map(str::to_owned)
 }
 
 fn user(content: Value) -> Value {
@@ -172,15 +80,25 @@ fn user(content: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Message;
     use crate::chat_template::ChatTemplate;
+    use crate::message_values::MessageValues;
+    use crate::python_json::{JsonStyle, to_json};
+    use crate::python_text::from_json;
 
     fn dialect(template: &str) -> TemplateDialect {
         let template = ChatTemplate::compile(template, None).unwrap();
-        TemplateDialect::detect(|messages| template.render(&Map::from_iter([("messages".to_owned(), messages)])))
+        TemplateDialect::detect(|messages| template.render(from_json(&json!({"messages": messages}))))
+    }
+
+    fn as_json(value: &minijinja::Value) -> Value {
+        serde_json::from_str(&to_json(value, &JsonStyle::default()).unwrap()).unwrap()
     }
 
     fn shaped(dialect: TemplateDialect, message: Value) -> Value {
-        dialect.message(&serde_json::from_value(message).unwrap(), 0).unwrap()
+        let message: Message = serde_json::from_value(message).unwrap();
+        let values = MessageValues::new(Some(dialect), &|text, _| text.into());
+        as_json(&values.messages(&[message]))[0].take()
     }
 
     #[test]
@@ -248,7 +166,7 @@ mod tests {
                 assert_eq!((&shaped["content"], &shaped[field]), (&json!("a"), &json!("b")));
             }
         }
-        assert_eq!(dialect("{% for m in messages %}{{ m.content }}{% endfor %}").reasoning_field(), None);
+        assert_eq!(dialect("{% for m in messages %}{{ m.content }}{% endfor %}").reasoning_field, None);
     }
 
     #[test]
@@ -256,7 +174,9 @@ mod tests {
         let function = json!({"name": "f", "parameters": {}});
         let wrapped = json!({"type": "function", "function": function});
         let flat = json!({"type": "function", "name": "f", "parameters": {}});
-        assert_eq!(wrapped_tools(&[function, wrapped.clone(), flat]), json!([wrapped, wrapped, wrapped]));
-        assert_eq!(wrapped_tools(&[json!({"type": "web_search"})]), json!([{"type": "web_search"}]));
+        let values = MessageValues::new(Some(dialect("")), &|text, _| text.into());
+        let shaped = |tools: &[Value]| as_json(&values.tools(tools));
+        assert_eq!(shaped(&[function, wrapped.clone(), flat]), json!([wrapped, wrapped, wrapped]));
+        assert_eq!(shaped(&[json!({"type": "web_search"})]), json!([{"type": "web_search"}]));
     }
 }

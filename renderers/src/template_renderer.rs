@@ -3,13 +3,14 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value, json};
 
 use crate::chat_template::{ChatTemplate, GENERATION_MARKS};
-use crate::content_protection::ContentProtection;
-use crate::message_values::from_messages;
+use crate::content_protection::{ContentProtection, Rendered};
+use crate::message_values::{MessageValues, TextValue};
 use crate::pieces::{split_at_last, without_prefix};
-use crate::python_text::from_json;
+use crate::python_text::FieldName::{self, Known};
+use crate::python_text::{from_json, object};
 use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
-use crate::template_dialect::{TemplateDialect, as_given, wrapped_tools};
+use crate::template_dialect::TemplateDialect;
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
@@ -18,8 +19,8 @@ use crate::{
 
 const NAME: &str = "template";
 
-/// What a template is told that a message may have written.
-const PROTECTED: [&str; 2] = ["messages", "tools"];
+/// What a template is told of the conversation; nothing else goes by these names.
+const TOLD: [&str; 5] = ["messages", "tools", "add_generation_prompt", "documents", GENERATION_MARKS];
 
 /// What can be chosen about a model's own template.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +43,8 @@ pub struct TemplateRenderer {
     fingerprint: String,
     templates: Arc<Templates>,
     options: TemplateOptions,
+    /// What the template sees whatever the conversation is.
+    constants: Vec<(FieldName, minijinja::Value)>,
     dialect: TemplateDialect,
     pub(crate) turn_end: Option<u32>,
     pub(crate) continues_by_history: OnceLock<bool>,
@@ -84,11 +87,13 @@ impl TemplateRenderer {
             options.current_date,
             options.arguments,
         ]);
+        let constants = constants(&config.special_tokens, &options.arguments);
         let mut renderer = Self {
             fingerprint: hex_sha256(&[told.to_string().as_bytes()]),
             dialect: TemplateDialect::detect(|messages| {
-                templates.default.render(&context(&tokenizer, &options, messages, Value::Null, false))
+                templates.default.render(context(&constants, from_json(&messages), ().into(), false, None))
             }),
+            constants,
             turn_end: None,
             continues_by_history: OnceLock::new(),
             response_format: OnceLock::new(),
@@ -102,19 +107,12 @@ impl TemplateRenderer {
 
     /// The field from which the template reads an assistant's reasoning; `None` where it reads none.
     pub fn reasoning_field(&self) -> Option<&'static str> {
-        self.dialect.reasoning_field()
+        self.dialect.reasoning_field
     }
 
-    /// The text of a prompt, just as Hugging Face's `apply_chat_template(tokenize=False)` gives it. In text nobody can
-    /// tell what a message spells from what the template wrote.
+    /// The text of a prompt. In it nobody can tell what a message spells from what the template wrote.
     pub fn render_text(&self, messages: &[Message], tools: &[Value]) -> Result<String, RenderError> {
-        let tools_given = if tools.is_empty() { Value::Null } else { tools.into() };
-        let rest = context(&self.tokenizer, &self.options, Value::Null, tools_given, true);
-        let fields = rest.iter().map(|(name, value)| match name.as_str() {
-            "messages" => ("messages", from_messages(messages)),
-            name => (name, from_json(value)),
-        });
-        self.template_for(tools).render_value(minijinja::Value::from_pairs(fields))
+        Ok(self.rendered(messages, tools, true, None)?.text)
     }
 
     /// The whole text that the template makes of a conversation, cut at its control tokens.
@@ -124,16 +122,28 @@ impl TemplateRenderer {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<Piece>, RenderError> {
-        self.pieces_of(tools, &self.context(messages, tools, add_generation_prompt)?)
+        Ok(self.rendered(messages, tools, add_generation_prompt, None)?.pieces(&self.tokenizer))
     }
 
-    fn pieces_of(&self, tools: &[Value], context: &Map<String, Value>) -> Result<Vec<Piece>, RenderError> {
-        let template = self.template_for(tools);
-        if self.options.hugging_face_exact {
-            return Ok(self.tokenizer.split_control(&template.render(context)?));
+    /// What the template makes of a conversation, with `generation_marks` around an assistant's own words.
+    fn rendered(
+        &self,
+        messages: &[Message],
+        tools: &[Value],
+        add_generation_prompt: bool,
+        generation_marks: Option<&str>,
+    ) -> Result<Rendered<'_>, RenderError> {
+        let exact = self.options.hugging_face_exact;
+        let render = |text_value: TextValue<'_>| {
+            let values = MessageValues::new((!exact).then_some(self.dialect), text_value);
+            let (messages, tools_given) = (values.messages(messages), values.tools(tools));
+            let context = context(&self.constants, messages, tools_given, add_generation_prompt, generation_marks);
+            self.template_for(tools).render(context)
+        };
+        match exact {
+            true => Ok(Rendered::unprotected(render(&|text, _| text.into())?)),
+            false => self.templates.protection.render(render),
         }
-        let protection = &self.templates.protection;
-        protection.render(&self.tokenizer, context, &PROTECTED, |context| template.render(context))
     }
 
     /// The last message of `messages` as it is trained: what a model would sample after `prompt`, up to the end of the
@@ -176,9 +186,8 @@ impl TemplateRenderer {
         let occurs = |mark: char| whole.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)));
         let mut marks = ('\u{100000}'..).filter(|mark| !occurs(*mark));
         let (Some(begin), Some(end)) = (marks.next(), marks.next()) else { return Ok(None) };
-        let mut context = self.context(messages, tools, false)?;
-        context.insert(GENERATION_MARKS.to_owned(), format!("{begin}{end}").into());
-        let marked = self.pieces_of(tools, &context)?;
+        let marks = format!("{begin}{end}");
+        let marked = self.rendered(messages, tools, false, Some(&marks))?.pieces(&self.tokenizer);
         let Some((head, rest)) = split_at_last(marked, begin) else { return Ok(None) };
         let Some((sampled, _)) = split_at_last(rest, end) else { return Ok(None) };
         let unmarked = |piece| match piece {
@@ -195,27 +204,6 @@ impl TemplateRenderer {
         }
     }
 
-    /// What the template sees of a conversation.
-    fn context(
-        &self,
-        messages: &[Message],
-        tools: &[Value],
-        add_generation_prompt: bool,
-    ) -> Result<Map<String, Value>, RenderError> {
-        let exact = self.options.hugging_face_exact;
-        let message = |(index, message): (usize, &Message)| match exact {
-            true => as_given(message, index),
-            false => self.dialect.message(message, index),
-        };
-        let messages: Value = messages.iter().enumerate().map(message).collect::<Result<_, _>>()?;
-        let tools = match (tools, exact) {
-            ([], _) => Value::Null,
-            (tools, true) => tools.into(),
-            (tools, false) => wrapped_tools(tools),
-        };
-        Ok(context(&self.tokenizer, &self.options, messages, tools, add_generation_prompt))
-    }
-
     /// Whether a token ends the assistant's turn: one at which sampling stops, or the one that the template writes.
     pub(crate) fn ends_turn(&self, token: u32) -> bool {
         self.stop_tokens().contains(&token) || self.turn_end == Some(token)
@@ -230,21 +218,29 @@ pub(crate) struct SampledTurn {
     pub(crate) sampled: Vec<Piece>,
 }
 
-/// All that a template sees. What it is told of the conversation cannot be overridden by arguments.
+/// What a template sees beside the conversation. Arguments override special tokens.
+fn constants(
+    special_tokens: &Map<String, Value>,
+    arguments: &Map<String, Value>,
+) -> Vec<(FieldName, minijinja::Value)> {
+    let mut constants = special_tokens.clone();
+    constants.extend(arguments.clone());
+    constants.retain(|name, _| !TOLD.contains(&name.as_str()));
+    constants.iter().map(|(name, value)| (name.as_str().into(), from_json(value))).collect()
+}
+
+/// All that a template sees.
 fn context(
-    tokenizer: &Tokenizer,
-    options: &TemplateOptions,
-    messages: Value,
-    tools: Value,
+    constants: &[(FieldName, minijinja::Value)],
+    messages: minijinja::Value,
+    tools: minijinja::Value,
     add_generation_prompt: bool,
-) -> Map<String, Value> {
-    let mut context = tokenizer.config().special_tokens.clone();
-    context.extend(options.arguments.clone());
-    context.insert("messages".to_owned(), messages);
-    context.insert("tools".to_owned(), tools);
-    context.insert("documents".to_owned(), Value::Null);
-    context.insert("add_generation_prompt".to_owned(), add_generation_prompt.into());
-    context
+    generation_marks: Option<&str>,
+) -> minijinja::Value {
+    let none = minijinja::Value::from(());
+    let told = [messages, tools, add_generation_prompt.into(), none, generation_marks.into()];
+    let told = TOLD.into_iter().map(Known).zip(told);
+    object(told.chain(constants.iter().cloned()).collect())
 }
 
 impl Renderer for TemplateRenderer {

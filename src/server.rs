@@ -59,6 +59,7 @@ impl RunningServer {
             token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
             train_temperature: config.proxy.train_temperature,
             val_temperature: config.proxy.val_temperature,
+            ..ProxyOptions::default()
         };
         let proxy = Proxy::new(store.clone(), models, proxy_options);
         let router = fulgurite_proxy::routes(proxy)

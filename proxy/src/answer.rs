@@ -26,8 +26,8 @@ pub(crate) struct WholeAnswer {
     /// What was held back until the end was known.
     pub(crate) held_back: Vec<Delta>,
     pub(crate) message: Message,
-    /// Whether a stop string ends it.
-    pub(crate) at_stop_string: bool,
+    /// The client's stop string that ends it.
+    pub(crate) stop_string: Option<String>,
 }
 
 impl Answer {
@@ -81,7 +81,7 @@ impl Answer {
         WholeAnswer {
             tokens: self.tokens,
             held_back,
-            at_stop_string: self.message.has_stopped(),
+            stop_string: self.message.stop_string().map(str::to_owned),
             message: self.message.into_message(),
         }
     }

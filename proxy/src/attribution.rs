@@ -2,6 +2,7 @@ use fulgurite_backends::derive_seed;
 use fulgurite_store::StoreError;
 use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout};
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::Proxy;
 use crate::error::ProxyError;
@@ -64,20 +65,62 @@ pub(crate) async fn resolve(proxy: &Proxy, ids: &PathIds) -> Result<Attribution,
     })
 }
 
-/// Opens a session rollout for a call that names none, so that it is recorded and can be rewarded later.
-pub(crate) async fn open_session(proxy: &Proxy) -> Result<(String, String), StoreError> {
+/// To whom a request's generations belong: to an attempt that is known, or to a session of their own, which is opened
+/// once there is something to record.
+pub(crate) enum Owner {
+    Known(Attribution),
+    Session(OnceCell<SessionIds>),
+}
+
+/// Rollout and attempt of a session.
+pub(crate) struct SessionIds {
+    rollout_id: String,
+    attempt_id: String,
+}
+
+impl Owner {
+    pub(crate) fn of(attribution: Option<Attribution>) -> Self {
+        attribution.map_or_else(|| Owner::Session(OnceCell::new()), Owner::Known)
+    }
+
+    /// If the call said whose it is.
+    pub(crate) fn attribution(&self) -> Option<&Attribution> {
+        match self {
+            Owner::Known(attribution) => Some(attribution),
+            Owner::Session(_) => None,
+        }
+    }
+
+    /// Rollout and attempt, which exist from now on.
+    pub(crate) async fn ids(&self, proxy: &Proxy) -> Result<(String, String), StoreError> {
+        match self {
+            Owner::Known(attribution) => Ok((attribution.rollout_id.clone(), attribution.attempt_id.clone())),
+            Owner::Session(session) => {
+                let session = session.get_or_try_init(|| open_session(proxy)).await?;
+                Ok((session.rollout_id.clone(), session.attempt_id.clone()))
+            }
+        }
+    }
+
+    /// A session is one request, which is over; what it sampled stays, and can be rewarded later.
+    pub(crate) async fn end_session(&self, proxy: &Proxy) -> Result<(), StoreError> {
+        if let Owner::Session(session) = self
+            && let Some(SessionIds { rollout_id, attempt_id }) = session.get()
+        {
+            let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
+            proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens a session rollout for a request that names none, so that it is recorded and can be rewarded later.
+async fn open_session(proxy: &Proxy) -> Result<SessionIds, StoreError> {
     let rollout = NewRollout {
         input: serde_json::Value::Null,
         metadata: json!({ "kind": "session" }).as_object().cloned(),
         ..NewRollout::default()
     };
     let opened = proxy.shared.store.start_rollout(rollout, None).await?;
-    Ok((opened.rollout.rollout_id, opened.attempt.attempt_id))
-}
-
-/// A session is one call, which is over; what it sampled stays, and can be rewarded later.
-pub(crate) async fn end_session(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<(), StoreError> {
-    let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-    proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;
-    Ok(())
+    Ok(SessionIds { rollout_id: opened.rollout.rollout_id, attempt_id: opened.attempt.attempt_id })
 }

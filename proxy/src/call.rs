@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fulgurite_backends::{
@@ -7,25 +8,24 @@ use fulgurite_backends::{
 use fulgurite_renderers::Message;
 use fulgurite_store::model::{NewGeneration, WeightsFrom};
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::answer::{Answer, Taken, WholeAnswer};
-use crate::attribution::{self, Attribution};
+use crate::attribution::Owner;
 use crate::error::ProxyError;
+use crate::flight::{Flight, Listener};
 use crate::gateway::InFlight;
 use crate::message_attributes::add_message;
 use crate::reply_message::Delta;
-use crate::response_body::Delivered;
 use crate::{Proxy, ServedModel};
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
 pub(crate) struct Call {
-    /// `None`: the call said nothing of whose it is, and gets a session of its own once there is something to record.
-    pub(crate) attribution: Option<Attribution>,
+    pub(crate) owner: Arc<Owner>,
     pub(crate) model: ServedModel,
-    /// Also the reply's id on the wire.
+    /// Of the first answer to a request it is also the reply's id on the wire.
     pub(crate) generation_id: String,
-    pub(crate) prompt: Vec<u32>,
+    pub(crate) prompt: Arc<[u32]>,
     pub(crate) sampling: SamplingParameters,
     pub(crate) max_tokens: usize,
     pub(crate) top_logprobs: usize,
@@ -36,11 +36,10 @@ pub(crate) struct Call {
     pub(crate) span_name: &'static str,
     /// Attributes of the span that come from the request.
     pub(crate) attributes: Map<String, Value>,
-    /// Held until the call is over, if somebody counts those under way.
-    pub(crate) in_flight: Option<InFlight>,
 }
 
 /// How what is sampled is read.
+#[derive(Clone)]
 pub(crate) enum Reading {
     /// As a message in the model's format, which may call these tools.
     Message { tools: Vec<Value> },
@@ -77,14 +76,15 @@ impl FinishReason {
     }
 }
 
-/// What a call says while it runs: pieces, then exactly one `Finished` or `Failed`.
+/// What a call says while it runs: tokens, then exactly one `Finished` or `Failed`.
+#[derive(Clone)]
 pub(crate) enum CallEvent {
     /// A sampled token, and what may be shown since the last one.
-    Token(Taken),
+    Token(Arc<Taken>),
     /// The end, durably recorded.
-    Finished(Finished),
+    Finished(Arc<Finished>),
     /// The end, with nothing to answer. What had been sampled is recorded, and will not be trained.
-    Failed(ProxyError),
+    Failed(Arc<ProxyError>),
 }
 
 /// The end of an answer.
@@ -94,10 +94,10 @@ pub(crate) struct Finished {
     /// All that was said.
     pub(crate) message: Message,
     pub(crate) reason: FinishReason,
+    /// The client's stop string that ended it.
+    pub(crate) stop_string: Option<String>,
     pub(crate) prompt_tokens: usize,
     pub(crate) sampled_tokens: usize,
-    /// To be used once the answer is wholly handed over.
-    pub(crate) delivered: Delivered,
 }
 
 /// Seconds since the epoch.
@@ -105,26 +105,40 @@ pub(crate) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }
 
-/// Starts a call. It runs to its record whether or not anybody still listens; dropping the receiver stops its
-/// sampling. Fails before anything is sampled or stored when the model host refuses the request.
-pub(crate) async fn start(proxy: &Proxy, call: Call) -> Result<mpsc::Receiver<CallEvent>, ProxyError> {
-    let start_time = now();
-    let stream = call
-        .model
-        .sampler
-        .sample(SampleRequest {
-            prompt: call.prompt.clone(),
-            max_tokens: call.max_tokens,
-            sampling: call.sampling.clone(),
-            stop_tokens: call.model.renderer.stop_tokens().to_vec(),
-            seed: call.seed,
-            top_logprobs: call.top_logprobs,
-            affinity: call.attribution.as_ref().map(|attribution| attribution.rollout_id.clone()),
-        })
-        .await?;
-    let (sender, events) = mpsc::channel(64);
-    tokio::spawn(run(proxy.clone(), call, stream, sender, start_time));
-    Ok(events)
+/// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
+/// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
+pub(crate) fn start(proxy: &Proxy, owner: Arc<Owner>, calls: Vec<Call>, in_flight: Option<InFlight>) -> Listener {
+    let (flight, listener) = Flight::new();
+    tokio::spawn(fly(proxy.clone(), owner, calls, flight, in_flight));
+    listener
+}
+
+/// Runs all calls of a request, and notes those whose answers nobody took.
+async fn fly(proxy: Proxy, owner: Arc<Owner>, calls: Vec<Call>, flight: Arc<Flight>, _in_flight: Option<InFlight>) {
+    let mut runs = JoinSet::new();
+    for (choice, call) in calls.into_iter().enumerate() {
+        runs.spawn(run(proxy.clone(), call, choice, Arc::clone(&flight)));
+    }
+    let mut finished = Vec::new();
+    while let Some(ended) = runs.join_next().await {
+        match ended {
+            Ok(generation_id) => finished.extend(generation_id),
+            Err(error) => tracing::error!(%error, "a call broke"),
+        }
+    }
+    if let Err(error) = owner.end_session(&proxy).await {
+        tracing::error!(%error, "could not end a session");
+    }
+    let delivered = flight.settled().await;
+    flight.end();
+    if delivered {
+        return;
+    }
+    for generation_id in finished {
+        if let Err(error) = proxy.shared.store.mark_client_gone(&generation_id).await {
+            tracing::error!(%generation_id, %error, "could not mark an answer that its client did not take");
+        }
+    }
 }
 
 /// How sampling ended.
@@ -161,52 +175,68 @@ impl End {
     }
 }
 
-async fn run(proxy: Proxy, mut call: Call, stream: SampleStream, events: mpsc::Sender<CallEvent>, start_time: f64) {
-    let _in_flight = call.in_flight.take();
+/// Runs a call to its record, and gives the generation's id if there is an answer to take.
+async fn run(proxy: Proxy, call: Call, choice: usize, flight: Arc<Flight>) -> Option<String> {
+    let start_time = now();
     let mut answer = Answer::new(&call);
-    let end = sample(&mut answer, stream, &events).await;
+    let end = match begin(&call).await {
+        Ok(stream) => sample(&mut answer, stream, choice, &flight).await,
+        Err(error) => End::Broken(error),
+    };
     let mut answer = answer.finish();
-    let end = if answer.at_stop_string { end.at_stop_string() } else { end };
+    let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
 
     let generation_id = call.generation_id.clone();
-    let prompt_tokens = call.prompt.len();
-    let sampled_tokens = answer.tokens.len();
-    let held_back = std::mem::take(&mut answer.held_back);
-    let message = answer.message.clone();
+    let mut finished = Finished {
+        held_back: std::mem::take(&mut answer.held_back),
+        message: answer.message.clone(),
+        reason: FinishReason::Stop,
+        stop_string: answer.stop_string.clone(),
+        prompt_tokens: call.prompt.len(),
+        sampled_tokens: answer.tokens.len(),
+    };
     let recorded = record(&proxy, call, answer, &end, start_time).await;
     let event = match (recorded, end) {
         // Nobody is left to be told; the log is.
         (Err(error), End::ClientGone) => {
             tracing::error!(%generation_id, %error, "an answer that its client left could not be recorded");
-            return;
+            return None;
         }
-        (Ok(()), End::ClientGone) => return,
-        (Err(error), _) => CallEvent::Failed(error),
-        (Ok(()), End::Broken(error)) => CallEvent::Failed(error.into()),
+        (Ok(()), End::ClientGone) => return None,
+        (Err(error), _) => CallEvent::Failed(Arc::new(error)),
+        (Ok(()), End::Broken(error)) => CallEvent::Failed(Arc::new(error.into())),
         (Ok(()), End::Finished(reason)) => {
-            let (delivered, answered) = oneshot::channel();
-            let reason = reason.of_message(&message);
-            let finished = Finished { held_back, message, reason, prompt_tokens, sampled_tokens, delivered };
-            // Whether it was not taken, or taken and then dropped, `answered` says so.
-            let _ = events.send(CallEvent::Finished(finished)).await;
-            drop(events);
-            if answered.await.is_err()
-                && let Err(error) = proxy.shared.store.mark_client_gone(&generation_id).await
-            {
-                tracing::error!(%generation_id, %error, "could not mark an answer that its client did not take");
-            }
-            return;
+            finished.reason = reason.of_message(&finished.message);
+            flight.say(choice, CallEvent::Finished(Arc::new(finished)));
+            return Some(generation_id);
         }
     };
-    let _ = events.send(event).await;
+    flight.say(choice, event);
+    None
+}
+
+async fn begin(call: &Call) -> Result<SampleStream, BackendError> {
+    let request = SampleRequest {
+        prompt: call.prompt.to_vec(),
+        max_tokens: call.max_tokens,
+        sampling: call.sampling.clone(),
+        stop_tokens: call.model.renderer.stop_tokens().to_vec(),
+        seed: call.seed,
+        top_logprobs: call.top_logprobs,
+        affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),
+    };
+    call.model.sampler.sample(request).await
 }
 
 /// Takes tokens until the end, passing each on with what it makes certain.
-async fn sample(answer: &mut Answer, mut stream: SampleStream, events: &mpsc::Sender<CallEvent>) -> End {
+async fn sample(answer: &mut Answer, mut stream: SampleStream, choice: usize, flight: &Flight) -> End {
     loop {
         let event = tokio::select! {
             biased;
-            () = events.closed() => return client_gone(answer, stream).await,
+            () = flight.abandoned() => match flight.close_if_abandoned() {
+                true => return client_gone(answer, stream).await,
+                false => continue,
+            },
             event = stream.next() => event,
         };
         let token = match event {
@@ -219,9 +249,7 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, events: &mpsc::Se
             Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
             Err(error) => return End::Broken(error),
         };
-        if events.send(CallEvent::Token(answer.take(token))).await.is_err() {
-            return client_gone(answer, stream).await;
-        }
+        flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
         if answer.has_ended() {
             return End::Finished(FinishReason::Stop);
         }
@@ -260,15 +288,11 @@ async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start
     let trace = uuid::Uuid::now_v7().simple().to_string();
     // The random half of a version 7 UUID; its first half is the time.
     let span = uuid::Uuid::now_v7().simple().to_string().split_off(16);
-    let session = call.attribution.is_none();
-    let (rollout_id, attempt_id) = match call.attribution {
-        Some(attribution) => (attribution.rollout_id, attribution.attempt_id),
-        None => attribution::open_session(proxy).await?,
-    };
+    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
     let generation = NewGeneration {
         generation_id: call.generation_id,
-        rollout_id: rollout_id.clone(),
-        attempt_id: attempt_id.clone(),
+        rollout_id,
+        attempt_id,
         name: call.span_name.to_owned(),
         trace_id: trace,
         span_id: span,
@@ -276,7 +300,7 @@ async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start
         end_time: now(),
         attributes,
         model: call.model.name,
-        prompt_tokens: call.prompt,
+        prompt_tokens: call.prompt.to_vec(),
         sampled_tokens: answer.tokens.iter().map(|token| token.id).collect(),
         logprobs: Some(answer.tokens.iter().map(|token| token.logprob).collect()),
         stop_reason: end.stop_reason().to_owned(),
@@ -290,9 +314,6 @@ async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start
         client_gone: matches!(end, End::ClientGone),
     };
     proxy.shared.store.record_generation(generation).await?;
-    if session {
-        attribution::end_session(proxy, &rollout_id, &attempt_id).await?;
-    }
     Ok(())
 }
 

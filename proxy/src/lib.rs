@@ -4,21 +4,28 @@
 //! - [`Proxy`]: the models behind the door and the store that keeps the record.
 //! - [`routes`]: the HTTP routes over it.
 //!
-//! Inside: `attribution` (whose call is it), `call` (one call from prompt to record, the same for every dialect),
-//! `answer` (sampled tokens to what may leave), `reply_message` (what left, as one message), `message_attributes`
-//! (messages as a span tells them), `openai` (the OpenAI dialect: requests, responses, streams, errors), `gateway` (Agent-lightning 1.0's way to the same
-//! calls), `response_body` (knows whether the answer was
-//! wholly handed over).
+//! Inside, on the way of a request: `openai` (the OpenAI dialect: requests, responses, streams, errors) and `gateway`
+//! (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read; `attribution` says
+//! whose it is; `answering` makes a `call` of it for each answer, from prompt to record the same for every dialect.
+//! `answer` turns sampled tokens into what may leave, `reply_message` is what left as one message,
+//! `message_attributes` tells messages as a span does. `flight` lets several listen to one answer; `responding` and
+//! `response_body` hand it over, written by the dialect's `reply_writer`, and know whether all of it arrived.
 
 mod answer;
+mod answering;
 mod attribution;
 mod call;
 mod error;
+mod flight;
 mod gateway;
 mod message_attributes;
+mod model_request;
 mod openai;
 mod proxy;
 mod reply_message;
+mod reply_writer;
+mod request_body;
+mod responding;
 mod response_body;
 mod routes;
 

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fulgurite_backends::Sampler;
 use fulgurite_renderers::Renderer;
@@ -34,6 +35,8 @@ pub struct ProxyOptions {
     pub train_temperature: f32,
     /// The same in mode `val`.
     pub val_temperature: f32,
+    /// For how long a stream says nothing before it gives a sign of life.
+    pub keep_alive: Duration,
 }
 
 impl Default for ProxyOptions {
@@ -44,6 +47,7 @@ impl Default for ProxyOptions {
             token_ids_on_attributed_path: true,
             train_temperature: 1.0,
             val_temperature: 1.0,
+            keep_alive: Duration::from_secs(10),
         }
     }
 }

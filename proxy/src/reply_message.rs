@@ -106,7 +106,12 @@ impl ReplyMessage {
 
     /// Whether a stop string has been found.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.stop_strings.matched().is_some()
+        self.stop_string().is_some()
+    }
+
+    /// The stop string that has been found.
+    pub(crate) fn stop_string(&self) -> Option<&str> {
+        self.stop_strings.matched()
     }
 
     /// The assistant's message in OpenAI's shape. One of nothing but calls or reasoning has no content.

@@ -1,24 +1,24 @@
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep};
 
 use crate::call::CallEvent;
+use crate::flight::{Listener, Said};
+use crate::reply_writer::ReplyWriter;
 
-/// Tells the call that its whole answer was handed over. Dropped unused, it tells that it was not.
-pub(crate) type Delivered = oneshot::Sender<()>;
-
-/// A whole answer in one piece.
+/// A whole answer in one piece, which knows whether it was handed over.
 pub(crate) struct WholeBody {
     bytes: Option<Bytes>,
-    delivered: Option<Delivered>,
+    listener: Listener,
 }
 
 impl WholeBody {
-    pub(crate) fn new(bytes: Bytes, delivered: Delivered) -> Self {
-        Self { bytes: Some(bytes), delivered: Some(delivered) }
+    pub(crate) fn new(bytes: Bytes, listener: Listener) -> Self {
+        Self { bytes: Some(bytes), listener }
     }
 }
 
@@ -27,12 +27,11 @@ impl Body for WholeBody {
     type Error = std::convert::Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = self.bytes.take().map(|bytes| Ok(Frame::data(bytes)));
-        if let (Some(_), Some(delivered)) = (&frame, self.delivered.take()) {
-            // The call may have stopped waiting; then nobody needs to know.
-            let _ = delivered.send(());
+        let bytes = self.bytes.take();
+        if bytes.is_some() {
+            self.listener.delivered();
         }
-        Poll::Ready(frame)
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -44,32 +43,86 @@ impl Body for WholeBody {
     }
 }
 
-/// Bytes of a streamed answer; the last ones carry the word that all of it was handed over.
-pub(crate) struct Piece {
-    pub(crate) bytes: Bytes,
-    pub(crate) delivered: Option<Delivered>,
-}
-
-/// Writes the events of a call in some dialect's stream.
-pub(crate) trait Encode: Send + Unpin + 'static {
-    /// May be no bytes at all.
-    fn encode(&mut self, event: CallEvent) -> Piece;
-}
-
 /// An answer that is written while it is sampled. Dropped before its end, it stops the sampling.
-pub(crate) struct StreamedBody<E> {
-    events: mpsc::Receiver<CallEvent>,
-    encoder: E,
-    delivered: Option<Delivered>,
+pub(crate) struct StreamedBody {
+    listener: Listener,
+    writer: Box<dyn ReplyWriter>,
+    /// What was heard before the body was made.
+    heard: Option<Said>,
+    has_begun: bool,
+    /// Answers that have not finished yet.
+    unfinished: usize,
+    /// The last piece has been handed over.
+    has_ended: bool,
+    quiet: Duration,
+    last_said: Instant,
+    keep_alive: Pin<Box<Sleep>>,
 }
 
-impl<E: Encode> StreamedBody<E> {
-    pub(crate) fn new(events: mpsc::Receiver<CallEvent>, encoder: E) -> Self {
-        Self { events, encoder, delivered: None }
+impl StreamedBody {
+    /// A body of `choices` answers, which sends a sign of life when nothing was to be said for a time of `quiet`.
+    pub(crate) fn new(
+        listener: Listener,
+        writer: Box<dyn ReplyWriter>,
+        heard: Option<Said>,
+        choices: usize,
+        quiet: Duration,
+    ) -> Self {
+        Self {
+            listener,
+            writer,
+            heard,
+            has_begun: false,
+            unfinished: choices,
+            has_ended: false,
+            quiet,
+            last_said: Instant::now(),
+            keep_alive: Box::pin(tokio::time::sleep(quiet)),
+        }
+    }
+
+    /// What is to be sent of what an answer said.
+    fn write(&mut self, said: &Said) -> Vec<u8> {
+        let mut out = Vec::new();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.writer.begin(&mut out);
+        }
+        match &said.event {
+            CallEvent::Token(taken) => self.writer.token(said.choice, taken, &mut out),
+            CallEvent::Finished(finished) => {
+                self.writer.finish(said.choice, finished, &mut out);
+                self.unfinished -= 1;
+                if self.unfinished == 0 {
+                    self.writer.end(&mut out);
+                    self.has_ended = true;
+                }
+            }
+            CallEvent::Failed(error) => {
+                self.writer.fail(error, &mut out);
+                self.has_ended = true;
+            }
+        }
+        out
+    }
+
+    /// A sign of life, unless something was said since the timer was set.
+    fn sign_of_life(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let is_quiet = self.last_said.elapsed() >= self.quiet;
+        let since = if is_quiet { Instant::now() } else { self.last_said };
+        self.keep_alive.as_mut().reset(since + self.quiet);
+        if !is_quiet {
+            return out;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.writer.begin(&mut out);
+        }
+        self.writer.keep_alive(&mut out);
+        out
     }
 }
 
-impl<E: Encode> Body for StreamedBody<E> {
+impl Body for StreamedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -77,58 +130,30 @@ impl<E: Encode> Body for StreamedBody<E> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        // Being asked for more means that the connection took all that came before.
-        if let Some(delivered) = self.delivered.take() {
-            let _ = delivered.send(());
+        if self.has_ended {
+            // Being asked for more means that the connection took all that came before.
+            if self.unfinished == 0 {
+                self.listener.delivered();
+            }
+            return Poll::Ready(None);
         }
-        while let Some(event) = ready!(self.events.poll_recv(context)) {
-            let Piece { bytes, delivered } = self.encoder.encode(event);
-            self.delivered = delivered;
+        loop {
+            let said = match self.heard.take() {
+                Some(said) => Poll::Ready(Some(said)),
+                None => self.listener.receiver.poll_recv(context),
+            };
+            let bytes = match said {
+                Poll::Ready(Some(said)) => self.write(&said),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => match self.keep_alive.as_mut().poll(context) {
+                    Poll::Ready(()) => self.sign_of_life(),
+                    Poll::Pending => return Poll::Pending,
+                },
+            };
             if !bytes.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                self.last_said = Instant::now();
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from(bytes)))));
             }
         }
-        Poll::Ready(None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http_body_util::BodyExt;
-
-    use super::*;
-    use crate::error::ProxyError;
-
-    #[tokio::test]
-    async fn a_whole_body_that_is_dropped_unread_was_not_delivered() {
-        let (delivered, mut answer) = oneshot::channel();
-        drop(WholeBody::new(Bytes::from_static(b"x"), delivered));
-        assert_eq!(answer.try_recv(), Err(oneshot::error::TryRecvError::Closed));
-
-        let (delivered, answer) = oneshot::channel();
-        let bytes = WholeBody::new(Bytes::from_static(b"x"), delivered).collect().await.unwrap().to_bytes();
-        assert_eq!((&bytes[..], answer.await), (&b"x"[..], Ok(())));
-    }
-
-    struct Last(Option<Delivered>);
-
-    impl Encode for Last {
-        fn encode(&mut self, _: CallEvent) -> Piece {
-            Piece { bytes: Bytes::from_static(b"last"), delivered: self.0.take() }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stream_is_delivered_only_when_more_is_asked_for_after_its_last_piece() {
-        let (sender, events) = mpsc::channel(1);
-        let (delivered, mut answer) = oneshot::channel();
-        let error = ProxyError::MethodNotAllowed { method: "PUT".into() };
-        assert!(sender.send(CallEvent::Failed(error)).await.is_ok());
-        drop(sender);
-        let mut body = StreamedBody::new(events, Last(Some(delivered)));
-        body.frame().await.unwrap().unwrap();
-        assert_eq!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty));
-        assert!(body.frame().await.is_none());
-        assert_eq!(answer.try_recv(), Ok(()));
     }
 }

@@ -9,7 +9,8 @@ use crate::Proxy;
 use crate::error::ProxyError;
 use crate::gateway;
 use crate::openai::endpoint::{chat_completions, completions};
-use crate::openai::{error, list_models};
+use crate::openai::error::{self, OpenAiError};
+use crate::openai::list_models;
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -36,8 +37,8 @@ pub async fn unknown_route(request: Request) -> Response {
     error::unknown_route(request.method(), request.uri().path()).into_response()
 }
 
-async fn method_not_allowed(request: Request) -> ProxyError {
-    ProxyError::MethodNotAllowed { method: request.method().to_string() }
+async fn method_not_allowed(request: Request) -> OpenAiError {
+    ProxyError::MethodNotAllowed { method: request.method().to_string() }.into()
 }
 
 async fn healthz(State(proxy): State<Proxy>) -> Response {

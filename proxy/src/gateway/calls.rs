@@ -7,10 +7,11 @@ use super::error::GatewayError;
 use super::models::model_of_call;
 use super::pause::InFlight;
 use crate::Proxy;
+use crate::answering::{Caller, answer};
 use crate::attribution::PathIds;
 use crate::error::ProxyError;
-use crate::openai::endpoint::{Caller, answer, read_body};
-use crate::openai::{chat_request, completion_request, request};
+use crate::openai::{chat_request, completion_request};
+use crate::request_body::{parse, read_body};
 
 #[derive(Deserialize)]
 pub(crate) struct GatewayPath {
@@ -44,7 +45,7 @@ pub(crate) async fn call(
     if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
-    let mut body = request::parse(&read_body(incoming.into_body(), &proxy).await?)?;
+    let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
     let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
     for (key, value) in
         [("model", json!(model)), ("temperature", json!(temperature)), ("return_token_ids", json!(true))]

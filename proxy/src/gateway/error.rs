@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
+use crate::openai::error::OpenAiError;
 
 /// Why the gateway did not do what it was asked, as its clients are told.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +26,20 @@ pub(crate) enum GatewayError {
     #[error("{message}")]
     Unprocessable { place: Vec<Value>, message: String },
     /// The call itself failed, and its error is the model server's.
-    #[error(transparent)]
-    Call(#[from] ProxyError),
+    #[error("{0}")]
+    Call(Arc<ProxyError>),
+}
+
+impl From<ProxyError> for GatewayError {
+    fn from(error: ProxyError) -> Self {
+        GatewayError::Call(Arc::new(error))
+    }
+}
+
+impl From<Arc<ProxyError>> for GatewayError {
+    fn from(error: Arc<ProxyError>) -> Self {
+        GatewayError::Call(error)
+    }
 }
 
 /// Answers a known path that is asked with the wrong method.
@@ -55,13 +70,15 @@ impl IntoResponse for GatewayError {
                 response.headers_mut().insert(PAUSED, HeaderValue::from_static("true"));
                 response
             }
-            GatewayError::Call(ProxyError::UnknownTarget { kind: "rollout", id }) => {
-                GatewayError::UnknownRollout(id).into_response()
-            }
-            GatewayError::Call(error @ ProxyError::InvalidRequest { code: Some("invalid_json"), .. }) => {
-                detail(StatusCode::BAD_REQUEST, json!(error.to_string()))
-            }
-            GatewayError::Call(error) => error.into_response(),
+            GatewayError::Call(error) => match &*error {
+                ProxyError::UnknownTarget { kind: "rollout", id } => {
+                    GatewayError::UnknownRollout(id.clone()).into_response()
+                }
+                ProxyError::InvalidRequest { code: Some("invalid_json"), .. } => {
+                    detail(StatusCode::BAD_REQUEST, json!(error.to_string()))
+                }
+                _ => OpenAiError::from(error).into_response(),
+            },
         }
     }
 }

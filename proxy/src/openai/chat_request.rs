@@ -2,12 +2,13 @@ use fulgurite_renderers::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::request::{Prompt, Wanted, digest, read_fields};
 use super::sampling_fields::{SamplingFields, refuse};
 use super::shape::Shape;
 use super::tool_fields::ToolFields;
 use crate::error::ProxyError;
 use crate::message_attributes::REASONING_FIELDS;
+use crate::model_request::{ModelRequest, Prompt};
+use crate::request_body::{digest, read_fields};
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
@@ -24,7 +25,7 @@ struct ChatFields {
 }
 
 /// Reads and checks a Chat Completions request.
-pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
+pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
     let mut chat: ChatFields = read_fields(body)?;
     let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
@@ -41,7 +42,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
         None => ("max_tokens", fields.max_tokens),
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    Ok(fields.wanted(Shape::Chat, Prompt::Messages { messages: chat.messages, tools }, asked, digest))
+    Ok(fields.request(Shape::Chat, Prompt::Messages { messages: chat.messages, tools }, asked, digest))
 }
 
 impl ChatFields {
@@ -99,9 +100,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::openai::request::parse;
+    use crate::request_body::parse;
 
-    fn read_value(value: Value) -> Result<Wanted, (Option<String>, String)> {
+    fn read_value(value: Value) -> Result<ModelRequest, (Option<String>, String)> {
         let wanted = parse(value.to_string().as_bytes()).and_then(read);
         wanted.map_err(|error| match error {
             ProxyError::InvalidRequest { message, parameter, .. } => (parameter, message),
@@ -136,7 +137,8 @@ mod tests {
             (with("max_completion_tokens", json!(0)), Some("max_completion_tokens")),
             (with("max_tokens", json!(-1)), Some("max_tokens")),
             (with("top_p", json!(0)), Some("top_p")),
-            (with("n", json!(2)), Some("n")),
+            (with("n", json!(0)), Some("n")),
+            (with("n", json!(129)), Some("n")),
             (with("tools", json!([{}])), Some("tools[0].type")),
             (with("tools", json!("f")), Some("tools")),
             (with("tool_choice", json!("required")), Some("tool_choice")),
@@ -152,7 +154,9 @@ mod tests {
                 with("messages", json!([{ "role": "user", "tool_calls": [{ "function": { "name": "f" } }] }])),
                 Some("messages[0].tool_calls"),
             ),
-            (with("logit_bias", json!({ "1": 2 })), Some("logit_bias")),
+            (with("logit_bias", json!({ "the": 2 })), Some("logit_bias.the")),
+            (with("logit_bias", json!({ "1": "2" })), Some("logit_bias.1")),
+            (with("logit_bias", json!({ "1": 101 })), Some("logit_bias.1")),
             (with("response_format", json!({ "type": "json_object" })), Some("response_format")),
             (with("stop", json!([""])), Some("stop")),
             (with("top_logprobs", json!(2)), Some("top_logprobs")),

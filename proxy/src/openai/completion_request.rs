@@ -1,10 +1,11 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::request::{Prompt, Wanted, digest, read_fields};
 use super::sampling_fields::{SamplingFields, refuse};
 use super::shape::Shape;
 use crate::error::ProxyError;
+use crate::model_request::{ModelRequest, Prompt};
+use crate::request_body::{digest, read_fields};
 
 /// What Completions samples when it is not told: OpenAI's number.
 const DEFAULT_MAX_TOKENS: u32 = 16;
@@ -31,14 +32,14 @@ enum PromptField {
 }
 
 /// Reads and checks a Completions request.
-pub(crate) fn read(body: Map<String, Value>) -> Result<Wanted, ProxyError> {
+pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
     let mut completion: CompletionFields = read_fields(body)?;
     let fields: SamplingFields = read_fields(std::mem::take(&mut completion.rest))?;
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
     let asked = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
-    Ok(fields.wanted(Shape::Text, completion.prompt.one()?, asked, digest))
+    Ok(fields.request(Shape::Text, completion.prompt.one()?, asked, digest))
 }
 
 impl CompletionFields {
@@ -86,9 +87,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::openai::request::parse;
+    use crate::request_body::parse;
 
-    fn read_with(key: &str, value: Value) -> Result<Wanted, ProxyError> {
+    fn read_with(key: &str, value: Value) -> Result<ModelRequest, ProxyError> {
         let mut body = json!({ "model": "m", "prompt": "hi" });
         body[key] = value;
         parse(body.to_string().as_bytes()).and_then(read)
@@ -122,7 +123,7 @@ mod tests {
             ("logprobs", json!(21)),
             ("logprobs", json!(true)),
             ("max_tokens", json!(0)),
-            ("n", json!(3)),
+            ("n", json!(0)),
         ] {
             match read_with(key, value.clone()) {
                 Err(ProxyError::InvalidRequest { parameter, message, .. }) => {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fulgurite_backends::BackendError;
@@ -87,13 +89,29 @@ pub(crate) fn body(error: &ProxyError) -> Value {
     json!({ "error": { "message": error.to_string(), "type": kind, "param": parameter, "code": code } })
 }
 
-impl IntoResponse for ProxyError {
+/// Why a call failed, for OpenAI's clients.
+#[derive(Debug)]
+pub(crate) struct OpenAiError(Arc<ProxyError>);
+
+impl From<ProxyError> for OpenAiError {
+    fn from(error: ProxyError) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl From<Arc<ProxyError>> for OpenAiError {
+    fn from(error: Arc<ProxyError>) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for OpenAiError {
     fn into_response(self) -> Response {
-        let status = shape(&self).status;
+        let status = shape(&self.0).status;
         if status.is_server_error() {
-            tracing::error!(error = %self, "model call failed");
+            tracing::error!(error = %self.0, "model call failed");
         }
-        let mut response = (status, axum::Json(body(&self))).into_response();
+        let mut response = (status, axum::Json(body(&self.0))).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -102,6 +120,6 @@ impl IntoResponse for ProxyError {
 }
 
 /// Answers a path that nothing serves.
-pub(crate) fn unknown_route(method: &Method, path: &str) -> ProxyError {
-    ProxyError::UnknownRoute { method: method.to_string(), path: path.to_owned() }
+pub(crate) fn unknown_route(method: &Method, path: &str) -> OpenAiError {
+    ProxyError::UnknownRoute { method: method.to_string(), path: path.to_owned() }.into()
 }

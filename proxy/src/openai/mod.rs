@@ -6,7 +6,6 @@ pub(crate) mod endpoint;
 pub(crate) mod error;
 mod models;
 mod reply;
-pub(crate) mod request;
 mod sampling_fields;
 mod shape;
 mod tool_fields;

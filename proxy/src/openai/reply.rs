@@ -1,144 +1,182 @@
 use std::sync::Arc;
 
-use bytes::Bytes;
 use fulgurite_backends::SampledToken;
-use fulgurite_renderers::Tokenizer;
 use serde_json::{Value, json};
 
 use super::shape::Shape;
 use crate::answer::Taken;
-use crate::call::{CallEvent, Finished};
+use crate::call::Finished;
+use crate::error::ProxyError;
+use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::response_body::{Encode, Piece};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 
-/// Writes one call's answer, whole or as server-sent events.
-pub(crate) struct Reply {
+/// How Chat Completions and Completions write answers.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OpenAiReply {
     pub(crate) shape: Shape,
-    pub(crate) id: String,
-    pub(crate) created: u64,
-    pub(crate) model: String,
-    pub(crate) tokenizer: Arc<Tokenizer>,
-    pub(crate) logprobs: bool,
-    /// The prompt, if the client is to have token ids.
-    pub(crate) prompt_token_ids: Option<Vec<u32>>,
     /// Whether a stream ends with a chunk that counts tokens.
     pub(crate) include_usage: bool,
-    pub(crate) state: ReplyState,
+}
+
+impl ReplyFormat for OpenAiReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        let choices = (0..context.choices).map(|_| ChoiceState::default()).collect();
+        Box::new(OpenAiWriter { format: *self, context, choices })
+    }
+}
+
+struct OpenAiWriter {
+    format: OpenAiReply,
+    context: ReplyContext,
+    choices: Vec<ChoiceState>,
 }
 
 /// How far an answer has been written.
 #[derive(Default)]
-pub(crate) struct ReplyState {
+struct ChoiceState {
     /// Tokens that nothing has carried yet: of a stream, those of which nothing has left yet.
     waiting: Vec<SampledToken>,
     /// Characters in the tokens that have been carried.
     text_offset: usize,
-    begun: bool,
+    /// Set at the end.
+    usage: Option<Usage>,
 }
 
-impl Reply {
+/// Tokens as the sampler counted them.
+#[derive(Clone, Copy)]
+struct Usage {
+    prompt_tokens: usize,
+    sampled_tokens: usize,
+}
+
+impl OpenAiWriter {
     /// Keeps a token for the next choice. Token ids are all that was sampled, and logprobs beside them match them one
     /// to one; alone, they are of the text only.
-    pub(crate) fn take(&mut self, token: SampledToken, is_text: bool) {
-        if is_text || self.prompt_token_ids.is_some() {
-            self.state.waiting.push(token);
+    fn take(&mut self, choice: usize, taken: &Taken) {
+        if taken.is_text || self.context.token_ids {
+            self.choices[choice].waiting.push(taken.token.clone());
         }
-    }
-
-    /// The answer in one piece, of all tokens that were taken.
-    pub(crate) fn whole(&mut self, finished: &Finished) -> Value {
-        let mut choice = self.shape.choice(&finished.message);
-        self.finish_choice(&mut choice, Some(finished.reason.as_str()));
-        let mut reply = self.envelope(self.shape.object(), json!([choice]));
-        reply["usage"] = usage(finished);
-        if let Some(prompt) = &self.prompt_token_ids {
-            self.shape.set_prompt_token_ids(&mut reply, prompt);
-        }
-        reply
     }
 
     fn envelope(&self, object: &str, choices: Value) -> Value {
-        json!({ "id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices })
+        let ReplyContext { id, created, model, .. } = &self.context;
+        json!({ "id": id, "object": object, "created": created, "model": model, "choices": choices })
     }
 
-    /// Adds to a choice what every shape has there: the waiting tokens, and why the answer ended if it has.
-    fn finish_choice(&mut self, choice: &mut Value, finish_reason: Option<&str>) {
-        let tokens = std::mem::take(&mut self.state.waiting);
+    /// Adds to a choice what every shape has there: its number, the waiting tokens, and why the answer ended if it has.
+    fn complete(&mut self, choice: usize, value: &mut Value, finish_reason: Option<&str>) {
+        let state = &mut self.choices[choice];
+        let tokens = std::mem::take(&mut state.waiting);
         let none_here = tokens.is_empty() && finish_reason.is_none();
-        choice["logprobs"] = match self.logprobs && !none_here {
-            true => self.shape.logprobs(&tokens, &self.tokenizer, &mut self.state.text_offset),
+        value["index"] = json!(choice);
+        value["logprobs"] = match self.context.logprobs && !none_here {
+            true => self.format.shape.logprobs(&tokens, &self.context.tokenizer, &mut state.text_offset),
             false => Value::Null,
         };
-        choice["finish_reason"] = json!(finish_reason);
-        if self.prompt_token_ids.is_some() {
-            choice["token_ids"] = tokens.iter().map(|token| token.id).collect();
+        value["finish_reason"] = json!(finish_reason);
+        if self.context.token_ids {
+            value["token_ids"] = tokens.iter().map(|token| token.id).collect();
         }
     }
 
     fn chunk(&self, choices: Value) -> Value {
-        let mut chunk = self.envelope(self.shape.chunk_object(), choices);
-        if self.include_usage {
+        let mut chunk = self.envelope(self.format.shape.chunk_object(), choices);
+        if self.format.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
     }
 
-    /// The first chunk tells that an answer has begun.
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        if std::mem::replace(&mut self.state.begun, true) {
-            return;
-        }
-        let mut choice = self.shape.first_chunk_choice();
-        choice["logprobs"] = Value::Null;
-        choice["finish_reason"] = Value::Null;
-        let mut chunk = self.chunk(json!([choice]));
-        if let Some(prompt) = &self.prompt_token_ids {
-            self.shape.set_prompt_token_ids(&mut chunk, prompt);
-        }
-        write(out, &chunk);
-    }
-
-    fn go_on(&mut self, out: &mut Vec<u8>, deltas: &[Delta]) {
+    fn deltas(&mut self, choice: usize, deltas: &[Delta], out: &mut Vec<u8>) {
         for delta in deltas {
-            let mut choice = self.shape.chunk_choice(delta);
-            self.finish_choice(&mut choice, None);
-            write(out, &self.chunk(json!([choice])));
+            let mut value = self.format.shape.chunk_choice(delta);
+            self.complete(choice, &mut value, None);
+            write(out, &self.chunk(json!([value])));
         }
     }
 
-    /// The last chunk of the choice.
-    fn end(&mut self, out: &mut Vec<u8>, finish_reason: &str) {
-        let mut choice = self.shape.last_chunk_choice();
-        self.finish_choice(&mut choice, Some(finish_reason));
-        write(out, &self.chunk(json!([choice])));
+    /// Adds the stop string that ended an answer, under vLLM's name, and counts the tokens.
+    fn finish_choice(&mut self, choice: usize, value: &mut Value, finished: &Finished) {
+        let Finished { prompt_tokens, sampled_tokens, stop_string, .. } = finished;
+        value["stop_reason"] = json!(stop_string);
+        self.choices[choice].usage = Some(Usage { prompt_tokens: *prompt_tokens, sampled_tokens: *sampled_tokens });
+    }
+
+    /// `usage`: the prompt once, and all that was sampled.
+    fn usage(&self) -> Value {
+        let counted = || self.choices.iter().filter_map(|choice| choice.usage);
+        let prompt_tokens = counted().next().map_or(0, |usage| usage.prompt_tokens);
+        let sampled_tokens: usize = counted().map(|usage| usage.sampled_tokens).sum();
+        json!({
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": sampled_tokens,
+            "total_tokens": prompt_tokens + sampled_tokens,
+        })
     }
 }
 
-impl Encode for Reply {
-    fn encode(&mut self, event: CallEvent) -> Piece {
-        let mut out = Vec::new();
-        let mut delivered = None;
-        match event {
-            CallEvent::Token(Taken { token, is_text, deltas }) => {
-                self.begin(&mut out);
-                self.take(token, is_text);
-                self.go_on(&mut out, &deltas);
-            }
-            CallEvent::Finished(finished) => {
-                self.begin(&mut out);
-                self.go_on(&mut out, &finished.held_back);
-                self.end(&mut out, finished.reason.as_str());
-                if self.include_usage {
-                    let mut chunk = self.chunk(json!([]));
-                    chunk["usage"] = usage(&finished);
-                    write(&mut out, &chunk);
-                }
-                out.extend_from_slice(b"data: [DONE]\n\n");
-                delivered = Some(finished.delivered);
-            }
-            CallEvent::Failed(error) => write(&mut out, &super::error::body(&error)),
+impl ReplyWriter for OpenAiWriter {
+    fn whole(&mut self, choices: &[WholeChoice]) -> Value {
+        let mut values = Vec::with_capacity(choices.len());
+        for (index, WholeChoice { tokens, finished }) in choices.iter().enumerate() {
+            tokens.iter().for_each(|taken| self.take(index, taken));
+            let mut value = self.format.shape.choice(&finished.message);
+            self.complete(index, &mut value, Some(finished.reason.as_str()));
+            self.finish_choice(index, &mut value, finished);
+            values.push(value);
         }
-        Piece { bytes: Bytes::from(out), delivered }
+        let mut reply = self.envelope(self.format.shape.object(), values.into());
+        reply["usage"] = self.usage();
+        if self.context.token_ids {
+            self.format.shape.set_prompt_token_ids(&mut reply, &self.context.prompt);
+        }
+        reply
+    }
+
+    /// The first chunk of each choice tells that an answer has begun.
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        for index in 0..self.context.choices {
+            let mut value = self.format.shape.first_chunk_choice();
+            value["index"] = json!(index);
+            value["logprobs"] = Value::Null;
+            value["finish_reason"] = Value::Null;
+            let mut chunk = self.chunk(json!([value]));
+            if self.context.token_ids {
+                self.format.shape.set_prompt_token_ids(&mut chunk, &self.context.prompt);
+            }
+            write(out, &chunk);
+        }
+    }
+
+    fn token(&mut self, choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>) {
+        self.take(choice, taken);
+        self.deltas(choice, &taken.deltas, out);
+    }
+
+    fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        self.deltas(choice, &finished.held_back, out);
+        let mut value = self.format.shape.last_chunk_choice();
+        self.complete(choice, &mut value, Some(finished.reason.as_str()));
+        self.finish_choice(choice, &mut value, finished);
+        write(out, &self.chunk(json!([value])));
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        if self.format.include_usage {
+            let mut chunk = self.chunk(json!([]));
+            chunk["usage"] = self.usage();
+            write(out, &chunk);
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        write(out, &super::error::body(error));
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
     }
 }
 
@@ -146,13 +184,4 @@ fn write(out: &mut Vec<u8>, value: &Value) {
     out.extend_from_slice(b"data: ");
     out.extend_from_slice(value.to_string().as_bytes());
     out.extend_from_slice(b"\n\n");
-}
-
-/// `usage`: tokens as the sampler counted them.
-fn usage(finished: &Finished) -> Value {
-    json!({
-        "prompt_tokens": finished.prompt_tokens,
-        "completion_tokens": finished.sampled_tokens,
-        "total_tokens": finished.prompt_tokens + finished.sampled_tokens,
-    })
 }

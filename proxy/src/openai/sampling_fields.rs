@@ -1,13 +1,18 @@
+use std::collections::BTreeMap;
+
 use fulgurite_backends::SamplingParameters;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::request::{Prompt, Wanted};
+use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::error::ProxyError;
+use crate::model_request::{Asked, ModelRequest, Prompt};
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
 const MAXIMUM_TOP_LOGPROBS: usize = 20;
+/// OpenAI's greatest `n`.
+const MAXIMUM_CHOICES: u32 = 128;
 
 /// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
 #[derive(Debug, Deserialize)]
@@ -22,8 +27,8 @@ pub(crate) struct SamplingFields {
     stop: Option<Stop>,
     seed: Option<i64>,
     n: Option<u32>,
-    presence_penalty: Option<f64>,
-    frequency_penalty: Option<f64>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
     logit_bias: Option<Map<String, Value>>,
     return_token_ids: Option<bool>,
     #[serde(flatten)]
@@ -43,17 +48,6 @@ enum Stop {
     Many(Vec<String>),
 }
 
-/// What a checked request asks of the sampler.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) sampling: SamplingParameters,
-    /// `None`: as many as the context has room for.
-    pub(crate) max_tokens: Option<usize>,
-    pub(crate) stop_strings: Vec<String>,
-    pub(crate) logprobs: bool,
-    pub(crate) top_logprobs: usize,
-}
-
 impl SamplingFields {
     /// Checks every field that we act on and refuses by name what we cannot honour. `max_tokens` and `top_logprobs`
     /// are each endpoint's own, under the names that it has for them.
@@ -63,7 +57,6 @@ impl SamplingFields {
         top_logprobs: (&str, Option<usize>),
         logprobs: bool,
     ) -> Result<Asked, ProxyError> {
-        self.refuse_unsupported()?;
         let temperature = within("temperature", self.temperature, 0.0..=2.0)?.unwrap_or(1.0);
         let top_p = within("top_p", self.top_p, 0.0..=1.0)?.unwrap_or(1.0);
         if top_p == 0.0 {
@@ -87,45 +80,60 @@ impl SamplingFields {
             return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
         }
         Ok(Asked {
-            sampling: SamplingParameters { temperature, top_p, top_k, ..SamplingParameters::default() },
+            sampling: SamplingParameters {
+                temperature,
+                top_p,
+                top_k,
+                presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or_default(),
+                frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?.unwrap_or_default(),
+                logit_bias: self.logit_bias()?,
+                constraint: None,
+            },
             max_tokens: max_tokens.map(|limit| limit as usize),
             stop_strings: self.stop_strings()?,
             logprobs,
             top_logprobs,
+            choices: self.choices()?,
         })
     }
 
     /// The whole request, once these fields have been checked and given `asked`.
-    pub(crate) fn wanted(self, shape: Shape, prompt: Prompt, asked: Asked, digest: String) -> Wanted {
-        Wanted {
-            shape,
+    pub(crate) fn request(self, shape: Shape, prompt: Prompt, asked: Asked, digest: String) -> ModelRequest {
+        let include_usage = self.stream_options.is_some_and(|options| options.include_usage);
+        ModelRequest {
+            endpoint: shape.endpoint(),
             prompt,
             asked,
             stream: self.stream.unwrap_or(false),
-            include_usage: self.stream_options.is_some_and(|options| options.include_usage),
             return_token_ids: self.return_token_ids.unwrap_or(false),
             seed: self.seed,
             model: self.model,
             extra: self.extra,
             digest,
+            reply: Box::new(OpenAiReply { shape, include_usage }),
         }
     }
 
-    fn refuse_unsupported(&self) -> Result<(), ProxyError> {
-        if self.n.is_some_and(|n| n != 1) {
-            return refuse("n", "other than 1 is not supported; send the request again for another sample");
-        }
-        for (name, penalty) in
-            [("presence_penalty", self.presence_penalty), ("frequency_penalty", self.frequency_penalty)]
-        {
-            if penalty.is_some_and(|penalty| penalty != 0.0) {
-                return refuse(name, "is not supported by this model host");
+    /// `logit_bias`: added logits by token id, which JSON spells as a key.
+    fn logit_bias(&self) -> Result<BTreeMap<u32, f32>, ProxyError> {
+        let entry = |(token, bias): (&String, &Value)| {
+            let field = format!("logit_bias.{token}");
+            let id: u32 =
+                token.parse().map_err(|_| ProxyError::invalid(&field, format!("{field}: `{token}` is no token id")))?;
+            let bias = bias.as_f64().ok_or_else(|| ProxyError::invalid(&field, format!("{field} must be a number")))?;
+            Ok((id, within(&field, Some(bias as f32), -100.0..=100.0)?.unwrap_or_default()))
+        };
+        self.logit_bias.iter().flatten().map(entry).collect()
+    }
+
+    fn choices(&self) -> Result<usize, ProxyError> {
+        let choices = self.n.unwrap_or(1);
+        match (1..=MAXIMUM_CHOICES).contains(&choices) {
+            true => Ok(choices as usize),
+            false => {
+                Err(ProxyError::invalid("n", format!("n is {choices}, but must be between 1 and {MAXIMUM_CHOICES}")))
             }
         }
-        if self.logit_bias.as_ref().is_some_and(|bias| !bias.is_empty()) {
-            return refuse("logit_bias", "is not supported by this model host");
-        }
-        Ok(())
     }
 
     fn stop_strings(&self) -> Result<Vec<String>, ProxyError> {

@@ -2,6 +2,7 @@ use fulgurite_backends::SampledToken;
 use fulgurite_renderers::{Content, Message, Tokenizer};
 use serde_json::{Map, Value, json};
 
+use crate::model_request::Endpoint;
 use crate::reply_message::Delta;
 
 /// How an endpoint writes what all of them say.
@@ -14,35 +15,23 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The span's name, by which Agent-lightning's tracer calls the same endpoint.
-    pub(crate) fn span_name(self) -> &'static str {
+    /// Agent-lightning's tracer calls the spans of the same endpoints by these names.
+    pub(crate) fn endpoint(self) -> &'static Endpoint {
+        const CHAT: Endpoint = Endpoint {
+            span_name: "openai.chat.completion",
+            operation_name: "chat",
+            id_prefix: "chatcmpl-",
+            prompt_field: "messages",
+        };
+        const TEXT: Endpoint = Endpoint {
+            span_name: "openai.completion",
+            operation_name: "text_completion",
+            id_prefix: "cmpl-",
+            prompt_field: "prompt",
+        };
         match self {
-            Shape::Chat => "openai.chat.completion",
-            Shape::Text => "openai.completion",
-        }
-    }
-
-    /// `gen_ai.operation.name` of OpenTelemetry's conventions.
-    pub(crate) fn operation_name(self) -> &'static str {
-        match self {
-            Shape::Chat => "chat",
-            Shape::Text => "text_completion",
-        }
-    }
-
-    /// What ids of replies begin with.
-    pub(crate) fn id_prefix(self) -> &'static str {
-        match self {
-            Shape::Chat => "chatcmpl",
-            Shape::Text => "cmpl",
-        }
-    }
-
-    /// The request's field that holds the prompt.
-    pub(crate) fn prompt_field(self) -> &'static str {
-        match self {
-            Shape::Chat => "messages",
-            Shape::Text => "prompt",
+            Shape::Chat => &CHAT,
+            Shape::Text => &TEXT,
         }
     }
 
@@ -60,50 +49,54 @@ impl Shape {
         }
     }
 
-    /// The only choice of a whole answer.
+    /// A choice of a whole answer.
     pub(crate) fn choice(self, message: &Message) -> Value {
         match self {
             Shape::Chat => {
                 let mut message = json!(message);
                 message["refusal"] = Value::Null;
-                json!({ "index": 0, "message": message })
+                json!({ "message": message })
             }
-            Shape::Text => json!({ "index": 0, "text": text_of(message) }),
+            Shape::Text => json!({ "text": text_of(message) }),
         }
     }
 
-    /// The only choice of the first chunk, which says no more than that an answer has begun.
+    /// A choice of the first chunk, which says no more than that an answer has begun.
     pub(crate) fn first_chunk_choice(self) -> Value {
         match self {
-            Shape::Chat => json!({ "index": 0, "delta": { "role": "assistant", "content": "", "refusal": null } }),
-            Shape::Text => json!({ "index": 0, "text": "" }),
+            Shape::Chat => json!({ "delta": { "role": "assistant", "content": "", "refusal": null } }),
+            Shape::Text => json!({ "text": "" }),
         }
     }
 
-    /// The only choice of a later chunk.
+    /// A choice of a later chunk.
     pub(crate) fn chunk_choice(self, delta: &Delta) -> Value {
         let text = match (self, delta) {
-            (Shape::Chat, delta) => return json!({ "index": 0, "delta": chat_delta(delta) }),
+            (Shape::Chat, delta) => return json!({ "delta": chat_delta(delta) }),
             (Shape::Text, Delta::Text(text)) => text.as_str(),
             // A completion is read as text and nothing else.
             (Shape::Text, _) => "",
         };
-        json!({ "index": 0, "text": text })
+        json!({ "text": text })
     }
 
-    /// The only choice of the last chunk, which says no more than how the answer ended.
+    /// A choice of the last chunk, which says no more than how the answer ended.
     pub(crate) fn last_chunk_choice(self) -> Value {
         match self {
-            Shape::Chat => json!({ "index": 0, "delta": {} }),
-            Shape::Text => json!({ "index": 0, "text": "" }),
+            Shape::Chat => json!({ "delta": {} }),
+            Shape::Text => json!({ "text": "" }),
         }
     }
 
-    /// Puts the prompt's tokens where vLLM has them: beside the choices of a chat, in the choice of a completion.
+    /// Puts the prompt's tokens where vLLM has them: beside the choices of a chat, in each choice of a completion.
     pub(crate) fn set_prompt_token_ids(self, reply: &mut Value, prompt: &[u32]) {
         match self {
             Shape::Chat => reply["prompt_token_ids"] = json!(prompt),
-            Shape::Text => reply["choices"][0]["prompt_token_ids"] = json!(prompt),
+            Shape::Text => {
+                for choice in reply["choices"].as_array_mut().into_iter().flatten() {
+                    choice["prompt_token_ids"] = json!(prompt);
+                }
+            }
         }
     }
 

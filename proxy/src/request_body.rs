@@ -1,38 +1,25 @@
-use fulgurite_renderers::Message;
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::sampling_fields::Asked;
-use super::shape::Shape;
+use crate::Proxy;
 use crate::error::ProxyError;
 
-/// What a prompt was given as.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Prompt {
-    /// A conversation and the tools that it declares, which the model's renderer turns into tokens.
-    Messages { messages: Vec<Message>, tools: Vec<Value> },
-    /// Text that is tokenised as it stands; text that spells a control token is that token.
-    Text(String),
-    /// The tokens themselves.
-    Tokens(Vec<u32>),
-}
-
-/// One request of either endpoint, checked.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) shape: Shape,
-    pub(crate) model: String,
-    pub(crate) prompt: Prompt,
-    pub(crate) asked: Asked,
-    pub(crate) stream: bool,
-    pub(crate) include_usage: bool,
-    pub(crate) return_token_ids: bool,
-    pub(crate) seed: Option<i64>,
-    /// Fields that we do not know.
-    pub(crate) extra: Map<String, Value>,
-    /// What makes two requests the same.
-    pub(crate) digest: String,
+/// The bytes of a body, unless they are too many.
+pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyError> {
+    let limit = proxy.shared.options.body_limit;
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ProxyError::BodyTooLarge { limit }),
+        Err(error) => Err(ProxyError::InvalidRequest {
+            message: format!("the request body could not be read: {error}"),
+            parameter: None,
+            code: None,
+        }),
+    }
 }
 
 /// A request body, which must be a JSON object.

@@ -1,0 +1,65 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use fulgurite_backends::BackendError;
+
+use crate::answer::Taken;
+use crate::call::{CallEvent, Finished};
+use crate::error::ProxyError;
+use crate::flight::{Listener, Said};
+use crate::reply_writer::{ReplyWriter, WholeChoice};
+use crate::response_body::{StreamedBody, WholeBody};
+
+/// The answers in one piece, once all are there.
+pub(crate) async fn whole(
+    mut listener: Listener,
+    mut writer: Box<dyn ReplyWriter>,
+    choices: usize,
+) -> Result<Response, Arc<ProxyError>> {
+    let mut tokens: Vec<Vec<Arc<Taken>>> = vec![Vec::new(); choices];
+    let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
+    while finished.iter().any(Option::is_none) {
+        let Said { choice, event } = listener.receiver.recv().await.ok_or_else(broken_off)?;
+        match event {
+            CallEvent::Token(taken) => tokens[choice].push(taken),
+            CallEvent::Finished(end) => finished[choice] = Some(end),
+            CallEvent::Failed(error) => return Err(error),
+        }
+    }
+    let ended = tokens.into_iter().zip(finished.into_iter().flatten());
+    let choices: Vec<WholeChoice> = ended.map(|(tokens, finished)| WholeChoice { tokens, finished }).collect();
+    let bytes = Bytes::from(writer.whole(&choices).to_string());
+    let mut response = Response::new(Body::new(WholeBody::new(bytes, listener)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// The answers while they are sampled. What fails before anything was said, and soon, is an error as ever, and no stream
+/// that breaks off.
+pub(crate) async fn stream(
+    mut listener: Listener,
+    writer: Box<dyn ReplyWriter>,
+    choices: usize,
+    quiet: Duration,
+) -> Result<Response, Arc<ProxyError>> {
+    let heard = match tokio::time::timeout(quiet, listener.receiver.recv()).await {
+        Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
+        Ok(Some(said)) => Some(said),
+        Ok(None) => return Err(broken_off().into()),
+        Err(_) => None,
+    };
+    let body = StreamedBody::new(listener, writer, heard, choices, quiet);
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+fn broken_off() -> ProxyError {
+    BackendError::Internal { message: "the call ended without an answer".to_owned() }.into()
+}

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fulgurite_store::model::{IncomingSpan, NewRollout, Span, SpanResource, SpanStatus, StatusCode};
+use fulgurite_store::model::{IncomingSpan, NewRollout, Span, SpanStatus, StatusCode};
 use fulgurite_store::{Store, StoreOptions};
 use reqwest::Client;
 use serde_json::{Map, Value, json};
@@ -158,7 +158,7 @@ async fn fill(url: &str, spans: usize) -> Result<()> {
                 end_time: Some(1_795_256_017.25),
                 context: None,
                 parent: None,
-                resource: SpanResource::default(),
+                resource: Arc::default(),
                 extra: Map::new(),
             },
         };

@@ -8,15 +8,14 @@
 mod model_request;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::attempts::hear_of;
 use crate::gateway::open_attempt;
-use crate::model::{
-    Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanResource, SpanStatus, StatusCode,
-};
+use crate::model::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanStatus, StatusCode};
 use crate::rewards::{self, recorded_reward};
 use crate::spans::{allocate_sequence_id, insert_span};
 use crate::writer::{Write, now};
@@ -104,7 +103,7 @@ async fn record(write: &mut Write, event: Event, name: &str, attributes: Object)
         end_time: Some(event.timestamp),
         context: None,
         parent: None,
-        resource: SpanResource::default(),
+        resource: Arc::default(),
         extra: Object::new(),
     };
     if !insert_span(write, &span).await? {

@@ -5,6 +5,7 @@
 //! `raw_gen_ai_request` alone, whose attributes are vLLM's fields as text.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sqlx::AnyConnection;
@@ -13,7 +14,7 @@ use sqlx::any::AnyRow;
 use crate::Result;
 use crate::conversations::conversations;
 use crate::generations::generations_behind;
-use crate::model::{Generation, NewGeneration, Object, Span, SpanResource, SpanStatus, StatusCode};
+use crate::model::{Generation, NewGeneration, Object, Span, SpanStatus, StatusCode};
 use crate::spans::span_from_row;
 use crate::sql::column;
 
@@ -57,7 +58,7 @@ pub(crate) fn span_of(generation: &NewGeneration, sequence_id: u64) -> Span {
         end_time: Some(generation.end_time),
         context: None,
         parent: None,
-        resource: SpanResource::default(),
+        resource: Arc::default(),
         extra: Object::new(),
     }
 }

@@ -1,14 +1,13 @@
 //! Rewards, stored as Agent-lightning's annotation spans, so that whoever reads spans finds them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::attempts::existing_attempt;
-use crate::model::{
-    AttemptRef, Object, RecordedReward, Reward, Span, SpanFilter, SpanResource, SpanStatus, StatusCode,
-};
+use crate::model::{AttemptRef, Object, RecordedReward, Reward, Span, SpanFilter, SpanStatus, StatusCode};
 use crate::spans::{allocate_sequence_id, insert_span};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
@@ -129,7 +128,7 @@ async fn record(
         end_time: Some(time),
         context: None,
         parent: None,
-        resource: SpanResource::default(),
+        resource: Arc::default(),
         extra: Object::new(),
     };
     if !insert_span(write, &span).await? {

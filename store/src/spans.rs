@@ -29,12 +29,14 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
 const ROWS_PER_INSERT: usize = 64;
 
 impl Store {
-    /// Stores spans and notes that their attempts have been heard of. A span that is there already is left as it is,
-    /// and `None` stands in its place. All are stored, or none.
-    pub async fn add_spans(&self, spans: Vec<Span>) -> Result<Vec<Option<Span>>> {
+    /// Stores spans and notes that their attempts have been heard of. Gives each as JSON text; a span that is there
+    /// already is left as it is, and `None` stands in its place. All are stored, or none.
+    pub async fn add_spans(&self, spans: Vec<Span>) -> Result<Vec<Option<String>>> {
         if spans.is_empty() {
             return Ok(Vec::new());
         }
+        // Here, and not where one job at a time is done.
+        let bodies: Vec<String> = spans.iter().map(body).collect::<Result<_>>()?;
         self.write(move |write| {
             Box::pin(async move {
                 let mut stored = vec![false; spans.len()];
@@ -42,13 +44,14 @@ impl Store {
                     let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
                     let attempt = AttemptRef::Id(attempt_id.to_owned());
                     existing_attempt(write.connection(), rollout_id, &attempt).await?;
-                    insert_of_attempt(write, &spans, &indices, &mut stored).await?;
+                    let body = |index: usize| Ok(bodies[index].clone());
+                    insert_of_attempt(write, &spans, body, &indices, &mut stored).await?;
                     let new = indices.iter().filter(|index| stored[**index]).map(|index| spans[*index].sequence_id);
                     if let Some(last) = new.max() {
                         raise_sequence_id(write, rollout_id, last).await?;
                     }
                 }
-                Ok(spans.into_iter().zip(stored).map(|(span, stored)| stored.then_some(span)).collect())
+                Ok(bodies.into_iter().zip(stored).map(|(body, stored)| stored.then_some(body)).collect())
             })
         })
         .await
@@ -223,7 +226,7 @@ async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<In
     let mut stored = vec![false; spans.len()];
     of_attempts.retain(|indices| known[indices[0]]);
     for indices in &of_attempts {
-        insert_of_attempt(write, &spans, indices, &mut stored).await?;
+        insert_of_attempt(write, &spans, |index| body(&spans[index]), indices, &mut stored).await?;
     }
     let fate = |(span, (known, stored)): (Span, (bool, bool))| match (known, stored) {
         (false, _) => Ingested::UnknownAttempt(Box::new(span)),
@@ -257,12 +260,22 @@ async fn number(write: &mut Write, spans: &mut [Span], given: &[Option<u64>], kn
     Ok(())
 }
 
-/// Stores those of `spans` that `indices` name, all of one attempt that is there, and notes which are new.
-async fn insert_of_attempt(write: &mut Write, spans: &[Span], indices: &[usize], stored: &mut [bool]) -> Result<()> {
+/// Stores those of `spans` that `indices` name, all of one attempt that is there, and notes which are new. `body` tells
+/// the JSON text of the span with an index.
+async fn insert_of_attempt(
+    write: &mut Write,
+    spans: &[Span],
+    body: impl Fn(usize) -> Result<String>,
+    indices: &[usize],
+    stored: &mut [bool],
+) -> Result<()> {
     let mut rest = indices;
     while !rest.is_empty() {
         let (chunk, later) = rest.split_at(rows_of_insert(rest.len()));
-        insert_rows(write.connection(), spans, chunk, stored).await?;
+        let rows = chunk.iter().map(|index| Ok((&spans[*index], body(*index)?))).collect::<Result<_>>()?;
+        for (index, new) in chunk.iter().zip(insert_rows(write.connection(), rows).await?) {
+            stored[*index] = new;
+        }
         rest = later;
     }
     if let Some(new) = indices.iter().find(|index| stored[**index]).map(|index| &spans[*index]) {
@@ -279,53 +292,53 @@ fn rows_of_insert(left: usize) -> usize {
     if more <= left { more } else { power }.min(ROWS_PER_INSERT)
 }
 
-/// Stores those of `spans` that `indices` name, all of one attempt, and notes which are new.
-async fn insert_rows(
-    connection: &mut AnyConnection,
-    spans: &[Span],
-    indices: &[usize],
-    stored: &mut [bool],
-) -> Result<()> {
-    let Some(first) = indices.first().map(|index| &spans[*index]) else { return Ok(()) };
+/// Stores spans of one attempt, each with its JSON text; which of them are new.
+async fn insert_rows(connection: &mut AnyConnection, rows: Vec<(&Span, String)>) -> Result<Vec<bool>> {
+    let Some((first, _)) = rows.first() else { return Ok(Vec::new()) };
+    let first: &Span = first;
+    let span_ids: Vec<&str> = rows.iter().map(|(span, _)| span.span_id.as_str()).collect();
     let mut sql = Sql::new(
         "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name, start_time,
              end_time, body) VALUES ",
     );
-    for (row, index) in indices.iter().enumerate() {
-        let span = &spans[*index];
+    for (row, (span, body)) in rows.into_iter().enumerate() {
         sql.push(if row == 0 { "(" } else { ", (" }).text(&span.rollout_id).push(", ").text(&span.attempt_id);
         sql.push(", ").text(plain("span_id", &span.span_id)?);
         sql.push(", ").integer(to_integer("sequence_id", span.sequence_id)?);
         sql.push(", ").text(plain("trace_id", &span.trace_id)?);
         sql.push(", ").optional_text(optional_plain("parent_id", span.parent_id.as_deref())?);
         sql.push(", ").text(plain("name", &span.name)?).push(", ").optional_real(span.start_time);
-        sql.push(", ").optional_real(span.end_time).push(", ").owned_text(to_json("span", span)?).push(")");
+        sql.push(", ").optional_real(span.end_time).push(", ").owned_text(body).push(")");
     }
     sql.push(" ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING");
     let inserted = sql.execute(connection).await?;
-    if inserted == indices.len() as u64 {
-        indices.iter().for_each(|index| stored[*index] = true);
-        return Ok(());
+    if inserted == span_ids.len() as u64 {
+        return Ok(vec![true; span_ids.len()]);
     }
     // Nobody else writes meanwhile, so the latest of the attempt's spans are the ones that were just inserted.
     let mut latest = Sql::new("SELECT span_id FROM spans WHERE rollout_id = ");
     latest.text(&first.rollout_id).push(" AND attempt_id = ").text(&first.attempt_id);
     latest.push(" ORDER BY position DESC").part(Some(inserted), 0)?;
+    let mut new = vec![false; span_ids.len()];
     for row in latest.all(connection).await? {
         let span_id: &str = column(&row, "span_id")?;
         // Of several with one id, the first is the one that was stored.
-        if let Some(index) = indices.iter().find(|index| spans[**index].span_id == span_id) {
-            stored[*index] = true;
+        if let Some(index) = span_ids.iter().position(|id| *id == span_id) {
+            new[index] = true;
         }
     }
-    Ok(())
+    Ok(new)
+}
+
+/// A span as its row holds it, in JSON.
+fn body(span: &Span) -> Result<String> {
+    to_json("span", span)
 }
 
 /// Stores a span of an attempt that is there; whether the span is new.
 pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> {
-    let mut stored = [false];
-    insert_rows(write.connection(), std::slice::from_ref(span), &[0], &mut stored).await?;
-    Ok(stored[0])
+    let new = insert_rows(write.connection(), vec![(span, body(span)?)]).await?;
+    Ok(new.contains(&true))
 }
 
 /// Lets a rollout's sequence ids go on after one that was given from outside.

@@ -46,9 +46,14 @@ pub(crate) fn word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static st
     serde_json::from_value(text.into()).map_err(|error| corrupt(name, error))
 }
 
+/// Bytes that most of what is written as JSON fits into, so that its text need not grow.
+const JSON_BYTES: usize = 1024;
+
 /// JSON text of a value, for a column.
 pub(crate) fn to_json<T: Serialize + ?Sized>(field: &'static str, value: &T) -> Result<String> {
-    serde_json::to_string(value).map_err(|error| StoreError::invalid(field, error.to_string()))
+    let mut text = Vec::with_capacity(JSON_BYTES);
+    serde_json::to_writer(&mut text, value).map_err(|error| StoreError::invalid(field, error.to_string()))?;
+    String::from_utf8(text).map_err(|error| StoreError::invalid(field, error.to_string()))
 }
 
 /// JSON text of a value that may be missing.

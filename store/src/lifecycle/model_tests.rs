@@ -2,6 +2,7 @@
 //! them, the statuses, the queue and the workers are the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -11,7 +12,7 @@ use super::propagate;
 use crate::Store;
 use crate::model::{
     AttemptStatus, AttemptUpdate, NewRollout, Object, Page, RolloutConfig, RolloutStatus, RolloutUpdate, Span,
-    SpanResource, SpanStatus, StatusCode, WorkerFilter, WorkerStatus,
+    SpanStatus, StatusCode, WorkerFilter, WorkerStatus,
 };
 use crate::testing::TestStore;
 use crate::writer::now;
@@ -265,7 +266,7 @@ fn span(rollout_id: &str, attempt_id: &str, number: usize) -> Span {
         end_time: None,
         context: None,
         parent: None,
-        resource: SpanResource::default(),
+        resource: Arc::default(),
         extra: Object::new(),
     }
 }

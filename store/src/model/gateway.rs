@@ -1,6 +1,6 @@
 //! What Agent-lightning's 1.0 API, its gateway, says of a rollout.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{Object, Rollout, RolloutMode, RolloutStatus, words};

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Object, present, words};
 
@@ -123,8 +124,9 @@ pub struct Span {
     /// Its parent's context.
     #[serde(deserialize_with = "present")]
     pub parent: Option<SpanContext>,
-    /// What produced it.
-    pub resource: SpanResource,
+    /// What produced it; shared by the spans of one export.
+    #[serde(serialize_with = "serialize_shared", deserialize_with = "deserialize_shared")]
+    pub resource: Arc<SpanResource>,
     /// Keys that this program does not know; they are kept and given back.
     #[serde(flatten)]
     pub extra: Object,
@@ -151,6 +153,14 @@ pub enum Ingested {
     Duplicate,
     /// Its rollout has no such attempt, or is not known; it was not stored, and is given back.
     UnknownAttempt(Box<Span>),
+}
+
+fn serialize_shared<S: Serializer>(resource: &Arc<SpanResource>, serializer: S) -> Result<S::Ok, S::Error> {
+    resource.as_ref().serialize(serializer)
+}
+
+fn deserialize_shared<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<SpanResource>, D::Error> {
+    SpanResource::deserialize(deserializer).map(Arc::new)
 }
 
 fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {

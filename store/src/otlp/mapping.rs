@@ -1,6 +1,7 @@
 //! Messages of OTLP as spans of the store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
@@ -23,11 +24,11 @@ const SPAN_ID_DIGITS: usize = 16;
 pub(super) fn export(request: ExportTraceServiceRequest) -> Export {
     let mut export = Export::default();
     for group in request.resource_spans {
-        let resource = SpanResource {
+        let resource = Arc::new(SpanResource {
             attributes: attributes(group.resource.map(|resource| resource.attributes).unwrap_or_default()),
             schema_url: group.schema_url,
             extra: Object::new(),
-        };
+        });
         for span in group.scope_spans.into_iter().flat_map(|scope| scope.spans) {
             match incoming(span, &resource) {
                 Ok(span) => export.spans.push(span),
@@ -44,7 +45,7 @@ struct Refused {
     reason: String,
 }
 
-fn incoming(span: wire::Span, resource: &SpanResource) -> Result<IncomingSpan, Refused> {
+fn incoming(span: wire::Span, resource: &Arc<SpanResource>) -> Result<IncomingSpan, Refused> {
     let span_id = hexadecimal(&span.span_id, SPAN_ID_DIGITS);
     let trace_id = hexadecimal(&span.trace_id, TRACE_ID_DIGITS);
     let own = attributes(span.attributes);
@@ -80,7 +81,7 @@ fn incoming(span: wire::Span, resource: &SpanResource) -> Result<IncomingSpan, R
             start_time: seconds(span.start_time_unix_nano),
             end_time: seconds(span.end_time_unix_nano),
             parent: None,
-            resource: resource.clone(),
+            resource: Arc::clone(resource),
             extra: Object::new(),
         },
     })

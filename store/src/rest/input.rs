@@ -27,8 +27,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// A body as JSON; an empty one is null.
-pub(super) struct Body(Value);
+/// A body of JSON; an empty one is null.
+pub(super) struct Body(Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = RestError;
@@ -41,10 +41,7 @@ impl<S: Send + Sync> FromRequest<S> for Body {
                 _ => RestError::BadRequest(message),
             }
         })?;
-        if bytes.is_empty() {
-            return Ok(Self(Value::Null));
-        }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| RestError::from(not_json(&bytes, &error)))
+        Ok(Self(bytes))
     }
 }
 
@@ -72,27 +69,40 @@ fn not_json(bytes: &[u8], error: &serde_json::Error) -> Mistake {
 impl Body {
     /// The body as `T`.
     pub fn parse<T: Shaped>(self) -> Result<T, RestError> {
-        value(self.checked(&T::SHAPE)?)
+        value(checked(self.json()?, &T::SHAPE)?)
+    }
+
+    /// The body as `T`, if it is one as far as the type alone knows.
+    pub fn parse_at_once<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.0).ok()
     }
 
     /// The body, or an empty object in place of null.
     pub fn or_empty(self) -> Self {
-        if self.0.is_null() { Self(Value::Object(Object::new())) } else { self }
+        let is_null = self.0.is_empty() || self.parse_at_once::<()>().is_some();
+        if is_null { Self(Bytes::from_static(b"{}")) } else { self }
     }
 
     /// The body as an object of a shape.
     pub fn object(self, shape: &Shape) -> Result<Object, RestError> {
-        value(self.checked(shape)?)
+        value(checked(self.json()?, shape)?)
     }
 
-    fn checked(self, shape: &Shape) -> Result<Value, RestError> {
-        let Self(mut body) = self;
-        if body.is_null() {
-            return Err(RestError::from(Mistake::new("missing", "Field required", body)));
+    fn json(&self) -> Result<Value, RestError> {
+        if self.0.is_empty() {
+            return Ok(Value::Null);
         }
-        let mistakes = shape.mistakes(&mut body, false);
-        if mistakes.is_empty() { Ok(body) } else { Err(RestError::Schema { source: "body", mistakes }) }
+        serde_json::from_slice(&self.0).map_err(|error| RestError::from(not_json(&self.0, &error)))
     }
+}
+
+/// A body, if it has this shape.
+fn checked(mut body: Value, shape: &Shape) -> Result<Value, RestError> {
+    if body.is_null() {
+        return Err(RestError::from(Mistake::new("missing", "Field required", body)));
+    }
+    let mistakes = shape.mistakes(&mut body, false);
+    if mistakes.is_empty() { Ok(body) } else { Err(RestError::Schema { source: "body", mistakes }) }
 }
 
 /// Query parameters, as the body of the search route of the same list would have them. Those that hold a list are

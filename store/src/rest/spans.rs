@@ -5,10 +5,10 @@ use axum::http::{HeaderName, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Reply;
 use super::error::RestError;
 use super::input::{Body, Paging, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
-use super::{Created, Reply};
 use crate::Store;
 use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, StatusCode as SpanStatusCode, TextFilter};
 
@@ -66,9 +66,20 @@ impl Shaped for Span {
 }
 
 /// A span that is there already is answered with null.
-pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<Option<Span>> {
-    let stored = store.add_spans(vec![body.parse()?]).await?;
-    Ok((StatusCode::CREATED, Json(stored.into_iter().next().flatten())))
+pub(super) async fn add(State(store): State<Store>, body: Body) -> Result<(StatusCode, JsonText), RestError> {
+    let stored = store.add_spans(vec![span(body)?]).await?;
+    let text = stored.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());
+    Ok((StatusCode::CREATED, json_text(text)))
+}
+
+/// The span that a body holds. Most are as they should be and large, and are read at once; only of what cannot be, every
+/// mistake is looked for.
+fn span(body: Body) -> Result<Span, RestError> {
+    match body.parse_at_once::<Span>() {
+        // The type knows no upper bound.
+        Some(span) if i64::try_from(span.sequence_id).is_ok() => Ok(span),
+        _ => body.parse(),
+    }
 }
 
 #[derive(Deserialize)]
@@ -104,18 +115,25 @@ impl Shaped for SpanSearch {
     ];
 }
 
-pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Result<Page, RestError> {
+pub(super) async fn list(
+    State(store): State<Store>,
+    pairs: Query<Vec<(String, String)>>,
+) -> Result<JsonText, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
-pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Page, RestError> {
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<JsonText, RestError> {
     query(&store, body.or_empty().parse()?).await
 }
 
-/// A page of spans as JSON text.
-type Page = ([(HeaderName, &'static str); 1], String);
+/// A reply that is JSON text already.
+type JsonText = ([(HeaderName, &'static str); 1], String);
 
-async fn query(store: &Store, search: SpanSearch) -> Result<Page, RestError> {
+fn json_text(text: String) -> JsonText {
+    ([(CONTENT_TYPE, "application/json")], text)
+}
+
+async fn query(store: &Store, search: SpanSearch) -> Result<JsonText, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
         rollout_id: search.rollout_id,
@@ -127,7 +145,7 @@ async fn query(store: &Store, search: SpanSearch) -> Result<Page, RestError> {
         filter_logic: search.filter_logic,
         page: search.paging.page()?,
     };
-    Ok(([(CONTENT_TYPE, "application/json")], store.query_spans_as_json(&filter).await?))
+    Ok(json_text(store.query_spans_as_json(&filter).await?))
 }
 
 #[derive(Deserialize)]

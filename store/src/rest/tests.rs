@@ -163,10 +163,15 @@ async fn spans_come_back_as_they_were_sent() {
     let sent = span(rollout_id, attempt_id);
     assert_eq!(api.post("/v1/agl/spans", sent.clone()).await, (StatusCode::CREATED, sent.clone()));
     assert_eq!(api.post("/v1/agl/spans", sent.clone()).await, (StatusCode::CREATED, Value::Null));
+    // The form that it is given back in, however it was written.
+    let mut pointed = sent.clone();
+    (pointed["sequence_id"], pointed["start_time"], pointed["span_id"]) = (json!(7.0), json!(1.5e9 * 1e9), json!("a"));
+    let reply = api.done("/v1/agl/spans", pointed).await;
+    assert_eq!((&reply["sequence_id"], &reply["start_time"]), (&json!(7), &json!(1.5e9)));
     let names = json!({"rollout_id": rollout_id, "attempt_id": attempt_id});
     assert_eq!(api.done("/v1/agl/spans/next", names.clone()).await, json!({"sequence_id": 8}));
     let path = format!("/v1/agl/spans?rollout_id={rollout_id}&attempt_id=latest&name_contains=openai&limit=10");
-    let page = json!({"items": [sent], "limit": 10, "offset": 0, "total": 1});
+    let page = json!({"items": [sent, reply], "limit": 10, "offset": 0, "total": 2});
     let (_, found) = api.get(&path).await;
     assert_eq!(found, page);
     // A whole number stays whole, and one that is not stays as it is.
@@ -362,6 +367,18 @@ async fn every_mistake_is_listed_where_it_is() {
             (&json!("missing"), &json!(["body", "events", 0, "attributes"])),
         ]
     );
+    for (key, value, kind) in [
+        ("sequence_id", json!(u64::MAX), "int_parsing_size"),
+        ("status", json!({"status_code": {"OK": null}}), "literal_error"),
+        ("status", json!(["OK", null]), "model_attributes_type"),
+        ("start_time", json!("1"), "float_type"),
+        ("attributes", json!(null), "dict_type"),
+    ] {
+        let mut wrong = span("r", "a");
+        wrong[key] = value;
+        let (status, reply) = api.post("/v1/agl/spans", wrong).await;
+        assert_eq!((status, &reply["detail"][0]["type"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!(kind)), "{key}");
+    }
     for (body, position, error) in [
         ("{\"a\": nope}", 6, "Expecting value"),
         ("", 0, ""),

@@ -209,6 +209,40 @@ impl Capabilities {
     }
 }
 
+impl SamplerInfo {
+    /// Refuses a request that can never succeed.
+    pub fn check(&self, request: &SampleRequest) -> Result<(), BackendError> {
+        let refuse = |message: String| Err(BackendError::InvalidRequest { message });
+        let SamplingParameters { temperature, top_p, top_k, .. } = request.sampling;
+        if request.prompt.is_empty() {
+            return refuse("the prompt is empty".into());
+        }
+        if request.prompt.len() >= self.context_length {
+            let (prompt_tokens, context_length) = (request.prompt.len(), self.context_length);
+            return Err(BackendError::PromptTooLong { prompt_tokens, context_length });
+        }
+        if let Some(token) = request.prompt.iter().find(|&&token| token as usize >= self.vocabulary_size) {
+            return refuse(format!("token {token} is not in the vocabulary of {} tokens", self.vocabulary_size));
+        }
+        if request.max_tokens == 0 {
+            return refuse("max_tokens is 0".into());
+        }
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return refuse(format!("temperature is {temperature}, but must be a number from 0 up"));
+        }
+        if !(top_p > 0.0 && top_p <= 1.0) {
+            return refuse(format!("top_p is {top_p}, but must be above 0 and at most 1"));
+        }
+        if top_k == Some(0) {
+            return refuse("top_k is 0".into());
+        }
+        if let Some(missing) = self.capabilities.missing(&request.sampling, request.top_logprobs) {
+            return refuse(format!("{missing} is not supported by this model's host"));
+        }
+        Ok(())
+    }
+}
+
 /// A model host that samples: tokens in, tokens and logprobs out.
 #[async_trait]
 pub trait Sampler: Send + Sync + 'static {
@@ -220,6 +254,11 @@ pub trait Sampler: Send + Sync + 'static {
 
     /// Starts sampling. Fails at once for a request that can never succeed.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;
+
+    /// Whether a remote host answers at all. One in this process does.
+    async fn check_health(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Capabilities, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters, WeightsVersion,
+    BackendError, Capabilities, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion,
 };
 
 use crate::EngineError;
@@ -56,12 +56,7 @@ impl EmbeddedSampler {
 #[async_trait]
 impl Sampler for EmbeddedSampler {
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        let config = &self.current().weights.model.config;
-        Ok(SamplerInfo {
-            context_length: config.max_position_embeddings,
-            vocabulary_size: config.vocab_size,
-            capabilities: capabilities(),
-        })
+        Ok(info(&self.current().weights))
     }
 
     fn weights_version(&self) -> Option<WeightsVersion> {
@@ -71,7 +66,7 @@ impl Sampler for EmbeddedSampler {
     /// As the trait says. At temperature 0 the alternatives are reported under the model's own distribution.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let published = self.current();
-        check(&request, &published.weights)?;
+        info(&published.weights).check(&request)?;
         let (sender, stream) = SampleStream::channel();
         let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
@@ -96,39 +91,10 @@ impl Drop for EmbeddedSampler {
 }
 
 /// As many alternatives are reported as there are tokens, if somebody asks.
-fn capabilities() -> Capabilities {
-    Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() }
-}
-
-/// Refuses what can never succeed.
-fn check(request: &SampleRequest, weights: &Weights) -> Result<(), BackendError> {
-    let config = &weights.model.config;
-    let context_length = config.max_position_embeddings;
-    let refuse = |message: String| Err(EngineError::Request { message }.into());
-    let SamplingParameters { temperature, top_p, top_k, .. } = request.sampling;
-    if request.prompt.is_empty() {
-        return refuse("the prompt is empty".into());
+fn info(weights: &Weights) -> SamplerInfo {
+    SamplerInfo {
+        context_length: weights.model.config.max_position_embeddings,
+        vocabulary_size: weights.model.config.vocab_size,
+        capabilities: Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() },
     }
-    if request.prompt.len() >= context_length {
-        return Err(BackendError::PromptTooLong { prompt_tokens: request.prompt.len(), context_length });
-    }
-    if let Some(token) = request.prompt.iter().find(|&&token| token as usize >= config.vocab_size) {
-        return refuse(format!("token {token} is not in the vocabulary of {} tokens", config.vocab_size));
-    }
-    if request.max_tokens == 0 {
-        return refuse("max_tokens is 0".into());
-    }
-    if !(temperature.is_finite() && temperature >= 0.0) {
-        return refuse(format!("temperature is {temperature}, but must be a number from 0 up"));
-    }
-    if !(top_p > 0.0 && top_p <= 1.0) {
-        return refuse(format!("top_p is {top_p}, but must be above 0 and at most 1"));
-    }
-    if top_k == Some(0) {
-        return refuse("top_k is 0".into());
-    }
-    if let Some(missing) = capabilities().missing(&request.sampling, request.top_logprobs) {
-        return refuse(format!("{missing} is not supported by the embedded model host"));
-    }
-    Ok(())
 }

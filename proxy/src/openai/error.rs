@@ -74,7 +74,8 @@ fn shape(error: &ProxyError) -> Shape {
             BackendError::Unavailable { .. } => {
                 Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("backend_unavailable"))
             }
-            BackendError::Files { .. } | BackendError::Internal { .. } => {
+            BackendError::BrokenAnswer { .. } => Shape::new(StatusCode::BAD_GATEWAY, SERVER, Some("backend_failed")),
+            BackendError::Files { .. } | BackendError::Configuration { .. } | BackendError::Internal { .. } => {
                 Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None)
             }
         },

@@ -1,0 +1,234 @@
+use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
+use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason, WeightsVersion};
+
+/// What servers write where a logprob is not a number, minus infinity, or unknown.
+const NO_LOGPROB: f64 = -9999.0;
+/// How far above 0 rounding may carry a logprob.
+const ROUNDING: f64 = 1e-3;
+
+/// A part of an answer as one event of a wire tells it, not yet believed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Piece {
+    /// The prompt, where the host repeats it.
+    pub(crate) prompt: Option<Vec<i64>>,
+    /// What was sampled since the last piece.
+    pub(crate) tokens: Vec<PieceToken>,
+    /// The weights behind the whole answer, where the host tells them at its end.
+    pub(crate) weights: Option<Vec<WeightsSpan>>,
+    /// Why the answer ended with this piece, if it did.
+    pub(crate) end: Option<StopReason>,
+}
+
+/// A sampled token as a wire tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct PieceToken {
+    pub(crate) id: i64,
+    pub(crate) logprob: Option<f64>,
+    /// The likeliest tokens in any order, the sampled one perhaps among them although it is none of them.
+    pub(crate) alternatives: Vec<(i64, f64)>,
+    pub(crate) weights_version: Option<WeightsVersion>,
+}
+
+/// Who may end an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndsAt {
+    /// The request's stop tokens alone.
+    StopTokens,
+    /// Also what the host itself takes for the end of a text.
+    HostsEnd,
+}
+
+/// An answer under way: pieces in, checked events out.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    prompt: Vec<u32>,
+    stop_tokens: Vec<u32>,
+    max_tokens: usize,
+    top_logprobs: usize,
+    /// Whether the likeliest token is taken, which is certain then, whatever the host reports.
+    is_greedy: bool,
+    vocabulary_size: usize,
+    ends_at: EndsAt,
+    taken: usize,
+}
+
+impl Answer {
+    pub(crate) fn new(request: &SampleRequest, vocabulary_size: usize, ends_at: EndsAt) -> Self {
+        Self {
+            prompt: request.prompt.clone(),
+            stop_tokens: request.stop_tokens.clone(),
+            max_tokens: request.max_tokens,
+            top_logprobs: request.top_logprobs,
+            is_greedy: request.sampling.temperature == 0.0,
+            vocabulary_size,
+            ends_at,
+            taken: 0,
+        }
+    }
+
+    /// How many tokens have come.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// What a piece says, in order. `Finished` is the last of it if it ends the answer; a stop token does, whether or
+    /// not the host says so.
+    pub(crate) fn take(&mut self, piece: Piece) -> Result<Vec<SampleEvent>, AnswerFault> {
+        if let Some(prompt) = &piece.prompt
+            && !prompt.iter().copied().eq(self.prompt.iter().map(|&token| i64::from(token)))
+        {
+            return Err(AnswerFault::PromptDiffers);
+        }
+        let mut events = Vec::with_capacity(piece.tokens.len() + 2);
+        let mut at_stop_token = false;
+        for token in piece.tokens {
+            if at_stop_token {
+                return Err(AnswerFault::BeyondStopToken);
+            }
+            let token = self.check(token)?;
+            at_stop_token = self.stop_tokens.contains(&token.id);
+            events.push(SampleEvent::Token(token));
+        }
+        let end = if at_stop_token { Some(StopReason::StopToken) } else { piece.end };
+        if let Some(reason) = end {
+            if reason == StopReason::StopToken && !at_stop_token && self.ends_at == EndsAt::StopTokens {
+                return Err(AnswerFault::NotAtStopToken);
+            }
+            if let Some(spans) = &piece.weights {
+                events.push(SampleEvent::WeightsVersions(versions_of_tokens(spans, self.taken)?));
+            }
+            events.push(SampleEvent::Finished(reason));
+        }
+        Ok(events)
+    }
+
+    fn check(&mut self, token: PieceToken) -> Result<SampledToken, AnswerFault> {
+        if self.taken == self.max_tokens {
+            return Err(AnswerFault::TooManyTokens { limit: self.max_tokens });
+        }
+        let id = self.known(token.id)?;
+        let logprob = match token.logprob {
+            _ if self.is_greedy => 0.0,
+            None => return Err(AnswerFault::NoLogprob { token: token.id }),
+            Some(logprob) if logprob.is_finite() && logprob > NO_LOGPROB && logprob <= ROUNDING => logprob.min(0.0),
+            Some(logprob) => return Err(AnswerFault::Logprob { token: token.id, logprob }),
+        };
+        let mut top_logprobs = Vec::with_capacity(token.alternatives.len());
+        for (id, logprob) in token.alternatives {
+            let id = self.known(id)?;
+            if logprob.is_nan() || logprob > ROUNDING {
+                return Err(AnswerFault::Logprob { token: i64::from(id), logprob });
+            }
+            // What could not have been sampled is no alternative.
+            if logprob > NO_LOGPROB {
+                top_logprobs.push((id, logprob.min(0.0) as f32));
+            }
+        }
+        top_logprobs.sort_by(|a, b| b.1.total_cmp(&a.1));
+        top_logprobs.truncate(self.top_logprobs);
+        self.taken += 1;
+        Ok(SampledToken { id, logprob: logprob as f32, weights_version: token.weights_version, top_logprobs })
+    }
+
+    fn known(&self, token: i64) -> Result<u32, AnswerFault> {
+        match u32::try_from(token) {
+            Ok(id) if (id as usize) < self.vocabulary_size => Ok(id),
+            _ => Err(AnswerFault::UnknownToken { token, vocabulary_size: self.vocabulary_size }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SamplingParameters;
+
+    fn request() -> SampleRequest {
+        SampleRequest {
+            prompt: vec![1, 2],
+            max_tokens: 3,
+            sampling: SamplingParameters::default(),
+            stop_tokens: vec![9],
+            seed: 1,
+            top_logprobs: 2,
+            affinity: None,
+        }
+    }
+
+    fn token(id: i64, logprob: f64) -> PieceToken {
+        let alternatives = vec![(id, logprob), (3, -0.5), (4, -9999.0), (5, -0.25)];
+        PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None }
+    }
+
+    fn piece(tokens: Vec<PieceToken>, end: Option<StopReason>) -> Piece {
+        Piece { tokens, end, ..Piece::default() }
+    }
+
+    fn take(pieces: Vec<Piece>) -> Result<Vec<SampleEvent>, AnswerFault> {
+        let mut answer = Answer::new(&request(), 10, EndsAt::StopTokens);
+        pieces.into_iter().try_fold(Vec::new(), |mut events, piece| {
+            events.extend(answer.take(piece)?);
+            Ok(events)
+        })
+    }
+
+    #[test]
+    fn tokens_come_with_their_likeliest_alternatives_and_end_at_the_stop_token() {
+        let events = take(vec![piece(vec![token(6, -1.0)], None), piece(vec![token(9, 1e-4)], None)]).unwrap();
+        let [SampleEvent::Token(first), SampleEvent::Token(last), SampleEvent::Finished(StopReason::StopToken)] =
+            &events[..]
+        else {
+            panic!("{events:?}");
+        };
+        assert_eq!((first.id, first.logprob), (6, -1.0));
+        assert_eq!(first.top_logprobs, [(5, -0.25), (3, -0.5)]);
+        assert_eq!((last.id, last.logprob), (9, 0.0));
+        assert_eq!(last.top_logprobs, [(9, 0.0), (5, -0.25)]);
+    }
+
+    #[test]
+    fn a_greedy_choice_was_certain() {
+        let mut request = request();
+        request.sampling.temperature = 0.0;
+        let mut answer = Answer::new(&request, 10, EndsAt::StopTokens);
+        let events = answer.take(piece(vec![token(6, -1.5)], None)).unwrap();
+        assert!(matches!(&events[..], [SampleEvent::Token(token)] if token.logprob == 0.0), "{events:?}");
+    }
+
+    #[test]
+    fn the_hosts_own_end_counts_only_where_it_may() {
+        let mut answer = Answer::new(&request(), 10, EndsAt::HostsEnd);
+        let events = answer.take(piece(vec![token(6, -1.0)], Some(StopReason::StopToken))).unwrap();
+        assert_eq!(events.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    }
+
+    #[test]
+    fn every_lie_is_named() {
+        let one = |token| vec![piece(vec![token], None)];
+        let without = |change: fn(&mut PieceToken)| {
+            let mut changed = token(6, -1.0);
+            change(&mut changed);
+            one(changed)
+        };
+        let unknown = |token| AnswerFault::UnknownToken { token, vocabulary_size: 10 };
+        for (pieces, fault) in [
+            (one(token(10, -1.0)), unknown(10)),
+            (one(token(-1, -1.0)), unknown(-1)),
+            (one(token(1 << 33, -1.0)), unknown(1 << 33)),
+            (without(|token| token.alternatives[1].0 = 77), unknown(77)),
+            (without(|token| token.logprob = None), AnswerFault::NoLogprob { token: 6 }),
+            (one(token(6, 0.01)), AnswerFault::Logprob { token: 6, logprob: 0.01 }),
+            (one(token(6, -9999.0)), AnswerFault::Logprob { token: 6, logprob: -9999.0 }),
+            (one(token(6, f64::NEG_INFINITY)), AnswerFault::Logprob { token: 6, logprob: f64::NEG_INFINITY }),
+            (vec![piece(vec![token(9, -1.0), token(6, -1.0)], None)], AnswerFault::BeyondStopToken),
+            (vec![piece(vec![token(6, -1.0)], Some(StopReason::StopToken))], AnswerFault::NotAtStopToken),
+            (vec![piece(vec![token(6, -1.0); 4], None)], AnswerFault::TooManyTokens { limit: 3 }),
+            (vec![Piece { prompt: Some(vec![1]), ..Piece::default() }], AnswerFault::PromptDiffers),
+            (vec![Piece { prompt: Some(vec![1, 3]), ..Piece::default() }], AnswerFault::PromptDiffers),
+        ] {
+            assert_eq!(take(pieces), Err(fault));
+        }
+        let nan = take(one(token(6, f64::NAN)));
+        assert!(matches!(nan, Err(AnswerFault::Logprob { token: 6, logprob }) if logprob.is_nan()), "{nan:?}");
+    }
+}

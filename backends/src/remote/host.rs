@@ -1,0 +1,274 @@
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use serde_json::Value;
+
+use crate::{AnswerFault, BackendError};
+
+/// How long a host may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a host may take to say how it is.
+const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+/// What is read of an answer that is no stream, in bytes.
+const BODY_LIMIT: usize = 4 * 1024 * 1024;
+/// What is told of a host's own words, in characters.
+const MESSAGE_LIMIT: usize = 500;
+
+/// One model host that is reached over HTTP.
+#[derive(Clone)]
+pub struct RemoteOptions {
+    /// Where it is: scheme, address and, behind a gateway, a path. A `/v1` at the end is left out.
+    pub url: String,
+    /// The model's name here. A host that serves one model is asked for that one, whatever its name.
+    pub model: String,
+    /// Token ids are below this.
+    pub vocabulary_size: usize,
+    /// Sent as a bearer token. Never shown.
+    pub api_key: Option<String>,
+    /// How long a host may be silent in the middle of a request before it is given up.
+    pub silence_limit: Duration,
+}
+
+impl std::fmt::Debug for RemoteOptions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("RemoteOptions")
+            .field("url", &self.url)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One server: requests to it, and what its refusals mean.
+#[derive(Debug)]
+pub(crate) struct Host {
+    client: Client,
+    base: Url,
+    silence_limit: Duration,
+}
+
+impl Host {
+    pub(crate) fn new(options: &RemoteOptions) -> Result<Self, BackendError> {
+        let refuse = |message: String| BackendError::Configuration { message };
+        let url = &options.url;
+        let mut base = Url::parse(url).map_err(|error| refuse(format!("`{url}` is no URL: {error}")))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+            return Err(refuse(format!("`{url}` is no URL of a model host: it must begin with http:// or https://")));
+        }
+        let path = base.path().trim_end_matches('/');
+        let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
+        base.set_path(&path);
+        base.set_query(None);
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &options.api_key {
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
+                .map_err(|_| refuse(format!("the key of {base} has characters that no HTTP header can have")))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = Client::builder()
+            .connect_timeout(CONNECT_LIMIT)
+            .default_headers(headers)
+            .build()
+            .map_err(|error| refuse(format!("there is no HTTP client for {base}: {}", describe(error))))?;
+        Ok(Self { client, base, silence_limit: options.silence_limit })
+    }
+
+    /// Its URL, as errors and logs show it.
+    pub(crate) fn name(&self) -> String {
+        let mut base = self.base.clone();
+        // Fails for URLs without a host alone, which are refused.
+        let _ = base.set_password(None);
+        let _ = base.set_username("");
+        base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    pub(crate) fn silence_limit(&self) -> Duration {
+        self.silence_limit
+    }
+
+    /// The JSON of a GET.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, BackendError> {
+        let response = self.successful(self.client.get(self.url(path))).await?;
+        let body = self.body(response).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let message = format!("{} answers GET /{path} with no JSON: {error}", self.name());
+            BackendError::Unavailable { message }
+        })
+    }
+
+    /// Whether `GET /health` succeeds.
+    pub(crate) async fn check_health(&self) -> Result<(), BackendError> {
+        self.successful(self.client.get(self.url("health")).timeout(HEALTH_LIMIT)).await.map(drop)
+    }
+
+    /// The status of a POST of an empty object, which tells a route that is there from one that is not.
+    pub(crate) async fn status_of_empty_post(&self, path: &str) -> Result<StatusCode, BackendError> {
+        Ok(self.send(self.client.post(self.url(path)).json(&Value::Object(Default::default()))).await?.status())
+    }
+
+    /// The stream of events that a POST is answered with.
+    pub(crate) async fn stream(&self, path: &str, body: &Value) -> Result<Response, BackendError> {
+        let response = self.successful(self.client.post(self.url(path)).json(body)).await?;
+        let content_type = content_type(&response);
+        if content_type.starts_with("text/event-stream") {
+            return Ok(response);
+        }
+        // Some servers answer with status 200 and an error.
+        let fault = match serde_json::from_slice(&self.body(response).await?) {
+            Ok(value) => AnswerFault::HostError { message: error_message(&value) },
+            Err(_) => AnswerFault::NotAStream { content_type },
+        };
+        Err(BackendError::BrokenAnswer { host: self.name(), fault })
+    }
+
+    fn url(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path()));
+        url
+    }
+
+    async fn successful(&self, request: RequestBuilder) -> Result<Response, BackendError> {
+        let response = self.send(request).await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let content_type = content_type(&response);
+        let message = match serde_json::from_slice(&self.body(response).await?) {
+            Ok(value) => error_message(&value),
+            Err(_) => format!("an answer of type `{content_type}`"),
+        };
+        Err(refusal(&self.name(), status, &message))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, BackendError> {
+        let unavailable = |message| BackendError::Unavailable { message: format!("{}: {message}", self.name()) };
+        match tokio::time::timeout(self.silence_limit, request.send()).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(unavailable(describe(error))),
+            Err(_) => Err(unavailable(format!("no answer within {} seconds", self.silence_limit.as_secs()))),
+        }
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, BackendError> {
+        let mut body = Vec::new();
+        while body.len() < BODY_LIMIT {
+            let chunk = tokio::time::timeout(self.silence_limit, response.chunk()).await;
+            let broken = |message| BackendError::Unavailable { message: format!("{}: {message}", self.name()) };
+            match chunk {
+                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+                Ok(Ok(None)) => break,
+                Ok(Err(error)) => return Err(broken(describe(error))),
+                Err(_) => return Err(broken("it stopped in the middle of an answer".to_owned())),
+            }
+        }
+        Ok(body)
+    }
+}
+
+/// An error of the client with its causes, without the URL, which may hold a password.
+pub(crate) fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
+fn content_type(response: &Response) -> String {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect()
+}
+
+/// A server's words for what went wrong, in any of the forms that servers have for it.
+pub(crate) fn error_message(value: &Value) -> String {
+    let found = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
+    let message = found.into_iter().find(|found| !found.is_null()).unwrap_or(value);
+    let text = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
+    text.chars().take(MESSAGE_LIMIT).collect()
+}
+
+/// What a status other than success means for whoever asked.
+fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
+    let told = format!("{host} answers {}: {message}", status.as_u16());
+    match status {
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
+            BackendError::InvalidRequest { message: format!("the model host refuses the request: {message}") }
+        }
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::Configuration {
+            message: format!("{told} (is the variable that api_key_env names set to a key of this host?)"),
+        },
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            BackendError::Configuration { message: format!("{told} (is the right kind of server behind this URL?)") }
+        }
+        _ => BackendError::Unavailable { message: told },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn options(url: &str) -> RemoteOptions {
+        RemoteOptions {
+            url: url.into(),
+            model: "tiny".into(),
+            vocabulary_size: 10,
+            api_key: Some("secret".into()),
+            silence_limit: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_url_is_taken_with_and_without_the_version_that_clients_write() {
+        for url in ["http://h:1/a", "http://h:1/a/", "http://h:1/a/v1", "http://h:1/a/v1/", "http://u:p@h:1/a?x=1"] {
+            let host = Host::new(&options(url)).unwrap();
+            assert_eq!(host.name(), "http://h:1/a");
+            assert_eq!(host.url("v1/models").path(), "/a/v1/models");
+        }
+        for url in ["", "h:1", "ftp://h", "http://"] {
+            assert!(matches!(Host::new(&options(url)), Err(BackendError::Configuration { .. })), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_shown() {
+        let options = options("http://h:1");
+        let shown = format!("{options:?} {:?}", Host::new(&options).unwrap());
+        assert!(!shown.contains("secret"), "{shown}");
+        let error = Host::new(&RemoteOptions { api_key: Some("secret\n".into()), ..options }).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn a_servers_words_are_found_wherever_it_puts_them() {
+        for value in [
+            json!({ "error": { "message": "why", "code": 400 } }),
+            json!({ "error": "why" }),
+            json!({ "message": "why", "object": "error" }),
+            json!({ "detail": "why" }),
+            json!("why"),
+        ] {
+            assert_eq!(error_message(&value), "why");
+        }
+        assert_eq!(error_message(&json!({ "detail": [1] })), "[1]");
+    }
+
+    #[test]
+    fn a_status_says_whose_fault_it_is() {
+        for (status, is_hosts) in
+            [(400, false), (413, false), (422, false), (401, true), (404, true), (429, true), (503, true)]
+        {
+            let error = refusal("http://h", StatusCode::from_u16(status).unwrap(), "why");
+            assert_eq!(error.is_hosts_fault(), is_hosts, "{error}");
+            assert!(error.to_string().contains("why"));
+        }
+    }
+}

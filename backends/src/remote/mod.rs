@@ -1,0 +1,14 @@
+//! What the remote hosts have in common.
+//!
+//! - [`host`]: one server behind a URL: requests, and what its refusals mean.
+//! - [`event_decoder`]: bytes of a stream to the data of its events.
+//! - [`answer`]: pieces of an answer, checked, to what a sampler says.
+//! - [`pump`]: runs an answer from its connection to whoever listens.
+//! - [`weights_label`]: versions of weights as servers name them.
+
+pub(crate) mod answer;
+pub(crate) mod event_decoder;
+pub(crate) mod host;
+pub(crate) mod pump;
+pub(crate) mod served_models;
+pub(crate) mod weights_label;

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_backends::{BackendError, SamplerInfo, derive_seed};
 use serde_json::{Map, Value, json};
 
 use crate::attribution::{self, Attribution, CallPath, Owner, PathIds};
 use crate::call::{self, Call, Reading};
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
-use crate::message_attributes::{add_message, add_tools};
+use crate::message_attributes::{add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::reply_writer::ReplyContext;
 use crate::responding;
@@ -82,10 +82,11 @@ fn prompt_tokens(request: &ModelRequest, model: &ServedModel, info: &SamplerInfo
         return Err(ProxyError::invalid(field, format!("{field}: there is no token {unknown}; ids are below {known}")));
     }
     if prompt.len() >= info.context_length {
-        return Err(ProxyError::PromptTooLong {
-            parameter: field,
-            prompt_tokens: prompt.len(),
-            context_length: info.context_length,
+        let too_long = BackendError::PromptTooLong { prompt_tokens: prompt.len(), context_length: info.context_length };
+        return Err(ProxyError::InvalidRequest {
+            message: too_long.to_string(),
+            parameter: Some(field.to_owned()),
+            code: Some("context_length_exceeded"),
         });
     }
     Ok(prompt)
@@ -180,9 +181,7 @@ fn attributes(request: &ModelRequest, choice: usize) -> Map<String, Value> {
         set("fulgurite.request.extra", json!(json!(request.extra).to_string()));
     }
     if let Prompt::Messages { messages, tools } = &request.prompt {
-        for (index, message) in messages.iter().enumerate() {
-            add_message(&mut attributes, &format!("gen_ai.prompt.{index}"), message);
-        }
+        add_messages(&mut attributes, messages);
         add_tools(&mut attributes, tools);
     }
     attributes

@@ -15,7 +15,7 @@ use crate::attribution::Owner;
 use crate::error::ProxyError;
 use crate::flight::{Flight, Listener};
 use crate::gateway::InFlight;
-use crate::message_attributes::add_message;
+use crate::message_attributes::{ANSWER, add_message};
 use crate::reply_message::Delta;
 use crate::{Proxy, ServedModel};
 
@@ -283,7 +283,7 @@ async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start
     ] {
         attributes.insert(key.to_owned(), value);
     }
-    add_message(&mut attributes, "gen_ai.completion.0", &answer.message);
+    add_message(&mut attributes, ANSWER, &answer.message);
     let weights_versions = weights_by_run_length(&answer.tokens);
     let trace = uuid::Uuid::now_v7().simple().to_string();
     // The random half of a version 7 UUID; its first half is the time.

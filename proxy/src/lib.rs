@@ -8,28 +8,29 @@
 //! (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read; `attribution` says
 //! whose it is; `answering` makes a `call` of it for each answer, from prompt to record the same for every dialect.
 //! `answer` turns sampled tokens into what may leave, `reply_message` is what left as one message,
-//! `message_attributes` tells messages as a span does. `flight` lets several listen to one answer; `responding` and
-//! `response_body` hand it over, written by the dialect's `reply_writer`, and know whether all of it arrived.
+//! `message_attributes` tells messages as a span does, and `recorded_conversation` reads them back from the store.
+//! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
+//! `reply_writer`, and know whether all of it arrived.
 
 mod answer;
 mod answering;
 mod attribution;
 mod call;
 mod error;
-mod field_checks;
 mod flight;
 mod gateway;
 mod message_attributes;
 mod model_request;
 mod openai;
 mod proxy;
+#[cfg_attr(not(test), expect(dead_code, reason = "conversations go on from what it reads"))]
+mod recorded_conversation;
 mod reply_message;
 mod reply_writer;
 mod request_body;
 mod responding;
 mod response_body;
 mod routes;
-mod token_logprobs;
 
 pub use proxy::{Proxy, ProxyOptions, ServedModel};
 pub use routes::{routes, unknown_route};

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::Result;
 use crate::conversations::conversations;
-use crate::generations::generations_behind;
-use crate::model::{Generation, NewGeneration, Object, Span, SpanStatus, StatusCode};
+use crate::generations::{generations_behind, matching, rebuild};
+use crate::model::{Generation, GenerationFilter, NewGeneration, Object, Span, SpanStatus, StatusCode};
 use crate::spans::span_from_row;
 use crate::sql::column;
+use crate::{Result, Store};
 
 /// Name of the second span of a call.
 const RAW_NAME: &str = "raw_gen_ai_request";
@@ -39,6 +39,31 @@ pub(crate) const WITH_RAW_SPANS: &str = "(
     FROM generations g JOIN spans s
         ON s.rollout_id = g.rollout_id AND s.attempt_id = g.attempt_id AND s.span_id = g.span_id
 ) AS spans";
+
+/// Generations with all that is stored of their spans.
+const WITH_SPAN: &str = "SELECT g.*, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time, s.body
+    FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE 1 = 1";
+
+impl Store {
+    /// Generations that meet a filter, in the order in which they were recorded, each with the attributes that were
+    /// recorded with it: all its messages are among them, its tokens are not.
+    pub async fn generations_with_attributes(&self, filter: &GenerationFilter) -> Result<Vec<(Generation, Object)>> {
+        let mut connection = self.reader().await?;
+        let rows = matching(WITH_SPAN, filter)?.all(&mut connection).await?;
+        let generations = rebuild(&mut connection, &rows).await?;
+        let ids: Vec<&str> = generations.iter().map(|generation| generation.generation_id.as_str()).collect();
+        let conversations = conversations(&mut connection, &ids).await?;
+        let attributes = rows.iter().zip(&ids).map(|(row, id)| {
+            let mut attributes = span_from_row(row)?.attributes;
+            if let Some(conversation) = conversations.get(*id) {
+                conversation.put_back(&mut attributes);
+            }
+            Ok(attributes)
+        });
+        let attributes: Vec<Object> = attributes.collect::<Result<_>>()?;
+        Ok(generations.into_iter().zip(attributes).collect())
+    }
+}
 
 /// The span of a generation as it is stored, without its tokens.
 pub(crate) fn span_of(generation: &NewGeneration, sequence_id: u64) -> Span {
@@ -227,6 +252,42 @@ mod tests {
         let page = Page { limit: Some(1), offset: 1, ..Page::default() };
         let second = spans_on_the_wire(&store, &SpanFilter { name, page, ..of(&attempted) }).await;
         assert_eq!((second.total, &second.items[..]), (2, &spans[3..]));
+    }
+
+    #[tokio::test]
+    async fn a_generation_is_read_with_the_attributes_that_were_recorded_with_it() {
+        let store = TestStore::new().await;
+        let (attempted, other) = (store.start().await, store.start().await);
+        let first = json!({
+            "gen_ai.request.model": "tiny",
+            "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "2 + 2?",
+            "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "4",
+        });
+        let mut second = first.clone();
+        second["gen_ai.prompt.1.role"] = json!("assistant");
+        second["gen_ai.prompt.1.content"] = json!("4");
+        let without_messages = json!({ "gen_ai.request.model": "tiny" });
+        let calls = [("a", &attempted, &first), ("b", &other, &first), ("c", &attempted, &second)];
+        for (index, (id, attempted, attributes)) in
+            calls.into_iter().chain([("d", &attempted, &without_messages)]).enumerate()
+        {
+            let attributes = attributes.as_object().cloned().unwrap();
+            let call = generation(id, attempted, &[1, 2][..=index % 2], &[3]);
+            store.record_generation(NewGeneration { attributes, ..call }).await.unwrap();
+        }
+        let filter = GenerationFilter {
+            rollout_id: Some(attempted.rollout.rollout_id.clone()),
+            attempt_id: Some(attempted.attempt.attempt_id.clone()),
+            ..GenerationFilter::default()
+        };
+        let (generations, attributes): (Vec<_>, Vec<_>) =
+            store.generations_with_attributes(&filter).await.unwrap().into_iter().unzip();
+        assert_eq!(generations, store.generations(&filter).await.unwrap());
+        assert_eq!(json!(attributes), json!([first, second, without_messages]));
+        // One alone, whose messages are partly with an earlier one.
+        let filter = GenerationFilter { generation_id: Some("c".to_owned()), ..GenerationFilter::default() };
+        let (_, attributes) = store.generations_with_attributes(&filter).await.unwrap().pop().unwrap();
+        assert_eq!(json!(attributes), second);
     }
 
     #[tokio::test]

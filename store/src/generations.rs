@@ -62,25 +62,30 @@ impl Store {
 
     /// Generations that meet a filter, in the order in which they were recorded, each with its whole prompt.
     pub async fn generations(&self, filter: &GenerationFilter) -> Result<Vec<Generation>> {
-        let mut sql = Sql::new(SELECT);
-        for (condition, value) in [
-            (" AND g.generation_id = ", &filter.generation_id),
-            (" AND g.rollout_id = ", &filter.rollout_id),
-            (" AND g.attempt_id = ", &filter.attempt_id),
-            (" AND g.request_digest = ", &filter.request_digest),
-        ] {
-            if let Some(value) = value {
-                sql.push(condition).text(value);
-            }
-        }
-        if let Some(run_id) = &filter.run_id {
-            sql.push(" AND g.rollout_id IN (SELECT rollout_id FROM rollouts WHERE run_id = ").text(run_id).push(")");
-        }
-        sql.push(" ORDER BY g.position").part(filter.limit, filter.offset)?;
         let mut connection = self.reader().await?;
-        let rows = sql.all(&mut connection).await?;
+        let rows = matching(SELECT, filter)?.all(&mut connection).await?;
         rebuild(&mut connection, &rows).await
     }
+}
+
+/// Rows of `select`, which is [`SELECT`] or has its columns and more, that meet a filter, in the order of recording.
+pub(crate) fn matching(select: &str, filter: &GenerationFilter) -> Result<Sql> {
+    let mut sql = Sql::new(select);
+    for (condition, value) in [
+        (" AND g.generation_id = ", &filter.generation_id),
+        (" AND g.rollout_id = ", &filter.rollout_id),
+        (" AND g.attempt_id = ", &filter.attempt_id),
+        (" AND g.request_digest = ", &filter.request_digest),
+    ] {
+        if let Some(value) = value {
+            sql.push(condition).text(value);
+        }
+    }
+    if let Some(run_id) = &filter.run_id {
+        sql.push(" AND g.rollout_id IN (SELECT rollout_id FROM rollouts WHERE run_id = ").text(run_id).push(")");
+    }
+    sql.push(" ORDER BY g.position").part(filter.limit, filter.offset)?;
+    Ok(sql)
 }
 
 fn validate(generation: &NewGeneration) -> Result<()> {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use fulgurite_backends::{BackendError, SamplerInfo, derive_seed};
+use fulgurite_backends::{SamplerInfo, derive_seed};
 use serde_json::{Map, Value, json};
 
 use crate::attribution::{self, Attribution, CallPath, Owner, PathIds};
@@ -82,11 +82,10 @@ fn prompt_tokens(request: &ModelRequest, model: &ServedModel, info: &SamplerInfo
         return Err(ProxyError::invalid(field, format!("{field}: there is no token {unknown}; ids are below {known}")));
     }
     if prompt.len() >= info.context_length {
-        let too_long = BackendError::PromptTooLong { prompt_tokens: prompt.len(), context_length: info.context_length };
-        return Err(ProxyError::InvalidRequest {
-            message: too_long.to_string(),
-            parameter: Some(field.to_owned()),
-            code: Some("context_length_exceeded"),
+        return Err(ProxyError::PromptTooLong {
+            parameter: field,
+            prompt_tokens: prompt.len(),
+            context_length: info.context_length,
         });
     }
     Ok(prompt)

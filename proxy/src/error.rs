@@ -15,6 +15,16 @@ pub(crate) enum ProxyError {
         /// A short name for programs.
         code: Option<&'static str>,
     },
+    /// The prompt leaves no room for an answer.
+    #[error("the prompt has {prompt_tokens} tokens, but this model's context length is {context_length} tokens")]
+    PromptTooLong {
+        /// The request's field that holds the prompt.
+        parameter: &'static str,
+        /// Tokens in the prompt.
+        prompt_tokens: usize,
+        /// Tokens that prompt and answer may have together.
+        context_length: usize,
+    },
     /// The body is over the limit.
     #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
     BodyTooLarge {

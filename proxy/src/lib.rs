@@ -17,6 +17,7 @@ mod answering;
 mod attribution;
 mod call;
 mod error;
+mod field_checks;
 mod flight;
 mod gateway;
 mod message_attributes;
@@ -31,6 +32,7 @@ mod request_body;
 mod responding;
 mod response_body;
 mod routes;
+mod token_logprobs;
 
 pub use proxy::{Proxy, ProxyOptions, ServedModel};
 pub use routes::{routes, unknown_route};

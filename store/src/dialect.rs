@@ -27,9 +27,8 @@ pub(crate) enum Word {
 }
 
 /// For SQLite's one writing connection: 16 MiB of log before it is copied into the file, so that a page which changes
-/// often is copied less often, and 16 MiB of pages kept, so that a large store's indices need not be read again. More
-/// would cost more: SQLite goes through all places for pages at the end of a transaction that has split a page.
-const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384;";
+/// often is copied less often, and 64 MiB of pages kept, so that a large store's indices need not be read again.
+const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -65536;";
 
 impl Dialect {
     /// The one that a connection speaks.

@@ -2,10 +2,11 @@ use fulgurite_renderers::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::sampling_fields::{SamplingFields, refuse};
+use super::sampling_fields::SamplingFields;
 use super::shape::Shape;
 use super::tool_fields::ToolFields;
 use crate::error::ProxyError;
+use crate::field_checks::refuse;
 use crate::message_attributes::REASONING_FIELDS;
 use crate::model_request::{ModelRequest, Prompt};
 use crate::request_body::{digest, read_fields};

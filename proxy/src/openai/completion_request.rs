@@ -1,9 +1,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::sampling_fields::{SamplingFields, refuse};
+use super::sampling_fields::SamplingFields;
 use super::shape::Shape;
 use crate::error::ProxyError;
+use crate::field_checks::refuse;
 use crate::model_request::{ModelRequest, Prompt};
 use crate::request_body::{digest, read_fields};
 

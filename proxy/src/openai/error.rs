@@ -36,6 +36,9 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::InvalidRequest { parameter, code, .. } => {
             Shape { status: StatusCode::BAD_REQUEST, kind: INVALID, parameter: parameter.clone(), code: *code }
         }
+        ProxyError::PromptTooLong { parameter, .. } => {
+            Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded")).about(parameter)
+        }
         ProxyError::BodyTooLarge { .. } => {
             Shape::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, Some("request_too_large"))
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::error::ProxyError;
+use crate::field_checks::{sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
@@ -57,23 +58,8 @@ impl SamplingFields {
         top_logprobs: (&str, Option<usize>),
         logprobs: bool,
     ) -> Result<Asked, ProxyError> {
-        let temperature = within("temperature", self.temperature, 0.0..=2.0)?.unwrap_or(1.0);
-        let top_p = within("top_p", self.top_p, 0.0..=1.0)?.unwrap_or(1.0);
-        if top_p == 0.0 {
-            return Err(ProxyError::invalid("top_p", "top_p must be above 0"));
-        }
-        // -1 and 0 are how vLLM's clients say "all".
-        let top_k = match self.top_k {
-            None | Some(-1 | 0) => None,
-            Some(k) => Some(
-                usize::try_from(k)
-                    .map_err(|_| ProxyError::invalid("top_k", "top_k must be positive, or -1 for all"))?,
-            ),
-        };
-        let (name, max_tokens) = max_tokens;
-        if max_tokens == Some(0) {
-            return Err(ProxyError::invalid(name, format!("{name} must be at least 1")));
-        }
+        let (name, limit) = max_tokens;
+        let max_tokens = token_limit(name, limit)?;
         let (name, top_logprobs) = top_logprobs;
         let top_logprobs = top_logprobs.unwrap_or(0);
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
@@ -81,15 +67,12 @@ impl SamplingFields {
         }
         Ok(Asked {
             sampling: SamplingParameters {
-                temperature,
-                top_p,
-                top_k,
                 presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or_default(),
                 frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?.unwrap_or_default(),
                 logit_bias: self.logit_bias()?,
-                constraint: None,
+                ..sampling(self.temperature, self.top_p, self.top_k)?
             },
-            max_tokens: max_tokens.map(|limit| limit as usize),
+            max_tokens,
             stop_strings: self.stop_strings()?,
             logprobs,
             top_logprobs,
@@ -145,24 +128,6 @@ impl SamplingFields {
         if strings.len() > MAXIMUM_STOP_STRINGS {
             return Err(ProxyError::invalid("stop", format!("stop may hold at most {MAXIMUM_STOP_STRINGS} strings")));
         }
-        if strings.iter().any(String::is_empty) {
-            return Err(ProxyError::invalid("stop", "a stop string must not be empty"));
-        }
-        Ok(strings)
-    }
-}
-
-/// Refuses a field by its name.
-pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
-    Err(ProxyError::invalid(name, format!("{name} {why}")))
-}
-
-fn within(name: &str, value: Option<f32>, range: std::ops::RangeInclusive<f32>) -> Result<Option<f32>, ProxyError> {
-    match value {
-        Some(value) if !range.contains(&value) => Err(ProxyError::invalid(
-            name,
-            format!("{name} is {value}, but must be between {} and {}", range.start(), range.end()),
-        )),
-        value => Ok(value),
+        stop_strings("stop", strings)
     }
 }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model_request::Endpoint;
 use crate::reply_message::Delta;
+use crate::token_logprobs::{entries, token_text};
 
 /// How an endpoint writes what all of them say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,10 +104,7 @@ impl Shape {
     /// `logprobs` of a choice, for tokens whose text begins `text_offset` characters into the answer.
     pub(crate) fn logprobs(self, tokens: &[SampledToken], tokenizer: &Tokenizer, text_offset: &mut usize) -> Value {
         match self {
-            Shape::Chat => {
-                let content: Vec<Value> = tokens.iter().map(|token| chat_logprob(token, tokenizer)).collect();
-                json!({ "content": content, "refusal": null })
-            }
+            Shape::Chat => json!({ "content": entries(tokens, tokenizer), "refusal": null }),
             Shape::Text => completion_logprobs(tokens, tokenizer, text_offset),
         }
     }
@@ -132,22 +130,6 @@ fn chat_delta(delta: &Delta) -> Value {
             json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] })
         }
     }
-}
-
-fn token_text(id: u32, tokenizer: &Tokenizer) -> String {
-    String::from_utf8_lossy(tokenizer.id_to_bytes(id).unwrap_or_default()).into_owned()
-}
-
-/// One entry of a chat's `logprobs.content`.
-fn chat_logprob(token: &SampledToken, tokenizer: &Tokenizer) -> Value {
-    let entry = |id: u32, logprob: f32| {
-        let bytes = tokenizer.id_to_bytes(id).unwrap_or_default();
-        json!({ "token": token_text(id, tokenizer), "bytes": bytes, "logprob": logprob })
-    };
-    let mut value = entry(token.id, token.logprob);
-    value["top_logprobs"] =
-        token.top_logprobs.iter().map(|(id, logprob)| entry(*id, *logprob)).collect::<Vec<_>>().into();
-    value
 }
 
 /// A completion's `logprobs`: lists side by side. The sampled token is always among its alternatives.

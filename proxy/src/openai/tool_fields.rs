@@ -1,8 +1,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::sampling_fields::refuse;
 use crate::error::ProxyError;
+use crate::field_checks::refuse;
 
 /// What a chat request says of tools. Read as they come, so that each fault can be told by its own name.
 #[derive(Debug, Deserialize)]

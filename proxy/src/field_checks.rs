@@ -1,0 +1,60 @@
+//! Checks of a request's fields that every dialect makes.
+
+use std::ops::RangeInclusive;
+
+use fulgurite_backends::SamplingParameters;
+
+use crate::error::ProxyError;
+
+/// Refuses a field by its name.
+pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
+    Err(ProxyError::invalid(name, format!("{name} {why}")))
+}
+
+/// A number that must lie in a range if it is given.
+pub(crate) fn within(name: &str, value: Option<f32>, range: RangeInclusive<f32>) -> Result<Option<f32>, ProxyError> {
+    match value {
+        Some(value) if !range.contains(&value) => Err(ProxyError::invalid(
+            name,
+            format!("{name} is {value}, but must be between {} and {}", range.start(), range.end()),
+        )),
+        value => Ok(value),
+    }
+}
+
+/// How tokens are drawn, by the fields that all dialects have under the same names.
+pub(crate) fn sampling(
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+) -> Result<SamplingParameters, ProxyError> {
+    let temperature = within("temperature", temperature, 0.0..=2.0)?.unwrap_or(1.0);
+    let top_p = within("top_p", top_p, 0.0..=1.0)?.unwrap_or(1.0);
+    if top_p == 0.0 {
+        return Err(ProxyError::invalid("top_p", "top_p must be above 0"));
+    }
+    // -1 and 0 are how vLLM's clients say "all".
+    let top_k = match top_k {
+        None | Some(-1 | 0) => None,
+        Some(k) => Some(
+            usize::try_from(k).map_err(|_| ProxyError::invalid("top_k", "top_k must be positive, or -1 for all"))?,
+        ),
+    };
+    Ok(SamplingParameters { temperature, top_p, top_k, ..SamplingParameters::default() })
+}
+
+/// A limit of sampled tokens, which must allow one.
+pub(crate) fn token_limit(name: &str, limit: Option<u32>) -> Result<Option<usize>, ProxyError> {
+    match limit {
+        Some(0) => Err(ProxyError::invalid(name, format!("{name} must be at least 1"))),
+        limit => Ok(limit.map(|limit| limit as usize)),
+    }
+}
+
+/// Stop strings, none of which may be empty.
+pub(crate) fn stop_strings(name: &str, strings: Vec<String>) -> Result<Vec<String>, ProxyError> {
+    match strings.iter().any(String::is_empty) {
+        true => Err(ProxyError::invalid(name, format!("{name}: a stop string must not be empty"))),
+        false => Ok(strings),
+    }
+}

@@ -3,24 +3,33 @@
 //! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled.
 //! - [`Learner`]: datums in; gradients, optimizer steps, checkpoints and new weights out.
 //! - [`Datum`]: one row of training data, the same for every learner.
-//! - [`VllmSampler`]: a remote host behind [`Sampler`], told of by [`RemoteOptions`].
+//! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
+//!   [`RemoteOptions`].
+//! - [`Replicas`]: several hosts of one model as one.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod datum;
 mod error;
 mod learner;
+mod llama_cpp;
 mod remote;
+mod replicas;
 mod sampler;
 mod seed;
+mod sglang;
 mod vllm;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
 pub use learner::{AdamParameters, ForwardBackward, Learner, LossFunction, OptimizerStep};
+pub use llama_cpp::LlamaCppSampler;
 pub use remote::host::RemoteOptions;
+pub use remote::sampler::RemoteSampler;
+pub use replicas::{ReplicaOptions, Replicas};
 pub use sampler::{
     Capabilities, Constraint, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
     SamplingParameters, StopReason, WeightsVersion,
 };
 pub use seed::derive_seed;
+pub use sglang::SglangSampler;
 pub use vllm::VllmSampler;

@@ -56,6 +56,11 @@ impl Host {
         if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
             return Err(refuse(format!("`{url}` is no URL of a model host: it must begin with http:// or https://")));
         }
+        if !base.username().is_empty() || base.password().is_some() {
+            let message = "the URL of a model host holds a user or a password, which errors would show: give the key by \
+                           api_key_env";
+            return Err(refuse(message.to_owned()));
+        }
         let path = base.path().trim_end_matches('/');
         let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
         base.set_path(&path);
@@ -77,11 +82,7 @@ impl Host {
 
     /// Its URL, as errors and logs show it.
     pub(crate) fn name(&self) -> String {
-        let mut base = self.base.clone();
-        // Fails for URLs without a host alone, which are refused.
-        let _ = base.set_password(None);
-        let _ = base.set_username("");
-        base.as_str().trim_end_matches('/').to_owned()
+        self.base.as_str().trim_end_matches('/').to_owned()
     }
 
     pub(crate) fn silence_limit(&self) -> Duration {
@@ -228,13 +229,17 @@ mod tests {
 
     #[test]
     fn a_url_is_taken_with_and_without_the_version_that_clients_write() {
-        for url in ["http://h:1/a", "http://h:1/a/", "http://h:1/a/v1", "http://h:1/a/v1/", "http://u:p@h:1/a?x=1"] {
+        for url in ["http://h:1/a", "http://h:1/a/", "http://h:1/a/v1", "http://h:1/a/v1/", "http://h:1/a?x=1"] {
             let host = Host::new(&options(url)).unwrap();
             assert_eq!(host.name(), "http://h:1/a");
             assert_eq!(host.url("v1/models").path(), "/a/v1/models");
         }
-        for url in ["", "h:1", "ftp://h", "http://"] {
-            assert!(matches!(Host::new(&options(url)), Err(BackendError::Configuration { .. })), "{url}");
+        for url in ["", "h:1", "ftp://h", "http://", "http://u:pass@h:1"] {
+            let error = Host::new(&options(url)).unwrap_err();
+            assert!(
+                matches!(error, BackendError::Configuration { .. }) && !error.to_string().contains("pass@"),
+                "{url}"
+            );
         }
     }
 

@@ -4,11 +4,14 @@
 //! - [`event_decoder`]: bytes of a stream to the data of its events.
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
 //! - [`pump`]: runs an answer from its connection to whoever listens.
+//! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
+//! - [`served_models`]: which of a server's models is meant.
 //! - [`weights_label`]: versions of weights as servers name them.
 
 pub(crate) mod answer;
 pub(crate) mod event_decoder;
 pub(crate) mod host;
 pub(crate) mod pump;
+pub(crate) mod sampler;
 pub(crate) mod served_models;
 pub(crate) mod weights_label;

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::sampler::{Event, stop_reason};
+use super::event::{Event, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::pump::ReadEvent;

@@ -1,6 +1,6 @@
 use serde::Deserialize;
 
-use super::sampler::{Event, stop_reason};
+use super::event::{Event, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::pump::ReadEvent;

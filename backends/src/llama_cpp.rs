@@ -1,0 +1,262 @@
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
+use crate::remote::host::error_message;
+use crate::remote::pump::ReadEvent;
+use crate::remote::sampler::{Remote, RemoteSampler, Wire};
+use crate::{
+    AnswerFault, BackendError, Capabilities, Constraint, SampleRequest, SampleStream, SamplerInfo, StopReason,
+};
+
+/// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
+///
+/// Made from the server's documentation and tried against scripts of it; a real server was not run. Probabilities are
+/// asked for after the samplers (`post_sampling_probs`), so that they are those of what was sampled from. It stops at
+/// the model's own end of a text and at strings; the request's stop tokens are watched for here, and end the request.
+/// Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not tell which weights
+/// it has. While a character is incomplete, the server keeps its tokens to itself and tells their number alone: such
+/// an answer is broken when it ends, by name, since its tokens are not known.
+pub type LlamaCppSampler = RemoteSampler<LlamaCpp>;
+
+/// The wire of llama.cpp's server.
+#[derive(Debug)]
+pub struct LlamaCpp;
+
+/// What was found out about a server.
+#[derive(Clone, Debug)]
+pub struct LlamaCppServer {
+    context_length: usize,
+}
+
+/// No limit is documented; it is that of OpenAI's API.
+const GREATEST_TOP_LOGPROBS: usize = 20;
+
+#[async_trait]
+impl Wire for LlamaCpp {
+    type Server = LlamaCppServer;
+
+    async fn look(remote: &Remote) -> Result<LlamaCppServer, BackendError> {
+        let properties = remote.host.get("props").await?;
+        let context_length = properties["default_generation_settings"]["n_ctx"].as_u64();
+        let untold = || remote.unusable("GET /props does not tell default_generation_settings.n_ctx");
+        Ok(LlamaCppServer { context_length: context_length.ok_or_else(untold)? as usize })
+    }
+
+    fn info(remote: &Remote, server: &LlamaCppServer) -> SamplerInfo {
+        SamplerInfo {
+            context_length: server.context_length,
+            vocabulary_size: remote.vocabulary_size,
+            capabilities: Capabilities {
+                penalties: false,
+                logit_bias: true,
+                json_schema: true,
+                lark: false,
+                top_logprobs: GREATEST_TOP_LOGPROBS,
+            },
+        }
+    }
+
+    fn unfaithful(_: &LlamaCppServer, _: &SampleRequest) -> Option<&'static str> {
+        None
+    }
+
+    async fn ask(remote: &Remote, _: &LlamaCppServer, request: &SampleRequest) -> Result<SampleStream, BackendError> {
+        let answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
+        remote.stream("completion", &body(request), answer, LlamaCppReader).await
+    }
+}
+
+/// A request. The server's defaults change the distribution, so that each of them is written out.
+fn body(request: &SampleRequest) -> Value {
+    let sampling = &request.sampling;
+    let mut fields = Map::new();
+    let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
+    set("prompt", json!(request.prompt));
+    set("n_predict", json!(request.max_tokens));
+    set("stream", json!(true));
+    set("return_tokens", json!(true));
+    set("n_probs", json!(request.top_logprobs.max(1)));
+    set("post_sampling_probs", json!(true));
+    set("cache_prompt", json!(true));
+    set("seed", json!(seed(request.seed)));
+    // As elsewhere, top-k and top-p choose from the distribution that temperature has changed.
+    set("samplers", json!(["temperature", "top_k", "top_p"]));
+    set("temperature", json!(sampling.temperature));
+    set("top_p", json!(sampling.top_p));
+    set("top_k", json!(sampling.top_k.unwrap_or(0)));
+    for (field, neutral) in [("dynatemp_range", 0), ("mirostat", 0), ("repeat_last_n", 0)] {
+        set(field, json!(neutral));
+    }
+    if !sampling.logit_bias.is_empty() {
+        set("logit_bias", json!(sampling.logit_bias.iter().collect::<Vec<_>>()));
+    }
+    if let Some(Constraint::JsonSchema(schema)) = &sampling.constraint {
+        set("json_schema", schema.clone());
+    }
+    Value::Object(fields)
+}
+
+/// A seed is a u32 there, whose greatest value asks for none.
+fn seed(seed: u64) -> u32 {
+    (seed % u64::from(u32::MAX)) as u32
+}
+
+/// Reads one event for each token, and one for the end.
+#[derive(Debug)]
+struct LlamaCppReader;
+
+#[derive(Deserialize)]
+struct Event {
+    tokens: Option<Vec<i64>>,
+    #[serde(default)]
+    stop: bool,
+    #[serde(default)]
+    completion_probabilities: Vec<Probability>,
+    stop_type: Option<String>,
+    /// With the end alone: tokens in all, those that were kept back among them.
+    tokens_predicted: Option<usize>,
+    #[serde(default)]
+    truncated: bool,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Probability {
+    id: i64,
+    prob: f64,
+    #[serde(default)]
+    top_probs: Vec<Probability>,
+}
+
+impl ReadEvent for LlamaCppReader {
+    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
+        let event: Event =
+            serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
+        if let Some(error) = event.error {
+            return Err(AnswerFault::HostError { message: error_message(&error) });
+        }
+        if event.stop {
+            return end(&event, taken).map(|end| Some(Piece { end: Some(end), ..Piece::default() }));
+        }
+        let ids = event.tokens.ok_or(AnswerFault::NoTokenIds)?;
+        let probabilities = event.completion_probabilities;
+        if ids.len() != probabilities.len() {
+            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: probabilities.len() });
+        }
+        let mut tokens = Vec::with_capacity(ids.len());
+        for (id, told) in ids.into_iter().zip(probabilities) {
+            if told.id != id {
+                let (one, other) = (id.to_string(), told.id.to_string());
+                return Err(AnswerFault::TokensDiffer { position: taken + tokens.len(), one, other });
+            }
+            tokens.push(PieceToken {
+                id,
+                logprob: Some(told.prob.ln()),
+                alternatives: told.top_probs.iter().map(|top| (top.id, top.prob.ln())).collect(),
+                weights_version: None,
+            });
+        }
+        Ok(Some(Piece { tokens, ..Piece::default() }))
+    }
+}
+
+/// Why an answer of `taken` tokens ended.
+fn end(event: &Event, taken: usize) -> Result<StopReason, AnswerFault> {
+    match event.tokens_predicted {
+        Some(tokens) if tokens != taken => return Err(AnswerFault::CountsDiffer { tokens, logprobs: taken }),
+        _ => {}
+    }
+    match event.stop_type.as_deref() {
+        // The oldest tokens were dropped to make room: the rest was sampled after another prompt.
+        _ if event.truncated => Err(AnswerFault::PromptDiffers),
+        Some("eos") => Ok(StopReason::StopToken),
+        Some("limit") => Ok(StopReason::Length),
+        other => Err(AnswerFault::UnknownEnd { reason: other.unwrap_or("none").to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SamplingParameters;
+
+    fn token(id: i64, probability: f64) -> Value {
+        let tops = json!([{ "id": 3, "token": "x", "prob": 0.5 }]);
+        let told = json!({ "id": id, "token": "?", "prob": probability, "top_probs": tops });
+        json!({ "content": "?", "tokens": [id], "stop": false, "completion_probabilities": [told] })
+    }
+
+    fn last(stop_type: &str, tokens: usize) -> Value {
+        json!({ "content": "", "tokens": [], "stop": true, "stop_type": stop_type, "tokens_predicted": tokens,
+                "tokens_evaluated": 2, "truncated": false })
+    }
+
+    fn read(event: &Value, taken: usize) -> Result<Piece, AnswerFault> {
+        Ok(LlamaCppReader.read(&event.to_string(), taken)?.unwrap())
+    }
+
+    #[test]
+    fn a_token_has_the_logarithm_of_its_probability() {
+        let piece = read(&token(4, 0.25), 0).unwrap();
+        assert_eq!((piece.tokens[0].id, piece.tokens[0].logprob), (4, Some(0.25f64.ln())));
+        assert_eq!(piece.tokens[0].alternatives, [(3, 0.5f64.ln())]);
+    }
+
+    #[test]
+    fn the_end_is_said_why_and_counts_the_tokens() {
+        assert_eq!(read(&last("eos", 1), 1).unwrap().end, Some(StopReason::StopToken));
+        assert_eq!(read(&last("limit", 1), 1).unwrap().end, Some(StopReason::Length));
+        let fault = |event: &Value| read(event, 1).unwrap_err();
+        // Tokens of an incomplete character, which no event told.
+        assert_eq!(fault(&last("limit", 3)), AnswerFault::CountsDiffer { tokens: 3, logprobs: 1 });
+        assert_eq!(fault(&last("word", 1)), AnswerFault::UnknownEnd { reason: "word".into() });
+        let mut truncated = last("limit", 1);
+        truncated["truncated"] = json!(true);
+        assert_eq!(fault(&truncated), AnswerFault::PromptDiffers);
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let with = |field: &str, value: Value| {
+            let mut event = token(4, 0.25);
+            event[field] = value;
+            read(&event, 0).unwrap_err()
+        };
+        assert_eq!(with("tokens", Value::Null), AnswerFault::NoTokenIds);
+        let differ = AnswerFault::CountsDiffer { tokens: 1, logprobs: 0 };
+        assert_eq!(with("completion_probabilities", json!([])), differ);
+        assert!(matches!(with("tokens", json!([5])), AnswerFault::TokensDiffer { .. }));
+        let error = json!({ "message": "slot is gone", "code": 500 });
+        assert_eq!(with("error", error), AnswerFault::HostError { message: "slot is gone".into() });
+    }
+
+    #[test]
+    fn nothing_is_left_to_the_servers_defaults() {
+        let request = SampleRequest {
+            prompt: vec![1, 2],
+            max_tokens: 3,
+            sampling: SamplingParameters {
+                top_k: Some(5),
+                logit_bias: [(7, 1.5)].into(),
+                constraint: Some(Constraint::JsonSchema(json!({ "type": "null" }))),
+                ..SamplingParameters::default()
+            },
+            stop_tokens: vec![9],
+            seed: u64::from(u32::MAX),
+            top_logprobs: 0,
+            affinity: None,
+        };
+        assert_eq!(
+            body(&request),
+            json!({
+                "prompt": [1, 2], "n_predict": 3, "stream": true, "return_tokens": true, "n_probs": 1,
+                "post_sampling_probs": true, "cache_prompt": true, "seed": 0,
+                "samplers": ["temperature", "top_k", "top_p"], "temperature": 1.0, "top_p": 1.0, "top_k": 5,
+                "dynatemp_range": 0, "mirostat": 0, "repeat_last_n": 0, "logit_bias": [[7, 1.5]],
+                "json_schema": { "type": "null" },
+            })
+        );
+    }
+}

@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Whether a host is worth asking: open after failures one after another, tried once after a while, closed by success.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    state: State,
+    failures_to_open: u32,
+    reopen_after: Duration,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Closed {
+        failures: u32,
+    },
+    Open {
+        since: Instant,
+    },
+    /// One request is out to see.
+    Probing,
+}
+
+impl Circuit {
+    pub(super) fn new(failures_to_open: u32, reopen_after: Duration) -> Self {
+        Self { state: State::Closed { failures: 0 }, failures_to_open, reopen_after }
+    }
+
+    /// Whether a request may go there now.
+    pub(super) fn admits(&self, now: Instant) -> bool {
+        match self.state {
+            State::Closed { .. } => true,
+            State::Open { since } => now.duration_since(since) >= self.reopen_after,
+            State::Probing => false,
+        }
+    }
+
+    /// A request goes there, whether or not it is admitted: the last resort may be a host that is given up.
+    pub(super) fn begin(&mut self) {
+        if let State::Open { .. } = self.state {
+            self.state = State::Probing;
+        }
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.state = State::Closed { failures: 0 };
+    }
+
+    pub(super) fn failed(&mut self, now: Instant) {
+        self.state = match self.state {
+            State::Closed { failures } if failures + 1 < self.failures_to_open => {
+                State::Closed { failures: failures + 1 }
+            }
+            _ => State::Open { since: now },
+        };
+    }
+
+    /// Nothing was learnt from a request: whoever asked has left.
+    pub(super) fn abandoned(&mut self, now: Instant) {
+        if self.state == State::Probing {
+            // Another may see at once.
+            self.state = State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) };
+        }
+    }
+
+    /// The host does not even say how it is.
+    pub(super) fn is_down(&mut self, now: Instant) {
+        self.state = State::Open { since: now };
+    }
+
+    /// The host says that it is well: what was given up may be tried at once.
+    pub(super) fn is_up(&mut self, now: Instant) {
+        if let State::Open { .. } = self.state {
+            self.state = State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn failures_one_after_another_open_it_and_one_probe_decides() {
+        let start = Instant::now() + WAIT;
+        let mut circuit = Circuit::new(3, WAIT);
+        circuit.failed(start);
+        circuit.failed(start);
+        circuit.succeeded();
+        circuit.failed(start);
+        circuit.failed(start);
+        assert!(circuit.admits(start), "two after another are not three");
+        circuit.failed(start);
+        assert!(!circuit.admits(start + WAIT / 2));
+        assert!(circuit.admits(start + WAIT));
+        circuit.begin();
+        assert!(!circuit.admits(start + WAIT), "one probe at a time");
+        circuit.failed(start + WAIT);
+        assert!(!circuit.admits(start + WAIT + WAIT / 2));
+        assert!(circuit.admits(start + WAIT * 2));
+        circuit.begin();
+        circuit.succeeded();
+        assert!(circuit.admits(start + WAIT * 2));
+    }
+
+    #[test]
+    fn a_probe_that_is_abandoned_leaves_its_place_to_the_next() {
+        let now = Instant::now() + WAIT;
+        let mut circuit = Circuit::new(1, WAIT);
+        circuit.failed(now);
+        circuit.begin();
+        circuit.abandoned(now);
+        assert!(circuit.admits(now));
+    }
+
+    #[test]
+    fn health_gives_a_host_up_at_once_and_lets_it_be_tried_again() {
+        let now = Instant::now() + WAIT;
+        let mut circuit = Circuit::new(3, WAIT);
+        circuit.is_up(now);
+        assert!(circuit.admits(now));
+        circuit.is_down(now);
+        assert!(!circuit.admits(now));
+        circuit.is_up(now);
+        assert!(circuit.admits(now));
+    }
+}

@@ -1,0 +1,133 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::ReplicaOptions;
+use super::circuit::Circuit;
+use crate::{BackendError, SampleEvent, SampleRequest, SampleStream, Sampler};
+
+/// One host among several.
+pub(super) struct Replica {
+    /// Where it is: tells it from the others, across restarts too.
+    pub(super) name: String,
+    pub(super) sampler: Arc<dyn Sampler>,
+    places: Arc<Semaphore>,
+    /// Requests that run there or wait for a place.
+    load: AtomicUsize,
+    circuit: Mutex<Circuit>,
+}
+
+impl Replica {
+    pub(super) fn new(name: String, sampler: Arc<dyn Sampler>, options: &ReplicaOptions) -> Self {
+        Self {
+            name,
+            sampler,
+            places: Arc::new(Semaphore::new(options.max_concurrency)),
+            load: AtomicUsize::new(0),
+            circuit: Mutex::new(Circuit::new(options.failures_to_open, options.reopen_after)),
+        }
+    }
+
+    pub(super) fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn circuit(&self) -> MutexGuard<'_, Circuit> {
+        // It is whole after every statement.
+        self.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place, however long that takes: some agents give up at the first refusal.
+    pub(super) async fn turn(self: &Arc<Self>) -> Result<Turn, BackendError> {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        let mut turn = Turn { replica: self.clone(), place: None, is_decided: true };
+        let closed = |_| BackendError::Unavailable { message: format!("{} takes no more requests", self.name) };
+        turn.place = Some(self.places.clone().acquire_owned().await.map_err(closed)?);
+        self.circuit().begin();
+        turn.is_decided = false;
+        Ok(turn)
+    }
+
+    pub(super) async fn check_health(&self) {
+        let health = self.sampler.check_health().await;
+        let (mut circuit, now) = (self.circuit(), Instant::now());
+        match health {
+            Ok(()) => circuit.is_up(now),
+            Err(error) => {
+                if circuit.admits(now) {
+                    tracing::warn!(host = %self.name, %error, "a model host does not say that it is well");
+                }
+                circuit.is_down(now);
+            }
+        }
+    }
+}
+
+/// A request's time at a host, from waiting for a place to its outcome.
+pub(super) struct Turn {
+    replica: Arc<Replica>,
+    place: Option<OwnedSemaphorePermit>,
+    /// Whether the host has been told of as well or unwell, or was never asked.
+    is_decided: bool,
+}
+
+impl Turn {
+    /// Starts sampling, and waits for the first event: until then another host could do it as well.
+    pub(super) async fn begin(&mut self, request: SampleRequest) -> Result<(SampleEvent, SampleStream), BackendError> {
+        let started = first_event(&*self.replica.sampler, request).await;
+        if let Err(error) = &started {
+            self.decide(!error.is_hosts_fault());
+        }
+        started
+    }
+
+    /// Passes on what the host says, and keeps its place there until that ends or nobody listens.
+    pub(super) fn pass_on(mut self, first: SampleEvent, mut stream: SampleStream) -> SampleStream {
+        let (sender, passed_on) = SampleStream::channel();
+        tokio::spawn(async move {
+            let mut event: Result<_, BackendError> = Ok(first);
+            loop {
+                let is_last = !matches!(event, Ok(SampleEvent::Token(_) | SampleEvent::WeightsVersions(_)));
+                if is_last {
+                    self.decide(event.as_ref().err().is_none_or(|error| !error.is_hosts_fault()));
+                }
+                if sender.send(event).is_err() || is_last {
+                    return;
+                }
+                event = tokio::select! {
+                    biased;
+                    () = sender.closed() => return,
+                    event = stream.next() => event,
+                };
+            }
+        });
+        passed_on
+    }
+
+    fn decide(&mut self, is_well: bool) {
+        self.is_decided = true;
+        match is_well {
+            true => self.replica.circuit().succeeded(),
+            false => self.replica.circuit().failed(Instant::now()),
+        }
+    }
+}
+
+async fn first_event(
+    sampler: &dyn Sampler,
+    request: SampleRequest,
+) -> Result<(SampleEvent, SampleStream), BackendError> {
+    let mut stream = sampler.sample(request).await?;
+    Ok((stream.next().await?, stream))
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.replica.load.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_decided {
+            self.replica.circuit().abandoned(Instant::now());
+        }
+    }
+}

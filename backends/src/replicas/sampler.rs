@@ -1,0 +1,136 @@
+use std::cmp::Reverse;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::replica::Replica;
+use crate::{BackendError, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
+
+/// How hosts of one model are used.
+#[derive(Clone, Debug)]
+pub struct ReplicaOptions {
+    /// Requests that run at one host at a time; the others wait. From 1 to tokio's limit of a semaphore.
+    pub max_concurrency: usize,
+    /// Failures one after another that give a host up.
+    pub failures_to_open: u32,
+    /// How long a host that is given up is left alone.
+    pub reopen_after: Duration,
+    /// How often hosts are asked how they are; `None`: never.
+    pub health_interval: Option<Duration>,
+}
+
+impl Default for ReplicaOptions {
+    fn default() -> Self {
+        let interval = Duration::from_secs(5);
+        Self { max_concurrency: 256, failures_to_open: 3, reopen_after: interval, health_interval: Some(interval) }
+    }
+}
+
+/// Several hosts of one model as one sampler.
+///
+/// Requests of one affinity go to one host, as long as it is well, since its cache holds the beginnings of their
+/// prompts; each host gets its share of the affinities, and losing one moves only that one's (rendezvous hashing).
+/// Requests without go to the host with the least to do. A host that fails before an answer's first token is passed
+/// over for another; after it, nothing is tried again, since what was sampled has left. With every host given up, they
+/// are asked all the same: refusing would help nobody.
+pub struct Replicas {
+    replicas: Vec<Arc<Replica>>,
+}
+
+impl Replicas {
+    /// Puts hosts, each with a name that tells it from the others, behind one sampler. Must be called within a tokio
+    /// runtime where hosts are asked how they are.
+    pub fn new(hosts: Vec<(String, Arc<dyn Sampler>)>, options: &ReplicaOptions) -> Self {
+        let replica = |(name, sampler)| Arc::new(Replica::new(name, sampler, options));
+        let replicas: Vec<Arc<Replica>> = hosts.into_iter().map(replica).collect();
+        if let Some(interval) = options.health_interval {
+            replicas.iter().for_each(|replica| drop(tokio::spawn(watch(Arc::downgrade(replica), interval))));
+        }
+        Self { replicas }
+    }
+
+    /// Whom to ask first, second and so on.
+    fn order(&self, affinity: Option<&str>) -> Vec<Arc<Replica>> {
+        let now = Instant::now();
+        let mut order = self.replicas.clone();
+        match affinity {
+            Some(affinity) => order.sort_by_cached_key(|replica| Reverse(rendezvous(affinity, &replica.name))),
+            None => order.sort_by_cached_key(|replica| replica.load()),
+        }
+        order.sort_by_cached_key(|replica| !replica.circuit().admits(now));
+        order
+    }
+}
+
+/// Asks a host how it is until nobody has it any more.
+async fn watch(replica: Weak<Replica>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(replica) = replica.upgrade() else { return };
+        replica.check_health().await;
+    }
+}
+
+/// How much a host is the one for an affinity: of several, the one with the most is.
+fn rendezvous(affinity: &str, name: &str) -> [u8; 32] {
+    Sha256::new().chain_update(affinity).chain_update([0]).chain_update(name).finalize().into()
+}
+
+#[async_trait]
+impl Sampler for Replicas {
+    /// As the first host tells it that can be asked.
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
+        let mut failure = no_hosts();
+        for replica in self.order(None) {
+            match replica.sampler.info().await {
+                Ok(info) => return Ok(info),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Known where all hosts have the same.
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        let mut versions = self.replicas.iter().map(|replica| replica.sampler.weights_version());
+        let first = versions.next().flatten();
+        versions.all(|version| version == first).then_some(first).flatten()
+    }
+
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let mut failure = no_hosts();
+        for replica in self.order(request.affinity.as_deref()) {
+            let mut turn = replica.turn().await?;
+            match turn.begin(request.clone()).await {
+                Ok((first, stream)) => return Ok(turn.pass_on(first, stream)),
+                Err(error) if error.is_hosts_fault() => {
+                    tracing::warn!(host = %replica.name, %error, "a model host failed before the first token");
+                    failure = error;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failure)
+    }
+
+    /// Whether any host is well.
+    async fn check_health(&self) -> Result<(), BackendError> {
+        let mut failure = no_hosts();
+        for replica in &self.replicas {
+            match replica.sampler.check_health().await {
+                Ok(()) => return Ok(()),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+}
+
+fn no_hosts() -> BackendError {
+    BackendError::Configuration { message: "the model has no hosts".to_owned() }
+}

@@ -104,6 +104,12 @@ pub enum AnswerFault {
         /// Its words.
         message: String,
     },
+    /// The host finds the request wrong, and says so only in the stream.
+    #[error("the model host refuses the request: {message}")]
+    Refused {
+        /// Its words.
+        message: String,
+    },
     /// Text without the ids of its tokens.
     #[error("the ids of the sampled tokens are missing")]
     NoTokenIds,

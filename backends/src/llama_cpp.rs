@@ -3,7 +3,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
-use crate::remote::host::error_message;
+use crate::remote::host::fault_of_error;
 use crate::remote::pump::ReadEvent;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::{
@@ -135,7 +135,7 @@ impl ReadEvent for LlamaCppReader {
         let event: Event =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
-            return Err(AnswerFault::HostError { message: error_message(&error) });
+            return Err(fault_of_error(&error));
         }
         if event.stop {
             return end(&event, taken).map(|end| Some(Piece { end: Some(end), ..Piece::default() }));

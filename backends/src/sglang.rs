@@ -3,7 +3,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
-use crate::remote::host::error_message;
+use crate::remote::host::fault_of_error;
 use crate::remote::pump::ReadEvent;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
@@ -121,7 +121,7 @@ struct Event {
 
 #[derive(Deserialize)]
 struct MetaInfo {
-    finish_reason: Option<FinishReason>,
+    finish_reason: Option<Value>,
     /// Tokens so far, in either way of streaming.
     completion_tokens: usize,
     #[serde(default)]
@@ -136,13 +136,6 @@ struct MetaInfo {
 #[derive(Deserialize)]
 struct Logprob(Option<f64>, i64, #[allow(dead_code)] Option<String>);
 
-#[derive(Deserialize)]
-struct FinishReason {
-    #[serde(rename = "type")]
-    kind: String,
-    message: Option<String>,
-}
-
 impl ReadEvent for SglangReader {
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
         if data == "[DONE]" {
@@ -151,10 +144,10 @@ impl ReadEvent for SglangReader {
         let event: Event =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
-            return Err(AnswerFault::HostError { message: error_message(&error) });
+            return Err(fault_of_error(&error));
         }
         let Some(meta) = event.meta_info else { return Ok(None) };
-        let end = meta.finish_reason.map(stop_reason).transpose()?;
+        let end = meta.finish_reason.as_ref().map(stop_reason).transpose()?;
         let ids = event.output_ids.ok_or(AnswerFault::NoTokenIds)?;
         if ids.len() != meta.output_token_logprobs.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: meta.output_token_logprobs.len() });
@@ -197,12 +190,13 @@ impl SglangReader {
     }
 }
 
-fn stop_reason(reason: FinishReason) -> Result<StopReason, AnswerFault> {
-    match (reason.kind.as_str(), reason.message) {
-        ("stop", _) => Ok(StopReason::StopToken),
-        ("length", _) => Ok(StopReason::Length),
-        ("abort", Some(message)) => Err(AnswerFault::HostError { message }),
-        (kind, _) => Err(AnswerFault::UnknownEnd { reason: kind.to_owned() }),
+/// Why an answer ended: `{"type": "stop" | "length" | "abort", ...}`.
+fn stop_reason(reason: &Value) -> Result<StopReason, AnswerFault> {
+    match reason["type"].as_str() {
+        Some("stop") => Ok(StopReason::StopToken),
+        Some("length") => Ok(StopReason::Length),
+        Some("abort") => Err(fault_of_error(reason)),
+        _ => Err(AnswerFault::UnknownEnd { reason: reason.to_string() }),
     }
 }
 
@@ -285,6 +279,8 @@ mod tests {
         assert_eq!(fault(&[one(), lost]), AnswerFault::CountsDiffer { tokens: 3, logprobs: 2 });
         let aborted = event(&[], 0, json!({ "type": "abort", "message": "flushed", "status_code": 503 }));
         assert_eq!(fault(&[aborted]), AnswerFault::HostError { message: "flushed".into() });
+        let refused = event(&[], 0, json!({ "type": "abort", "message": "too long", "status_code": 400 }));
+        assert_eq!(fault(&[refused]), AnswerFault::Refused { message: "too long".into() });
         assert_eq!(fault(&[json!({ "error": { "message": "no" } })]), AnswerFault::HostError { message: "no".into() });
         let done = SglangReader::default().read("[DONE]", 1);
         assert!(matches!(done, Err(AnswerFault::BrokenOff { .. })));

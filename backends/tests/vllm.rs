@@ -218,6 +218,10 @@ async fn refusals_say_whose_fault_they_are() {
             |error| matches!(error, BackendError::InvalidRequest { message } if message.contains("no such grammar")),
         ),
         (
+            stream(vec![json!({ "error": { "message": "Invalid grammar", "code": 400 } })]),
+            |error| matches!(error, BackendError::InvalidRequest { message } if message.contains("Invalid grammar")),
+        ),
+        (
             Reply::Json(401, json!({ "error": "Unauthorized" })),
             |error| matches!(error, BackendError::Configuration { message } if message.contains("api_key_env")),
         ),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{AnswerFault, BackendError};
 
@@ -80,6 +80,14 @@ impl Host {
         Ok(Self { client, base, silence_limit: options.silence_limit })
     }
 
+    /// The error that a fault in an answer is.
+    pub(crate) fn broken_answer(&self, fault: AnswerFault) -> BackendError {
+        match fault {
+            AnswerFault::Refused { .. } => BackendError::InvalidRequest { message: fault.to_string() },
+            fault => BackendError::BrokenAnswer { host: self.name(), fault },
+        }
+    }
+
     /// Its URL, as errors and logs show it.
     pub(crate) fn name(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
@@ -117,11 +125,11 @@ impl Host {
             return Ok(response);
         }
         // Some servers answer with status 200 and an error.
-        let fault = match serde_json::from_slice(&self.body(response).await?) {
-            Ok(value) => AnswerFault::HostError { message: error_message(&value) },
+        let fault = match serde_json::from_slice::<Value>(&self.body(response).await?) {
+            Ok(value) => fault_of_error(value.get("error").unwrap_or(&value)),
             Err(_) => AnswerFault::NotAStream { content_type },
         };
-        Err(BackendError::BrokenAnswer { host: self.name(), fault })
+        Err(self.broken_answer(fault))
     }
 
     fn url(&self, path: &str) -> Url {
@@ -194,12 +202,21 @@ pub(crate) fn error_message(value: &Value) -> String {
     text.chars().take(MESSAGE_LIMIT).collect()
 }
 
+/// An error in the middle of a stream. Servers begin some streams before they look at the request.
+pub(crate) fn fault_of_error(error: &Value) -> AnswerFault {
+    let message = error_message(&json!({ "error": error }));
+    match [&error["code"], &error["status_code"]].into_iter().find_map(Value::as_u64) {
+        Some(400 | 413 | 422) => AnswerFault::Refused { message },
+        _ => AnswerFault::HostError { message },
+    }
+}
+
 /// What a status other than success means for whoever asked.
 fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
     let told = format!("{host} answers {}: {message}", status.as_u16());
     match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-            BackendError::InvalidRequest { message: format!("the model host refuses the request: {message}") }
+            BackendError::InvalidRequest { message: AnswerFault::Refused { message: message.to_owned() }.to_string() }
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::Configuration {
             message: format!("{told} (is the variable that api_key_env names set to a key of this host?)"),
@@ -213,8 +230,6 @@ fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn options(url: &str) -> RemoteOptions {

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::remote::answer::{Answer, Piece};
 use crate::remote::event_decoder::EventDecoder;
-use crate::remote::host::describe;
+use crate::remote::host::{Host, describe};
 use crate::{AnswerFault, BackendError, SampleEvent, SampleStream, WeightsVersion};
 
 /// How long what follows an answer's end is waited for, so that its connection can be used again.
@@ -41,12 +41,10 @@ impl LastWeights {
 
 /// An answer on its way from a host.
 pub(crate) struct Pump<R> {
-    /// The host's URL, for errors.
-    pub(crate) host: String,
+    pub(crate) host: Arc<Host>,
     pub(crate) response: Response,
     pub(crate) reader: R,
     pub(crate) answer: Answer,
-    pub(crate) silence_limit: Duration,
     pub(crate) last_weights: LastWeights,
 }
 
@@ -57,7 +55,7 @@ impl<R: ReadEvent> Pump<R> {
         tokio::spawn(async move {
             if let Err(fault) = self.run(&sender).await {
                 // Nobody listening is no fault.
-                let _ = sender.send(Err(BackendError::BrokenAnswer { host: self.host, fault }));
+                let _ = sender.send(Err(self.host.broken_answer(fault)));
             }
         });
         stream
@@ -69,10 +67,10 @@ impl<R: ReadEvent> Pump<R> {
             let chunk = tokio::select! {
                 biased;
                 () = sender.closed() => return Ok(()),
-                chunk = tokio::time::timeout(self.silence_limit, self.response.chunk()) => chunk,
+                chunk = tokio::time::timeout(self.host.silence_limit(), self.response.chunk()) => chunk,
             };
             let bytes = match chunk {
-                Err(_) => return Err(AnswerFault::Silent { seconds: self.silence_limit.as_secs() }),
+                Err(_) => return Err(AnswerFault::Silent { seconds: self.host.silence_limit().as_secs() }),
                 Ok(Err(error)) => {
                     return Err(AnswerFault::BrokenOff { message: format!(": {}", describe(error)) });
                 }

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub trait Wire: Send + Sync + 'static {
 /// A server of some kind, as it was configured.
 #[derive(Debug)]
 pub struct Remote {
-    pub(crate) host: Host,
+    pub(crate) host: Arc<Host>,
     /// The model's name here.
     pub(crate) model: String,
     pub(crate) vocabulary_size: usize,
@@ -49,8 +50,8 @@ impl Remote {
         reader: impl ReadEvent,
     ) -> Result<SampleStream, BackendError> {
         let response = self.host.stream(path, body).await?;
-        let (host, silence_limit) = (self.host.name(), self.host.silence_limit());
-        Ok(Pump { host, response, reader, answer, silence_limit, last_weights: self.last_weights.clone() }.start())
+        let (host, last_weights) = (self.host.clone(), self.last_weights.clone());
+        Ok(Pump { host, response, reader, answer, last_weights }.start())
     }
 
     /// A server that is there and cannot be used.
@@ -73,7 +74,7 @@ impl<W: Wire> RemoteSampler<W> {
     /// A server that is not looked at yet. Fails for what cannot be a host's address or key.
     pub fn new(options: &RemoteOptions) -> Result<Self, BackendError> {
         let remote = Remote {
-            host: Host::new(options)?,
+            host: Arc::new(Host::new(options)?),
             model: options.model.clone(),
             vocabulary_size: options.vocabulary_size,
             last_weights: LastWeights::default(),

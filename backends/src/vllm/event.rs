@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::remote::host::error_message;
+use crate::remote::host::fault_of_error;
 use crate::{AnswerFault, StopReason};
 
 /// An event of either route.
@@ -25,7 +25,7 @@ impl<C: DeserializeOwned> Event<C> {
         let event: Self =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         match event.error {
-            Some(error) => Err(AnswerFault::HostError { message: error_message(&error) }),
+            Some(error) => Err(fault_of_error(&error)),
             None => Ok(event),
         }
     }

@@ -8,7 +8,7 @@ use crate::attribution::{self, Attribution, CallPath, Owner, PathIds};
 use crate::call::{self, Call, Reading};
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
-use crate::message_attributes::{add_messages, add_tools};
+use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::reply_writer::ReplyContext;
 use crate::responding;
@@ -177,7 +177,10 @@ fn attributes(request: &ModelRequest, choice: usize) -> Map<String, Value> {
     }
     set("gen_ai.request.is_stream", json!(request.stream));
     if !request.extra.is_empty() {
-        set("fulgurite.request.extra", json!(json!(request.extra).to_string()));
+        set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
+    }
+    if !request.ignored_tools.is_empty() {
+        set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
     }
     if let Prompt::Messages { messages, tools } = &request.prompt {
         add_messages(&mut attributes, messages);

@@ -39,10 +39,10 @@ pub(crate) enum ProxyError {
         /// Names that are served.
         served: String,
     },
-    /// The path names a rollout or attempt that is not in the store.
+    /// The path names what is not in the store.
     #[error("there is no {kind} `{id}`")]
     UnknownTarget {
-        /// `rollout` or `attempt`.
+        /// `rollout`, `attempt` or `response`.
         kind: &'static str,
         /// Its id.
         id: String,

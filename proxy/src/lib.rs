@@ -24,7 +24,6 @@ mod message_attributes;
 mod model_request;
 mod openai;
 mod proxy;
-#[cfg_attr(not(test), expect(dead_code, reason = "conversations go on from what it reads"))]
 mod recorded_conversation;
 mod reply_message;
 mod reply_writer;

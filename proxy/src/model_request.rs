@@ -16,6 +16,9 @@ pub(crate) struct ModelRequest {
     pub(crate) return_token_ids: bool,
     /// The client's own seed.
     pub(crate) seed: Option<i64>,
+    /// Tools that it declares and that the model is not shown, because others than its agent would run them: kept in the
+    /// record.
+    pub(crate) ignored_tools: Vec<Value>,
     /// Fields that we do not know: kept in the record, otherwise ignored.
     pub(crate) extra: Map<String, Value>,
     /// What makes two requests the same.

@@ -3,9 +3,9 @@
 use fulgurite_renderers::Message;
 use fulgurite_store::model::{Generation, GenerationFilter};
 use fulgurite_store::{Store, StoreError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::message_attributes::{SaidInCall, messages_of};
+use crate::message_attributes::{REQUEST_EXTRA, SaidInCall, messages_of};
 
 /// A recorded call: its tokens, and what was said.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct RecordedCall {
     pub(crate) tools: Vec<Value>,
     /// The answer.
     pub(crate) reply: Option<Message>,
+    /// Fields of the request that have no attributes of their own.
+    pub(crate) request_extra: Map<String, Value>,
 }
 
 /// The call with this id, if there is one.
@@ -26,6 +28,7 @@ pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<Re
 }
 
 /// The calls of an attempt, in the order in which they were recorded.
+#[cfg_attr(not(test), expect(dead_code, reason = "an attempt's memory after a restart is made of them"))]
 pub(crate) async fn turns(store: &Store, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedCall>, StoreError> {
     let filter = GenerationFilter {
         rollout_id: Some(rollout_id.to_owned()),
@@ -40,9 +43,18 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
     found
         .map(|(generation, attributes)| {
             let SaidInCall { messages, tools, reply } = messages_of(&attributes)?;
-            Ok(RecordedCall { generation, messages, tools, reply })
+            let request_extra = request_extra(&attributes)?;
+            Ok(RecordedCall { generation, messages, tools, reply, request_extra })
         })
         .collect()
+}
+
+fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, StoreError> {
+    let text = attributes.get(REQUEST_EXTRA).and_then(Value::as_str);
+    let read = text.map(serde_json::from_str).transpose();
+    let corrupt =
+        |error: serde_json::Error| StoreError::Corrupt { column: REQUEST_EXTRA.to_owned(), message: error.to_string() };
+    Ok(read.map_err(corrupt)?.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -121,7 +133,7 @@ mod tests {
         let read = turns(&store, rollout_id, attempt_id).await.unwrap();
         let read: Vec<(String, SaidInCall)> = read
             .into_iter()
-            .map(|RecordedCall { generation, messages, tools, reply }| {
+            .map(|RecordedCall { generation, messages, tools, reply, .. }| {
                 (generation.generation_id, SaidInCall { messages, tools, reply })
             })
             .collect();

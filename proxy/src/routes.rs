@@ -10,7 +10,7 @@ use crate::error::ProxyError;
 use crate::gateway;
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::openai::error::{self, OpenAiError};
-use crate::openai::list_models;
+use crate::openai::{list_models, responses};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -24,6 +24,8 @@ pub fn routes(proxy: Proxy) -> Router {
         router = router
             .route(&format!("{base}/chat/completions"), post(chat_completions).fallback(method_not_allowed))
             .route(&format!("{base}/completions"), post(completions).fallback(method_not_allowed))
+            .route(&format!("{base}/responses"), post(responses::create).fallback(method_not_allowed))
+            .route(&format!("{base}/responses/{{response_id}}"), get(responses::retrieve).fallback(method_not_allowed))
             .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed));
     }
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {

@@ -2,6 +2,7 @@ use fulgurite_renderers::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::answer_format;
 use super::sampling_fields::SamplingFields;
 use super::shape::Shape;
 use super::tool_fields::ToolFields;
@@ -32,7 +33,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
     let fields: SamplingFields = read_fields(std::mem::take(&mut tools.rest))?;
     chat.check_messages()?;
-    chat.refuse_unsupported()?;
+    answer_format::check("response_format", chat.response_format.as_ref())?;
     let tools = tools.check()?;
     let logprobs = chat.logprobs.unwrap_or(false);
     if chat.top_logprobs.is_some_and(|top| top > 0) && !logprobs {
@@ -59,14 +60,6 @@ impl ChatFields {
                 ));
             }
             check_parts_of_turn(index, message)?;
-        }
-        Ok(())
-    }
-
-    fn refuse_unsupported(&self) -> Result<(), ProxyError> {
-        let format = self.response_format.as_ref().and_then(|format| format.get("type")).and_then(Value::as_str);
-        if self.response_format.is_some() && format != Some("text") {
-            return refuse("response_format", "other than text is not supported by this model host");
         }
         Ok(())
     }

@@ -48,7 +48,11 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::UnknownTarget { kind, .. } => Shape::new(
             StatusCode::NOT_FOUND,
             INVALID,
-            Some(if *kind == "rollout" { "rollout_not_found" } else { "attempt_not_found" }),
+            Some(match *kind {
+                "rollout" => "rollout_not_found",
+                "response" => "response_not_found",
+                _ => "attempt_not_found",
+            }),
         ),
         ProxyError::AttemptEnded { .. } => Shape::new(StatusCode::GONE, INVALID, Some("attempt_ended")),
         ProxyError::UnknownRoute { .. } => Shape::new(StatusCode::NOT_FOUND, INVALID, Some("unknown_url")),

@@ -11,7 +11,7 @@ use crate::field_checks::{sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
-const MAXIMUM_TOP_LOGPROBS: usize = 20;
+pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.
 const MAXIMUM_CHOICES: u32 = 128;
 
@@ -91,6 +91,7 @@ impl SamplingFields {
             return_token_ids: self.return_token_ids.unwrap_or(false),
             seed: self.seed,
             model: self.model,
+            ignored_tools: Vec::new(),
             extra: self.extra,
             digest,
             reply: Box::new(OpenAiReply { shape, include_usage }),

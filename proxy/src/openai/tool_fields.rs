@@ -29,19 +29,28 @@ impl ToolFields {
         for (index, tool) in tools.iter().enumerate() {
             check_tool(index, tool)?;
         }
-        match self.tool_choice {
-            None => {}
-            Some(choice) if is_one_of(&choice, &["auto"]) => {}
-            Some(choice) if is_one_of(&choice, &["none"]) => tools.clear(),
-            Some(choice) => refuse(
-                "tool_choice",
-                &format!("{choice} is not supported, only \"auto\" and \"none\": no call can be forced on the model"),
-            )?,
+        if !may_call(self.tool_choice.as_ref())? {
+            tools.clear();
         }
         if self.parallel_tool_calls == Some(false) && !tools.is_empty() {
             refuse("parallel_tool_calls", "false is not supported: the model decides how many tools it calls")?;
         }
         Ok(tools)
+    }
+}
+
+/// Whether a `tool_choice` lets the model call tools. It cannot be made to.
+pub(crate) fn may_call(tool_choice: Option<&Value>) -> Result<bool, ProxyError> {
+    match tool_choice {
+        None | Some(Value::Null) => Ok(true),
+        Some(choice) if is_one_of(choice, &["auto"]) => Ok(true),
+        Some(choice) if is_one_of(choice, &["none"]) => Ok(false),
+        Some(choice) => Err(ProxyError::invalid(
+            "tool_choice",
+            format!(
+                "tool_choice {choice} is not supported, only \"auto\" and \"none\": no call can be forced on the model"
+            ),
+        )),
     }
 }
 

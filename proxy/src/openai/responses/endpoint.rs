@@ -1,0 +1,47 @@
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::earlier_responses::{EarlierResponses, visible_response};
+use super::recorded_response::recorded_response;
+use super::response_request::read;
+use crate::Proxy;
+use crate::answering::{Caller, answer};
+use crate::attribution::CallPath;
+use crate::error::ProxyError;
+use crate::openai::error::OpenAiError;
+use crate::request_body::{parse, read_body};
+
+/// `POST /v1/responses`, also below an attempt's path.
+pub(crate) async fn create(
+    State(proxy): State<Proxy>,
+    Path(path): Path<CallPath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    let body = parse(&read_body(request.into_body(), &proxy).await?)?;
+    let caller = Caller::of(path);
+    let earlier = EarlierResponses::named_in(&body, &proxy, caller.ids.as_ref()).await.map_err(ProxyError::from)?;
+    Ok(answer(&proxy, caller, read(body, &earlier)?).await?)
+}
+
+/// The path of a response, which may be below an attempt's.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ResponsePath {
+    response_id: String,
+    #[serde(flatten)]
+    call: CallPath,
+}
+
+/// `GET /v1/responses/{response_id}`, also below an attempt's path.
+pub(crate) async fn retrieve(
+    State(proxy): State<Proxy>,
+    Path(ResponsePath { response_id, call }): Path<ResponsePath>,
+) -> Result<Json<Value>, OpenAiError> {
+    let found = visible_response(&proxy, call.ids().as_ref(), &response_id).await.map_err(ProxyError::from)?;
+    match found {
+        Some(call) => Ok(Json(recorded_response(&call))),
+        None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),
+    }
+}

@@ -1,0 +1,185 @@
+use std::sync::Arc;
+
+use fulgurite_backends::SampledToken;
+use serde_json::{Map, Value, json};
+
+use super::output_items::{Change, OutputItems, ReasoningForm};
+use super::response_object::{Standing, response, usage};
+use crate::answer::Taken;
+use crate::call::{FinishReason, Finished};
+use crate::error::ProxyError;
+use crate::model_request::ReplyFormat;
+use crate::reply_message::Delta;
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::token_logprobs;
+
+/// How Responses writes an answer.
+#[derive(Debug)]
+pub(super) struct ResponseReply {
+    /// What the response says of its request.
+    pub(super) echo: Map<String, Value>,
+    pub(super) reasoning: ReasoningForm,
+    /// Whether text comes with logprobs.
+    pub(super) logprobs: bool,
+}
+
+impl ReplyFormat for ResponseReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        let items = OutputItems::new(&context.id, self.reasoning);
+        Box::new(ResponseWriter {
+            format: *self,
+            context,
+            items,
+            tokens: Vec::new(),
+            silent_since: 0,
+            reasoning_tokens: 0,
+            next_event: 0,
+        })
+    }
+}
+
+struct ResponseWriter {
+    format: ResponseReply,
+    context: ReplyContext,
+    items: OutputItems,
+    /// All that was sampled.
+    tokens: Vec<Arc<Taken>>,
+    /// The first token of which nothing has left yet.
+    silent_since: usize,
+    reasoning_tokens: usize,
+    /// Number of the next event.
+    next_event: u64,
+}
+
+impl ResponseWriter {
+    /// Takes what tokens made certain.
+    fn say(&mut self, deltas: &[Delta]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for delta in deltas {
+            let said_by = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
+            let logprobs = match delta {
+                Delta::Reasoning(_) => {
+                    self.reasoning_tokens += said_by.len();
+                    Vec::new()
+                }
+                Delta::Text(_) if self.format.logprobs => self.entries(said_by.iter().filter(|taken| taken.is_text)),
+                _ => Vec::new(),
+            };
+            changes.extend(self.items.take(delta, logprobs));
+        }
+        changes
+    }
+
+    fn take(&mut self, taken: &Arc<Taken>) -> Vec<Change> {
+        self.tokens.push(Arc::clone(taken));
+        self.say(&taken.deltas)
+    }
+
+    fn end_items(&mut self, finished: &Finished) -> Vec<Change> {
+        let mut changes = self.say(&finished.held_back);
+        changes.extend(self.items.finish(&finished.message, finished.reason != FinishReason::Length));
+        changes
+    }
+
+    fn entries<'t>(&self, tokens: impl Iterator<Item = &'t Arc<Taken>>) -> Vec<Value> {
+        let tokens: Vec<SampledToken> = tokens.map(|taken| taken.token.clone()).collect();
+        token_logprobs::entries(&tokens, &self.context.tokenizer)
+    }
+
+    fn response(&self, standing: &Standing) -> Value {
+        let ReplyContext { id, created, model, .. } = &self.context;
+        let output = match standing {
+            Standing::InProgress => Vec::new(),
+            _ => self.items.values(),
+        };
+        response(id, *created, model, &self.format.echo, standing, output)
+    }
+
+    /// The response once its answer has ended. Token ids are all that was sampled, and logprobs match them one to one.
+    fn ended(&self, finished: &Finished) -> Value {
+        let mut response = self.response(&standing(finished));
+        response["usage"] = usage(finished.prompt_tokens, finished.sampled_tokens, self.reasoning_tokens);
+        if self.context.token_ids {
+            response["prompt_token_ids"] = json!(*self.context.prompt);
+            response["token_ids"] = self.tokens.iter().map(|taken| taken.token.id).collect();
+            response["logprobs"] = json!({ "content": self.entries(self.tokens.iter()) });
+        }
+        response
+    }
+
+    fn write_changes(&mut self, changes: &[Change], out: &mut Vec<u8>) {
+        for change in changes {
+            for event in self.items.events(change) {
+                self.write(event, out);
+            }
+        }
+    }
+
+    /// Writes an event with its number, under its own name.
+    fn write(&mut self, mut event: Value, out: &mut Vec<u8>) {
+        event["sequence_number"] = json!(self.next_event);
+        self.next_event += 1;
+        let name = event["type"].as_str().unwrap_or_default();
+        out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    }
+
+    fn write_standing(&mut self, name: &str, response: Value, out: &mut Vec<u8>) {
+        self.write(json!({ "type": format!("response.{name}"), "response": response }), out);
+    }
+}
+
+/// How an answer ended.
+fn standing(finished: &Finished) -> Standing {
+    match finished.reason {
+        FinishReason::Stop | FinishReason::ToolCalls => Standing::Completed,
+        FinishReason::Length => Standing::Incomplete,
+    }
+}
+
+impl ReplyWriter for ResponseWriter {
+    fn whole(&mut self, choices: &[WholeChoice]) -> Value {
+        let mut reply = Value::Null;
+        for WholeChoice { tokens, finished } in choices {
+            for taken in tokens {
+                self.take(taken);
+            }
+            self.end_items(finished);
+            reply = self.ended(finished);
+        }
+        reply
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let response = self.response(&Standing::InProgress);
+        self.write_standing("created", response.clone(), out);
+        self.write_standing("in_progress", response, out);
+    }
+
+    fn token(&mut self, _choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>) {
+        let changes = self.take(taken);
+        self.write_changes(&changes, out);
+    }
+
+    fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        let changes = self.end_items(finished);
+        self.write_changes(&changes, out);
+        let response = self.ended(finished);
+        self.write_standing(standing(finished).name(), response, out);
+    }
+
+    fn end(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Clients of two kinds are told: those that read how a response ended, and those that stop at an error.
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        let standing = Standing::Failed(error.to_string());
+        let response = self.response(&standing);
+        self.write_standing(standing.name(), response, out);
+        let mut event = crate::openai::error::body(error)["error"].take();
+        event["type"] = json!("error");
+        self.write(event, out);
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+}

@@ -4,6 +4,7 @@ use crate::python_json::{JsonStyle, to_json};
 use crate::python_methods::call_method;
 use crate::python_text::python_str;
 use crate::python_time::{strftime, unix_seconds};
+use crate::template_program::TemplateProgram;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
@@ -12,6 +13,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
+    /// The same template for the way that nearly every prompt takes.
+    program: Option<TemplateProgram>,
     marks_generation: bool,
 }
 
@@ -23,7 +26,8 @@ impl ChatTemplate {
     pub(crate) fn compile(source: &str, now: Option<i64>) -> Result<Self, RenderError> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| template_error(&error))?);
+        let syntax = syntax.map_err(|error| template_error(&error))?;
+        environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_formatter(|out, _, value| Ok(out.write_str(&python_str(value))?));
         environment.set_unknown_method_callback(call_method);
@@ -36,8 +40,9 @@ impl ChatTemplate {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let written = with_generation_filter(&source);
         let marks_generation = written != source;
+        let program = TemplateProgram::of(&written, syntax);
         environment.add_template_owned(NAME, written).map_err(|error| template_error(&error))?;
-        Ok(Self { environment, marks_generation })
+        Ok(Self { environment, program, marks_generation })
     }
 
     /// Whether the template says by `{% generation %}` what an assistant's own words are.
@@ -47,6 +52,11 @@ impl ChatTemplate {
 
     /// Renders the template, which sees the fields of `context` as variables.
     pub(crate) fn render(&self, context: Value) -> Result<String, RenderError> {
+        let quick = self.program.as_ref().map(|program| program.run(&self.environment, &context));
+        quick.and_then(Result::ok).map_or_else(|| self.render_by_engine(context), Ok)
+    }
+
+    fn render_by_engine(&self, context: Value) -> Result<String, RenderError> {
         let template = self.environment.get_template(NAME).map_err(|error| template_error(&error))?;
         template.render(context).map_err(|error| template_error(&error))
     }
@@ -76,6 +86,9 @@ fn strftime_now(format: &str, now: Option<i64>) -> Result<String, Error> {
 
 /// `json.dumps` with the keyword arguments that Hugging Face passes on.
 fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<String, Error> {
+    if ensure_ascii.is_none() && options.args().next().is_none() {
+        return to_json(value, &JsonStyle { ensure_ascii: false, ..JsonStyle::default() });
+    }
     let indent: Option<Value> = options.get("indent")?;
     let separators: Option<Vec<String>> = options.get("separators")?;
     let sort_keys: Option<bool> = options.get("sort_keys")?;
@@ -98,8 +111,8 @@ fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<
         ensure_ascii: ensure_ascii.unwrap_or(false),
         sort_keys: sort_keys.unwrap_or(false),
         indent,
-        item_separator: item_separator.to_owned(),
-        key_separator: key_separator.to_owned(),
+        item_separator: item_separator.to_owned().into(),
+        key_separator: key_separator.to_owned().into(),
     };
     to_json(value, &style)
 }
@@ -205,6 +218,45 @@ mod tests {
             }
         }
         assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), cases.len(), failures.join("\n"));
+    }
+
+    /// What the quick way gives, the engine gives too; and the quick way is the one that prompts take.
+    #[test]
+    fn a_program_does_what_the_engine_does() {
+        let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors");
+        let read = |path: &str| std::fs::read_to_string(format!("{vectors}/{path}")).unwrap();
+        let compare = |template: &ChatTemplate, context: Value, case: &Json| {
+            let quick = template.program.as_ref().and_then(|program| program.run(&template.environment, &context).ok());
+            let by_engine = template.render_by_engine(context).ok();
+            if quick.is_some() {
+                assert_eq!(quick, by_engine, "{case}");
+            }
+            (by_engine.is_some(), quick.is_some())
+        };
+        let cases: Vec<Json> = serde_json::from_str(&read("chat_templates.json")).unwrap();
+        let mut renders = Vec::new();
+        for case in &cases {
+            let Ok(template) = ChatTemplate::compile(case["template"].as_str().unwrap(), CLOCK) else { continue };
+            renders.push(compare(&template, from_json(&case["context"]), case));
+        }
+        let count = |renders: &[(bool, bool)]| {
+            let rendered = renders.iter().filter(|(by_engine, _)| *by_engine);
+            (rendered.clone().count(), rendered.filter(|(_, quick)| *quick).count())
+        };
+        let (rendered, quick) = count(&renders);
+        assert!(quick * 10 > rendered * 9, "{quick} of {rendered}");
+        let file: Json = serde_json::from_str(&read("family_templates.json")).unwrap();
+        for case in file["cases"].as_array().unwrap() {
+            let text = |field: &str| case[field].as_str().unwrap();
+            let template =
+                ChatTemplate::compile(&read(&format!("templates/{}.jinja", text("template"))), CLOCK).unwrap();
+            let mut context = json!({"tools": null, "bos_token": "<s>", "eos_token": "</s>"});
+            let told = context.as_object_mut().unwrap();
+            told.extend(file["contexts"][text("context")].as_object().unwrap().clone());
+            told.insert("messages".to_owned(), file["conversations"][text("conversation")].clone());
+            let (by_engine, quick) = compare(&template, from_json(&context), case);
+            assert_eq!(quick, by_engine, "{case}");
+        }
     }
 
     #[test]

@@ -47,8 +47,10 @@ mod template_check;
 mod template_continuation;
 mod template_conversations;
 mod template_dialect;
+mod template_program;
 mod template_renderer;
 mod template_response_format;
+mod template_run;
 #[cfg(test)]
 mod testing;
 mod token_bytes;

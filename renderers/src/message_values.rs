@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde_json::Value as Json;
 
 use crate::python_text::FieldName::{self, Known};
-use crate::python_text::{field_with, from_json_with, object};
+use crate::python_text::{field_with, from_json_text, from_json_with, object};
 use crate::template_dialect::{REASONING_FIELDS, TemplateDialect};
 use crate::{Content, ContentPart, FunctionCall, Message, ToolCall};
 
@@ -121,10 +121,7 @@ impl<'t> MessageValues<'t> {
             (given, true) => text_value(&given.to_string()),
             (Json::Null, false) => object(Vec::new()),
             (Json::String(text), false) if text.trim().is_empty() => object(Vec::new()),
-            (Json::String(text), false) => match serde_json::from_str(text) {
-                Ok(read) => from_json_with(&read, text_value),
-                Err(_) => text_value(text),
-            },
+            (Json::String(text), false) => from_json_text(text, text_value).unwrap_or_else(|| text_value(text)),
             (given, false) => from_json_with(given, text_value),
         }
     }

@@ -1,9 +1,10 @@
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-use crate::python_text::{as_float, float_repr, from_json};
+use crate::python_text::{as_float, as_object, float_repr, from_json};
 
 /// The keyword arguments of Python's `json.dumps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +16,9 @@ pub(crate) struct JsonStyle {
     /// What a level is indented by; `None` writes one line.
     pub(crate) indent: Option<String>,
     /// Between items.
-    pub(crate) item_separator: String,
+    pub(crate) item_separator: Cow<'static, str>,
     /// Between key and value.
-    pub(crate) key_separator: String,
+    pub(crate) key_separator: Cow<'static, str>,
 }
 
 /// What Python does when nobody says otherwise.
@@ -27,8 +28,8 @@ impl Default for JsonStyle {
             ensure_ascii: true,
             sort_keys: false,
             indent: None,
-            item_separator: ", ".to_owned(),
-            key_separator: ": ".to_owned(),
+            item_separator: ", ".into(),
+            key_separator: ": ".into(),
         }
     }
 }
@@ -47,17 +48,27 @@ pub(crate) fn to_json(value: &Value, style: &JsonStyle) -> Result<String, Error>
 }
 
 fn write_value(out: &mut String, value: &Value, style: &JsonStyle, depth: usize) -> Result<(), Error> {
+    if let Some(text) = value.as_str() {
+        write_string(out, text, style);
+        return Ok(());
+    }
     if let Some(scalar) = scalar_text(value) {
         out.push_str(&scalar);
         return Ok(());
     }
     match value.kind() {
-        ValueKind::String => write_string(out, value.as_str().unwrap_or_default(), style),
         ValueKind::Seq => {
             let items: Vec<Value> = value.try_iter()?.collect();
             write_items(out, ['[', ']'], &items, style, depth, |out, item| write_value(out, item, style, depth + 1))?;
         }
         ValueKind::Map => {
+            if let Some(object) = as_object(value).filter(|_| !style.sort_keys) {
+                return write_items(out, ['{', '}'], object.fields(), style, depth, |out, (name, item)| {
+                    write_string(out, name.as_str(), style);
+                    out.push_str(&style.key_separator);
+                    write_value(out, item, style, depth + 1)
+                });
+            }
             let mut entries = Vec::new();
             for key in value.try_iter()? {
                 entries.push((key_text(&key)?, value.get_item(&key)?));
@@ -135,8 +146,14 @@ fn not_serializable(kind: ValueKind) -> Error {
 }
 
 fn write_string(out: &mut String, text: &str, style: &JsonStyle) {
+    let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | 0..=0x1f) || (style.ensure_ascii && byte > b'~');
+    out.reserve(text.len() + 2);
     out.push('"');
-    for character in text.chars() {
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(is_escaped) {
+        out.push_str(&rest[..at]);
+        let mut characters = rest[at..].chars();
+        let Some(character) = characters.next() else { break };
         match character {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
@@ -145,11 +162,11 @@ fn write_string(out: &mut String, text: &str, style: &JsonStyle) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            '\0'..='\u{1f}' => push_unicode_escape(out, character),
-            _ if style.ensure_ascii && character > '~' => push_unicode_escape(out, character),
-            _ => out.push(character),
+            _ => push_unicode_escape(out, character),
         }
+        rest = characters.as_str();
     }
+    out.push_str(rest);
     out.push('"');
 }
 
@@ -175,8 +192,8 @@ mod tests {
         let compact = JsonStyle {
             ensure_ascii: false,
             sort_keys: true,
-            item_separator: ",".to_owned(),
-            key_separator: ":".to_owned(),
+            item_separator: ",".into(),
+            key_separator: ":".into(),
             ..JsonStyle::default()
         };
         assert_eq!(dumps(&value, &compact), "{\"a\":{\"é\":\"\u{1f642}\\n\"},\"b\":[1,2.0,-5e+29,true,null]}");

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value as Json};
 
 /// A float that Python writes with an exponent. The template engine joins and concatenates values by its own rules,
@@ -24,7 +26,7 @@ impl Object for ExponentFloat {
 /// The fields of a JSON object, in their order. Objects have few: looking at one after the other costs less than a hash
 /// map that is made for each object of each prompt.
 #[derive(Debug)]
-struct JsonObject(Vec<(FieldName, Value)>);
+pub(crate) struct JsonObject(Vec<(FieldName, Value)>);
 
 /// The name of a field.
 #[derive(Clone, Debug)]
@@ -36,7 +38,8 @@ pub(crate) enum FieldName {
 }
 
 impl FieldName {
-    fn as_str(&self) -> &str {
+    /// The name.
+    pub(crate) fn as_str(&self) -> &str {
         match self {
             Self::Known(name) => name,
             Self::Given(name) => name.as_str().unwrap_or_default(),
@@ -57,13 +60,30 @@ impl From<&str> for FieldName {
     }
 }
 
+impl JsonObject {
+    /// The fields in their order.
+    pub(crate) fn fields(&self) -> &[(FieldName, Value)] {
+        &self.0
+    }
+
+    /// The value of a field.
+    pub(crate) fn field(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, value)| value)
+    }
+}
+
+/// The object that a value of [`from_json`] is, if it is one.
+pub(crate) fn as_object(value: &Value) -> Option<&JsonObject> {
+    value.downcast_object_ref()
+}
+
 impl Object for JsonObject {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         self.get_value_by_str(key.as_str()?)
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.0.iter().find(|(name, _)| name.as_str() == key).map(|(_, value)| value.clone())
+        self.field(key).cloned()
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -97,6 +117,78 @@ pub(crate) fn from_json_with(value: &Json, text_value: &impl Fn(&str) -> Value) 
     }
 }
 
+/// [`from_json_with`] of JSON that is still text; `None` where the text is none.
+pub(crate) fn from_json_text(text: &str, text_value: &impl Fn(&str) -> Value) -> Option<Value> {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = JsonReader(text_value).deserialize(&mut json).ok()?;
+    json.end().ok().map(|()| value)
+}
+
+/// Reads JSON into values.
+struct JsonReader<'f, F>(&'f F);
+
+impl<'de, F: Fn(&str) -> Value> DeserializeSeed<'de> for JsonReader<'_, F> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de, F: Fn(&str) -> Value> Visitor<'de> for JsonReader<'_, F> {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::from(()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(from_number(&value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(from_number(&value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(from_float(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok((self.0)(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(JsonReader(self.0))? {
+            values.push(value);
+        }
+        Ok(Value::from(values))
+    }
+
+    /// Of fields by the same name the last counts, in the place of the first.
+    fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut fields: Vec<(FieldName, Value)> = Vec::new();
+        while let Some(name) = items.next_key_seed(JsonReader(self.0))? {
+            let name = FieldName::Given(name);
+            let value = items.next_value_seed(JsonReader(self.0))?;
+            match fields.iter_mut().find(|(known, _)| known.as_str() == name.as_str()) {
+                Some(known) => known.1 = value,
+                None => fields.push((name, value)),
+            }
+        }
+        Ok(object(fields))
+    }
+}
+
 /// A field of a JSON object as [`from_json_with`] makes it.
 pub(crate) fn field_with((name, value): (&String, &Json), text_value: &impl Fn(&str) -> Value) -> (FieldName, Value) {
     (FieldName::Given(text_value(name)), from_json_with(value, text_value))
@@ -108,8 +200,15 @@ fn from_number(number: &Number) -> Value {
     }
     match (number.as_u64(), number.as_f64()) {
         (Some(integer), _) => Value::from(integer),
-        (None, Some(float)) if float_repr(float).contains('e') => Value::from_object(ExponentFloat(float)),
-        (None, float) => Value::from(float),
+        (None, Some(float)) => from_float(float),
+        (None, None) => Value::from(()),
+    }
+}
+
+fn from_float(float: f64) -> Value {
+    match float_repr(float).contains('e') {
+        true => Value::from_object(ExponentFloat(float)),
+        false => Value::from(float),
     }
 }
 

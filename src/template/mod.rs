@@ -6,7 +6,6 @@ mod parse;
 mod render;
 mod rows;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -31,10 +30,9 @@ pub fn template(arguments: TemplateArguments) -> Result<()> {
 }
 
 fn open(arguments: &RendererArguments) -> Result<Arc<dyn Renderer>> {
-    let tokenizer = match (&arguments.model, &arguments.tokenizer) {
-        (Some(model), _) => Tokenizer::open(model)?,
-        (None, Some(tokenizer)) => Tokenizer::open_file(tokenizer)?,
-        (None, None) => Tokenizer::open(Path::new("."))?,
+    let tokenizer = match (&arguments.tokenizer, &arguments.model) {
+        (Some(tokenizer), _) => Tokenizer::open_file(tokenizer)?,
+        (None, model) => Tokenizer::open(model.as_deref().context("neither --model nor --tokenizer is given")?)?,
     };
     let options =
         FormatOptions { cookbook_exact: arguments.cookbook_exact, current_date: arguments.current_date.clone() };

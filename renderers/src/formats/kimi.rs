@@ -180,11 +180,7 @@ fn calls<'m>(tool_calls: &'m [ToolCall]) -> Chunk<'m> {
 fn compact_json(tools: &[ToolDeclaration<'_>]) -> String {
     let declared: Vec<Value> =
         tools.iter().map(|tool| json!({"type": "function", "function": tool.function})).collect();
-    let style = JsonStyle {
-        sort_keys: true,
-        item_separator: ",".to_owned(),
-        key_separator: ":".to_owned(),
-        ..JsonStyle::default()
-    };
+    let style =
+        JsonStyle { sort_keys: true, item_separator: ",".into(), key_separator: ":".into(), ..JsonStyle::default() };
     dumps(&declared.into(), &style)
 }

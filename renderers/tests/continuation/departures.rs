@@ -4,7 +4,7 @@ use fulgurite_renderers::{ContinuationPolicy, DepartureReason, Message, NextProm
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::setup::{Rollout, message, named, plain, said, system, template, user, weather_tool};
+use crate::setup::{Rollout, message, named, plain, said, system, template, template_of, user, weather_tool};
 
 /// A conversation of three turns, each of a question and its answer, behind a system message.
 fn three_turns() -> (Rollout, Vec<Message>) {
@@ -52,6 +52,18 @@ fn a_turn_that_was_cut_off_is_closed_first() {
     rollout.call(&[user("a")], &[100, 101], &said("b"));
     let appended = rollout.continued(&[user("a"), said("b"), user("c")]).appended;
     assert_eq!(rollout.text(&appended), "<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n");
+}
+
+#[test]
+fn a_template_that_shows_no_end_of_a_turn_cannot_continue_it() {
+    let counting = template_of("{{ messages | length }}", "qwen3", "<|im_end|>");
+    let mut rollout = Rollout::new(counting);
+    rollout.call(&[user("a")], &[100, 101], &said("b"));
+    let fresh = rollout.fresh(&[user("a"), said("b"), user("c")]);
+    assert_eq!(fresh.departure.reason, DepartureReason::RendererCannotContinue);
+    assert_eq!((fresh.departure.turn, fresh.departure.message_index), (Some(0), Some(1)));
+    assert!(fresh.departure.detail.is_some_and(|detail| !detail.is_empty()));
+    assert_eq!(rollout.text(&fresh.tokens), "3");
 }
 
 #[test]

@@ -34,10 +34,18 @@ fn options() -> FormatOptions {
 
 /// A family's chat template on a tokenizer of the vectors.
 pub fn template(name: &str, tokenizer_name: &str, eos: &str) -> Arc<dyn Renderer> {
+    template_of(
+        &std::fs::read_to_string(vectors().join(format!("templates/{name}.jinja"))).unwrap(),
+        tokenizer_name,
+        eos,
+    )
+}
+
+/// A chat template by its text, on a tokenizer of the vectors.
+pub fn template_of(text: &str, tokenizer_name: &str, eos: &str) -> Arc<dyn Renderer> {
     let dir = tempfile::tempdir().unwrap();
     let from = vectors().join("tokenizers").join(tokenizer_name).join("tokenizer.json");
     std::fs::copy(from, dir.path().join("tokenizer.json")).unwrap();
-    let text = std::fs::read_to_string(vectors().join(format!("templates/{name}.jinja"))).unwrap();
     let config = json!({"eos_token": eos, "bos_token": "", "chat_template": text});
     std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
     renderer_of(Arc::new(Tokenizer::open(dir.path()).unwrap()), "template", &options()).unwrap()

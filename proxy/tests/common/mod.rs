@@ -1,6 +1,9 @@
 //! A proxy over real sockets, in front of a sampler that plays scripts.
 #![allow(dead_code)]
 
+pub mod families;
+pub mod messages;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};

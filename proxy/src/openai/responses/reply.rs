@@ -62,7 +62,7 @@ impl ResponseWriter {
                     self.reasoning_tokens += said_by.len();
                     Vec::new()
                 }
-                Delta::Text(_) if self.format.logprobs => self.entries(said_by.iter().filter(|taken| taken.is_text)),
+                Delta::Text(text) if self.format.logprobs => self.entries(self.tokens_of_text(said_by, text)),
                 _ => Vec::new(),
             };
             changes.extend(self.items.take(delta, logprobs));
@@ -81,8 +81,20 @@ impl ResponseWriter {
         changes
     }
 
-    fn entries<'t>(&self, tokens: impl Iterator<Item = &'t Arc<Taken>>) -> Vec<Value> {
-        let tokens: Vec<SampledToken> = tokens.map(|taken| taken.token.clone()).collect();
+    /// Those tokens, the last ones, that a text is made of; what stands before them is markup.
+    fn tokens_of_text<'t>(&self, tokens: &'t [Arc<Taken>], text: &str) -> &'t [Arc<Taken>] {
+        let end = tokens.iter().rposition(|taken| taken.is_text).map_or(0, |last| last + 1);
+        let (mut start, mut bytes) = (end, 0);
+        while start > 0 && bytes < text.len() {
+            start -= 1;
+            let token = self.context.tokenizer.id_to_bytes(tokens[start].token.id);
+            bytes += token.map_or(0, <[u8]>::len);
+        }
+        &tokens[start..end]
+    }
+
+    fn entries(&self, tokens: &[Arc<Taken>]) -> Vec<Value> {
+        let tokens: Vec<SampledToken> = tokens.iter().map(|taken| taken.token.clone()).collect();
         token_logprobs::entries(&tokens, &self.context.tokenizer)
     }
 
@@ -102,7 +114,7 @@ impl ResponseWriter {
         if self.context.token_ids {
             response["prompt_token_ids"] = json!(*self.context.prompt);
             response["token_ids"] = self.tokens.iter().map(|taken| taken.token.id).collect();
-            response["logprobs"] = json!({ "content": self.entries(self.tokens.iter()) });
+            response["logprobs"] = json!({ "content": self.entries(&self.tokens) });
         }
         response
     }

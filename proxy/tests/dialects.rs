@@ -1,0 +1,225 @@
+//! A conversation is sampled from the same tokens in whichever dialect it is held.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
+use common::{Script, Setup};
+use fulgurite_backends::StopReason;
+use fulgurite_store::model::GenerationFilter;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// What the model samples, and what its agent says then.
+#[derive(Clone, Debug)]
+struct Step {
+    reasoning: String,
+    text: String,
+    /// The arguments of its calls.
+    calls: Vec<Value>,
+    /// What each call gives.
+    result: String,
+    /// Said by the user after the answer; always, where nothing was called.
+    user: Option<String>,
+}
+
+fn words() -> impl Strategy<Value = String> {
+    // Nothing at the ends that a format would strip.
+    "(a|ä|🧮|<|\\{\"x\": 1\\}|\\\\n)(a|ä|🧮| |<|\n){0,4}(b|✓)"
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let argument =
+        prop_oneof![words().prop_map(Value::from), any::<i32>().prop_map(Value::from), Just(json!([1, null]))];
+    let call = vec(argument, 1..3).prop_map(|values| {
+        json!(["city", "days"].into_iter().map(str::to_owned).zip(values).collect::<serde_json::Map<_, _>>())
+    });
+    let text = prop_oneof![Just(String::new()), words()];
+    let step = (words(), text, vec(call, 0..3), words(), option::of(words()));
+    let step = step.prop_map(|(reasoning, text, calls, result, user)| Step { reasoning, text, calls, result, user });
+    vec(step, 1..4)
+}
+
+/// Families that write calls in ways that have nothing in common.
+const FAMILIES: [Family; 3] = [QWEN3, KIMI, GPT_OSS];
+
+/// A step as the family's model samples it. `called` counts the calls of earlier steps.
+fn sampled(family: &Family, step: &Step, called: usize) -> String {
+    let Step { reasoning, text, calls, .. } = step;
+    match family.format {
+        "qwen3" => {
+            let call = |arguments| {
+                let call = json!({ "name": "weather", "arguments": arguments });
+                format!("\n<tool_call>\n{call}\n</tool_call>")
+            };
+            let calls: String = calls.iter().map(call).collect();
+            format!("<think>\n{reasoning}\n</think>\n\n{text}{calls}<|im_end|>")
+        }
+        "kimi_k25" => {
+            let call = |(number, arguments)| {
+                let id = called + number;
+                format!(
+                    "<|tool_call_begin|>functions.weather:{id}<|tool_call_argument_begin|>{arguments}<|tool_call_end|>"
+                )
+            };
+            let calls: String = calls.iter().enumerate().map(call).collect();
+            let section = if calls.is_empty() {
+                calls
+            } else {
+                format!("<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>")
+            };
+            format!("{reasoning}</think>{text}{section}<|im_end|>")
+        }
+        _ => {
+            // It calls one at a time, and has a channel for what is said before it.
+            let thought = format!("<|channel|>analysis<|message|>{reasoning}<|end|><|start|>assistant");
+            match calls.first() {
+                None => format!("{thought}<|channel|>final<|message|>{text}<|return|>"),
+                Some(arguments) => format!(
+                    "{thought}<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{arguments}<|call|>"
+                ),
+            }
+        }
+    }
+}
+
+/// How an agent holds a conversation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Dialect {
+    Chat,
+    /// From the items of all responses, whole or as a stream's last event has them.
+    Items {
+        streamed: bool,
+    },
+    /// From the previous response's id.
+    Previous {
+        streamed: bool,
+    },
+}
+
+const DIALECTS: [Dialect; 5] = [
+    Dialect::Chat,
+    Dialect::Items { streamed: false },
+    Dialect::Items { streamed: true },
+    Dialect::Previous { streamed: false },
+    Dialect::Previous { streamed: true },
+];
+
+/// An agent in the middle of a conversation.
+struct Agent<'s> {
+    setup: &'s Setup,
+    base: String,
+    dialect: Dialect,
+    /// Messages or items that are sent next.
+    input: Vec<Value>,
+    previous: Value,
+}
+
+impl Agent<'_> {
+    fn user(&mut self, text: &str) {
+        self.input.push(json!({ "role": "user", "content": text }));
+    }
+
+    fn result(&mut self, call_id: &Value, text: &str) {
+        self.input.push(match self.dialect {
+            Dialect::Chat => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
+            _ => json!({ "type": "function_call_output", "call_id": call_id, "output": text }),
+        });
+    }
+
+    /// Asks for the next answer, keeps what it has to send again, and gives the ids of its calls.
+    async fn ask(&mut self) -> Vec<Value> {
+        match self.dialect {
+            Dialect::Chat => self.ask_chat().await,
+            Dialect::Items { streamed } => {
+                let response = self.ask_for_response(streamed).await;
+                self.input.extend(response["output"].as_array().unwrap().clone());
+                calls_of(&response)
+            }
+            Dialect::Previous { streamed } => {
+                let response = self.ask_for_response(streamed).await;
+                self.input.clear();
+                self.previous = response["id"].clone();
+                calls_of(&response)
+            }
+        }
+    }
+
+    async fn ask_chat(&mut self) -> Vec<Value> {
+        let system = json!({ "role": "system", "content": "Be brief." });
+        let messages: Vec<Value> = [system].into_iter().chain(self.input.clone()).collect();
+        let body = json!({ "model": "tiny", "messages": messages, "tools": tools() });
+        let answer: Value = self.setup.post(&self.base, &body).await.json().await.unwrap();
+        let message = answer["choices"][0]["message"].clone();
+        let ids = message["tool_calls"].as_array().into_iter().flatten().map(|call| call["id"].clone()).collect();
+        self.input.push(message);
+        ids
+    }
+
+    async fn ask_for_response(&self, streamed: bool) -> Value {
+        let mut tool = tools()[0]["function"].clone();
+        tool["type"] = json!("function");
+        let body = json!({
+            "model": "tiny", "instructions": "Be brief.", "input": self.input, "tools": [tool], "stream": streamed,
+            "previous_response_id": self.previous,
+        });
+        let url = format!("{}/responses", self.base);
+        let text = self.setup.client.post(url).json(&body).send().await.unwrap().text().await.unwrap();
+        let last = text.trim_end().rsplit("data: ").next().unwrap();
+        let value: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}"));
+        if streamed { value["response"].clone() } else { value }
+    }
+}
+
+fn calls_of(response: &Value) -> Vec<Value> {
+    let calls = response["output"].as_array().unwrap_or_else(|| panic!("{response}")).iter();
+    calls.filter(|item| item["type"] == "function_call").map(|item| item["call_id"].clone()).collect()
+}
+
+/// All that is trained of a conversation: prompts, what was sampled, logprobs.
+type Tokens = Vec<(Vec<u32>, Vec<u32>, Option<Vec<f32>>)>;
+
+async fn tokens_of(setup: &Setup, dialect: Dialect, family: &Family, steps: &[Step]) -> Tokens {
+    let (rollout, base) = setup.seeded_attempt(5).await;
+    let mut agent = Agent { setup, base, dialect, input: Vec::new(), previous: Value::Null };
+    agent.user("Rain in Paris?");
+    let mut called = 0;
+    for step in steps {
+        let tokens = setup.sampled(&sampled(family, step, called));
+        setup.play(Script::Answer(tokens, StopReason::StopToken));
+        let calls = agent.ask().await;
+        called += calls.len();
+        for id in &calls {
+            agent.result(id, &step.result);
+        }
+        match &step.user {
+            Some(text) => agent.user(text),
+            None if calls.is_empty() => agent.user("And then?"),
+            None => {}
+        }
+    }
+    let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
+    let generations = setup.store.generations(&filter).await.unwrap();
+    assert_eq!(generations.len(), steps.len());
+    let tokens = generations.into_iter().map(|found| (found.prompt_tokens, found.sampled_tokens, found.logprobs));
+    tokens.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn tokens_are_the_same_in_every_dialect(steps in steps(), family in 0..FAMILIES.len()) {
+        let family = &FAMILIES[family];
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let setup = family.setup().await;
+            let chat = tokens_of(&setup, Dialect::Chat, family, &steps).await;
+            for dialect in &DIALECTS[1..] {
+                let tokens = tokens_of(&setup, *dialect, family, &steps).await;
+                assert_eq!(tokens, chat, "{} {dialect:?}", family.format);
+            }
+        });
+    }
+}

@@ -53,6 +53,16 @@ async fn the_mode_says_the_temperature_and_the_first_call_begins_the_attempt() {
     let path = format!("{}/completions", base(&rollout, "train"));
     let (status, reply) = send(&setup, Method::POST, &path, &json!({ "prompt": "hi" })).await;
     assert_eq!((status, &reply["object"]), (200, &json!("text_completion")), "no model need be named: {reply}");
+    let path = format!("{}/responses", base(&rollout, "train"));
+    let mut previous = Value::Null;
+    for text in ["hi", "and?"] {
+        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+        let request = json!({ "input": text, "previous_response_id": previous });
+        let (status, reply) = send(&setup, Method::POST, &path, &request).await;
+        assert_eq!((status, &reply["token_ids"]), (200, &json!([setup.stop()])), "{reply}");
+        assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().sampling.temperature, 0.75);
+        previous = reply["id"].clone();
+    }
     for generation in setup.generations().await {
         assert_eq!((&generation.rollout_id, generation.attempt_id.as_str()), (&rollout, "0"));
     }
@@ -77,7 +87,7 @@ async fn what_is_wrong_is_told_as_the_gateway_tells_it_and_begins_nothing() {
     let known = base(&rollout, "train");
     for (path, body, status, detail) in [
         (format!("{}/chat/completions", base(&rollout, "test")), "{}", 404, "Unsupported proxy mode: test"),
-        (format!("{known}/responses"), "{}", 404, "Unsupported upstream path: responses"),
+        (format!("{known}/embeddings"), "{}", 404, "Unsupported upstream path: embeddings"),
         (format!("{}/chat/completions", base("nope", "val")), "{}", 404, "Rollout not found: nope"),
         (format!("{known}/chat/completions"), "{", 400, "the request body is not JSON"),
     ] {

@@ -10,7 +10,7 @@ use crate::Proxy;
 use crate::answering::{Caller, answer};
 use crate::attribution::PathIds;
 use crate::error::ProxyError;
-use crate::openai::{chat_request, completion_request};
+use crate::openai::{chat_request, completion_request, responses};
 use crate::request_body::{parse, read_body};
 
 #[derive(Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) struct GatewayPath {
 /// `POST /proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{endpoint}`: a call whose model and
 /// temperature are not the agent's to choose. An attempt that is not there yet begins with it.
 ///
-/// Unlike Agent-lightning's own gateway, it streams where it is asked to.
+/// Unlike Agent-lightning's own gateway, it streams where it is asked to, and takes Responses.
 pub(crate) async fn call(
     State(proxy): State<Proxy>,
     Path(path): Path<GatewayPath>,
@@ -36,11 +36,9 @@ pub(crate) async fn call(
         "val" => options.val_temperature,
         _ => return Err(GatewayError::UnknownMode(path.mode)),
     };
-    let read = match path.endpoint.as_str() {
-        "chat/completions" => chat_request::read,
-        "completions" => completion_request::read,
-        _ => return Err(GatewayError::UnknownEndpoint(path.endpoint)),
-    };
+    if !["chat/completions", "completions", "responses"].contains(&path.endpoint.as_str()) {
+        return Err(GatewayError::UnknownEndpoint(path.endpoint));
+    }
     let in_flight = InFlight::enter(&proxy)?;
     if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
@@ -53,6 +51,11 @@ pub(crate) async fn call(
         body.insert(key.to_owned(), value);
     }
     let ids = PathIds { rollout_id: path.rollout_id, attempt_id: path.attempt_id };
+    let request = match path.endpoint.as_str() {
+        "chat/completions" => chat_request::read(body)?,
+        "completions" => completion_request::read(body)?,
+        _ => responses::read(body, &proxy, Some(&ids)).await?,
+    };
     let caller = Caller { ids: Some(ids), begins_attempt: true, in_flight: Some(in_flight) };
-    Ok(answer(&proxy, caller, read(body)?).await?)
+    Ok(answer(&proxy, caller, request).await?)
 }

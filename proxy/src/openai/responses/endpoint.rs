@@ -2,15 +2,16 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::earlier_responses::{EarlierResponses, visible_response};
 use super::recorded_response::recorded_response;
-use super::response_request::read;
+use super::response_request;
 use crate::Proxy;
 use crate::answering::{Caller, answer};
-use crate::attribution::CallPath;
+use crate::attribution::{CallPath, PathIds};
 use crate::error::ProxyError;
+use crate::model_request::ModelRequest;
 use crate::openai::error::OpenAiError;
 use crate::request_body::{parse, read_body};
 
@@ -22,8 +23,18 @@ pub(crate) async fn create(
 ) -> Result<Response, OpenAiError> {
     let body = parse(&read_body(request.into_body(), &proxy).await?)?;
     let caller = Caller::of(path);
-    let earlier = EarlierResponses::named_in(&body, &proxy, caller.ids.as_ref()).await.map_err(ProxyError::from)?;
-    Ok(answer(&proxy, caller, read(body, &earlier)?).await?)
+    let request = read(body, &proxy, caller.ids.as_ref()).await?;
+    Ok(answer(&proxy, caller, request).await?)
+}
+
+/// Reads and checks a request of a caller, who may go on from responses of its own.
+pub(crate) async fn read(
+    body: Map<String, Value>,
+    proxy: &Proxy,
+    caller: Option<&PathIds>,
+) -> Result<ModelRequest, ProxyError> {
+    let earlier = EarlierResponses::named_in(&body, proxy, caller).await?;
+    response_request::read(body, &earlier)
 }
 
 /// The path of a response, which may be below an attempt's.

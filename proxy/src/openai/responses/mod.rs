@@ -13,4 +13,4 @@ mod response_object;
 mod response_request;
 mod tools;
 
-pub(crate) use endpoint::{create, retrieve};
+pub(crate) use endpoint::{create, read, retrieve};

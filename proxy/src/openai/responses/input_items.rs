@@ -11,6 +11,7 @@ use crate::error::ProxyError;
 /// are one message, as they were when they were sampled. Only text directly after text is a message of its own.
 pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
     let items = match input {
+        Value::Null => return Ok(Vec::new()),
         Value::String(text) => return Ok(vec![Message::text("user", text)]),
         Value::Array(items) => items,
         _ => return Err(ProxyError::invalid("input", "input must be a string or a list of items")),
@@ -88,14 +89,15 @@ impl Conversation {
         let Some((reply, id)) = found else {
             return item.refuse("id", &format!("refers to `{id}`, but there is no such item"));
         };
-        match (id.kind, id.number) {
-            (ItemKind::Reasoning, 0) => {
+        match (id.kind, id.key.as_str()) {
+            (ItemKind::Reasoning, "0") => {
                 self.assistant()
                     .reason(reply.extra.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
             }
-            (ItemKind::Message, 0) => self.say(reply.plain_text(item.index)?),
+            (ItemKind::Message, "0") => self.say(reply.plain_text(item.index)?),
             (ItemKind::Reasoning | ItemKind::Message, _) => {}
-            (ItemKind::Call, number) => match reply.tool_calls.get(number) {
+            (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
+            {
                 Some(call) => self.assistant().call(call.clone()),
                 None => item.refuse("id", "refers to a call that was not made")?,
             },

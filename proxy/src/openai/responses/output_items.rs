@@ -26,31 +26,31 @@ impl ItemKind {
     }
 }
 
-/// An item's id, which says of which response it is and the how manieth of its kind.
-#[derive(Debug, PartialEq)]
+/// An item's id, which says of which response it is and which of its items.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct ItemId {
     pub(super) response_id: String,
     pub(super) kind: ItemKind,
-    /// Counted from 0.
-    pub(super) number: usize,
+    /// A call's own id; of other kinds, the number among those, counted from 0.
+    pub(super) key: String,
 }
 
 impl ItemId {
     /// Reads what [`ItemId::text`] wrote.
     pub(super) fn read(id: &str) -> Option<Self> {
         let (prefix, rest) = id.split_once('_')?;
-        let (response, number) = rest.rsplit_once('_')?;
+        let (response, key) = rest.split_once('_')?;
         let kinds = [ItemKind::Reasoning, ItemKind::Message, ItemKind::Call];
         Some(Self {
             response_id: format!("{RESPONSE_PREFIX}{response}"),
             kind: kinds.into_iter().find(|kind| kind.prefix() == prefix)?,
-            number: number.parse().ok()?,
+            key: key.to_owned(),
         })
     }
 
     fn text(&self) -> String {
         let response = self.response_id.strip_prefix(RESPONSE_PREFIX).unwrap_or(&self.response_id);
-        format!("{}_{response}_{}", self.kind.prefix(), self.number)
+        format!("{}_{response}_{}", self.kind.prefix(), self.key)
     }
 }
 
@@ -130,9 +130,7 @@ impl OutputItems {
         if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
             items.take(&Delta::Reasoning(reasoning.to_owned()), Vec::new());
         }
-        if let Ok(text) = message.plain_text(0)
-            && !text.is_empty()
-        {
+        if let Ok(text) = message.plain_text(0) {
             items.take(&Delta::Text(text), Vec::new());
         }
         for (index, call) in message.tool_calls.iter().enumerate() {
@@ -149,6 +147,7 @@ impl OutputItems {
     pub(super) fn take(&mut self, delta: &Delta, logprobs: Vec<Value>) -> Vec<Change> {
         let mut changes = Vec::new();
         let (item, text) = match delta {
+            Delta::Reasoning(text) | Delta::Text(text) if text.is_empty() => return changes,
             Delta::Reasoning(text) => (self.open(ItemKind::Reasoning, &mut changes), text.clone()),
             Delta::Text(text) => (self.open(ItemKind::Message, &mut changes), text.clone()),
             Delta::ToolCall { id, name, .. } => {
@@ -215,7 +214,11 @@ impl OutputItems {
             last.status = Status::Completed;
             changes.push(Change::Done(self.items.len() - 1));
         }
-        let id = ItemId { response_id: self.response_id.clone(), kind, number: self.places(kind).count() };
+        let key = match &call {
+            Some((call_id, _)) => call_id.clone(),
+            None => self.places(kind).count().to_string(),
+        };
+        let id = ItemId { response_id: self.response_id.clone(), kind, key };
         let item = OutputItem { id, text: String::new(), logprobs: Vec::new(), call, status: Status::InProgress };
         self.items.push(item);
         let place = self.items.len() - 1;
@@ -270,9 +273,8 @@ impl OutputItems {
 impl OutputItem {
     /// The item when nothing of it had been said.
     fn begun(&self) -> Self {
-        let id = ItemId { response_id: self.id.response_id.clone(), ..self.id };
-        let (text, logprobs, call) = (String::new(), Vec::new(), self.call.clone());
-        Self { id, text, logprobs, call, status: Status::InProgress }
+        let (id, call) = (self.id.clone(), self.call.clone());
+        Self { id, text: String::new(), logprobs: Vec::new(), call, status: Status::InProgress }
     }
 
     /// The item without parts.
@@ -398,14 +400,16 @@ mod tests {
 
     #[test]
     fn ids_are_read_as_they_are_written() {
-        for (kind, written) in
-            [(ItemKind::Reasoning, "rs_0a_3"), (ItemKind::Message, "msg_0a_3"), (ItemKind::Call, "fc_0a_3")]
-        {
-            let id = ItemId { response_id: RESPONSE.to_owned(), kind, number: 3 };
+        for (kind, key, written) in [
+            (ItemKind::Reasoning, "3", "rs_0a_3"),
+            (ItemKind::Message, "0", "msg_0a_0"),
+            (ItemKind::Call, "call_1f", "fc_0a_call_1f"),
+        ] {
+            let id = ItemId { response_id: RESPONSE.to_owned(), kind, key: key.to_owned() };
             assert_eq!(id.text(), written);
             assert_eq!(ItemId::read(written), Some(id));
         }
-        for other in ["msg_0a", "ws_0a_1", "msg_0a_x", "", "resp_0a"] {
+        for other in ["msg_0a", "ws_0a_1", "", "resp_0a"] {
             assert_eq!(ItemId::read(other), None, "{other}");
         }
     }
@@ -470,15 +474,16 @@ mod tests {
         let (completed, incomplete) = (json!("completed"), json!("incomplete"));
         assert_eq!(
             done,
-            [(&json!("msg_0a_0"), &completed), (&json!("fc_0a_0"), &incomplete), (&json!("fc_0a_1"), &completed),]
+            [(&json!("msg_0a_0"), &completed), (&json!("fc_0a_c1"), &incomplete), (&json!("fc_0a_c2"), &completed),]
         );
         let ids: Vec<Value> = items.values().iter().map(|item| item["id"].clone()).collect();
-        assert_eq!(ids, ["msg_0a_0", "fc_0a_1"]);
+        assert_eq!(ids, ["msg_0a_0", "fc_0a_c2"]);
     }
 
     #[test]
     fn an_answer_that_says_nothing_is_a_message_and_a_limit_breaks_off_the_last_item() {
-        let (items, events) = says(&[], &Message::text("assistant", ""), true);
+        let nothing = Delta::Reasoning(String::new());
+        let (items, events) = says(&[nothing], &Message::text("assistant", ""), true);
         assert_eq!(kinds(&events).len(), 5);
         assert_eq!(items.values()[0]["content"][0]["text"], "");
         let (items, _) = says(&[Delta::Reasoning("hm".to_owned()), text("a")], &Message::text("assistant", "a"), false);

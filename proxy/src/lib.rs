@@ -4,16 +4,17 @@
 //! - [`Proxy`]: the models behind the door and the store that keeps the record.
 //! - [`routes`]: the HTTP routes over it.
 //!
-//! Inside, on the way of a request: `openai` (the OpenAI dialect: requests, responses, streams, errors) and `gateway`
-//! (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read; `attribution` says
-//! whose it is; `answering` makes a `call` of it for each answer, from prompt to record the same for every dialect.
-//! `answer` turns sampled tokens into what may leave, `reply_message` is what left as one message,
+//! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
+//! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
+//! `attribution` says whose it is; `answering` makes a `call` of it for each answer, from prompt to record the same for
+//! every dialect. `answer` turns sampled tokens into what may leave, `reply_message` is what left as one message,
 //! `message_attributes` tells messages as a span does, and `recorded_conversation` reads them back from the store.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
 //! `reply_writer`, and know whether all of it arrived.
 
 mod answer;
 mod answering;
+mod anthropic;
 mod attribution;
 mod call;
 mod error;

@@ -114,21 +114,10 @@ impl ReplyMessage {
         self.stop_strings.matched()
     }
 
-    /// The assistant's message in OpenAI's shape. One of nothing but calls or reasoning has no content.
+    /// The assistant's message in OpenAI's shape.
     pub(crate) fn into_message(self) -> Message {
-        let tool_calls: Vec<ToolCall> = self.calls.into_iter().flatten().map(tool_call).collect();
-        let is_silent = self.text.is_empty() && !(self.reasoning.is_empty() && tool_calls.is_empty());
-        let mut extra = Map::new();
-        if !self.reasoning.is_empty() {
-            extra.insert("reasoning_content".to_owned(), self.reasoning.into());
-        }
-        Message {
-            role: "assistant".to_owned(),
-            content: (!is_silent).then_some(Content::Text(self.text)),
-            tool_calls,
-            extra,
-            ..Message::default()
-        }
+        let tool_calls = self.calls.into_iter().flatten().map(tool_call).collect();
+        assistant_message(self.reasoning, self.text, tool_calls)
     }
 
     fn say(&mut self, text: String) -> Option<Delta> {
@@ -138,6 +127,22 @@ impl ReplyMessage {
 
     fn call(&mut self, index: usize) -> Option<&mut SpokenCall> {
         self.calls.get_mut(index)?.as_mut()
+    }
+}
+
+/// A message of the assistant. One of nothing but calls or reasoning has no content.
+pub(crate) fn assistant_message(reasoning: String, text: String, tool_calls: Vec<ToolCall>) -> Message {
+    let is_silent = text.is_empty() && !(reasoning.is_empty() && tool_calls.is_empty());
+    let mut extra = Map::new();
+    if !reasoning.is_empty() {
+        extra.insert("reasoning_content".to_owned(), reasoning.into());
+    }
+    Message {
+        role: "assistant".to_owned(),
+        content: (!is_silent).then_some(Content::Text(text)),
+        tool_calls,
+        extra,
+        ..Message::default()
     }
 }
 

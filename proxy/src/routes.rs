@@ -1,16 +1,15 @@
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, head, post};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Proxy;
 use crate::error::ProxyError;
-use crate::gateway;
 use crate::openai::endpoint::{chat_completions, completions};
-use crate::openai::error::{self, OpenAiError};
-use crate::openai::{list_models, responses};
+use crate::openai::error::OpenAiError;
+use crate::openai::responses;
+use crate::{Proxy, anthropic, gateway, openai};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -26,6 +25,8 @@ pub fn routes(proxy: Proxy) -> Router {
             .route(&format!("{base}/completions"), post(completions).fallback(method_not_allowed))
             .route(&format!("{base}/responses"), post(responses::create).fallback(method_not_allowed))
             .route(&format!("{base}/responses/{{response_id}}"), get(responses::retrieve).fallback(method_not_allowed))
+            .route(&format!("{base}/messages"), post(anthropic::messages).fallback(method_not_allowed))
+            .route(&format!("{base}/messages/count_tokens"), post(anthropic::count_tokens).fallback(method_not_allowed))
             .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed));
     }
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
@@ -34,13 +35,28 @@ pub fn routes(proxy: Proxy) -> Router {
     router.merge(gateway::routes()).with_state(proxy)
 }
 
-/// Answers whatever no other route does, in OpenAI's shape.
+/// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.
 pub async fn unknown_route(request: Request) -> Response {
-    error::unknown_route(request.method(), request.uri().path()).into_response()
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    refusal(&request, ProxyError::UnknownRoute { method, path })
 }
 
-async fn method_not_allowed(request: Request) -> OpenAiError {
-    ProxyError::MethodNotAllowed { method: request.method().to_string() }.into()
+async fn method_not_allowed(request: Request) -> Response {
+    refusal(&request, ProxyError::MethodNotAllowed { method: request.method().to_string() })
+}
+
+fn refusal(request: &Request, error: ProxyError) -> Response {
+    match anthropic::is_spoken(request.uri(), request.headers()) {
+        true => anthropic::refusal(&error),
+        false => OpenAiError::from(error).into_response(),
+    }
+}
+
+async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
+    axum::Json(match anthropic::is_spoken(&uri, &headers) {
+        true => anthropic::model_list(&proxy).await,
+        false => openai::model_list(&proxy).await,
+    })
 }
 
 async fn healthz(State(proxy): State<Proxy>) -> Response {

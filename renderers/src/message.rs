@@ -105,8 +105,8 @@ impl Message {
 }
 
 impl FunctionCall {
-    /// The arguments as text: a string as it was given, anything else as JSON.
-    pub(crate) fn arguments_text(&self) -> Cow<'_, str> {
+    /// The arguments as text: a string as it was given, anything else as JSON in the spelling of Python's `json.dumps`.
+    pub fn arguments_text(&self) -> Cow<'_, str> {
         match &self.arguments {
             Value::String(text) => Cow::Borrowed(text),
             Value::Null => Cow::Borrowed("{}"),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
@@ -91,6 +91,11 @@ fn shape(error: &ProxyError) -> Shape {
     }
 }
 
+/// The status of a response that tells of an error.
+pub(crate) fn status(error: &ProxyError) -> StatusCode {
+    shape(error).status
+}
+
 /// The error as OpenAI's JSON.
 pub(crate) fn body(error: &ProxyError) -> Value {
     let Shape { kind, parameter, code, .. } = shape(error);
@@ -125,9 +130,4 @@ impl IntoResponse for OpenAiError {
         }
         response
     }
-}
-
-/// Answers a path that nothing serves.
-pub(crate) fn unknown_route(method: &Method, path: &str) -> OpenAiError {
-    ProxyError::UnknownRoute { method: method.to_string(), path: path.to_owned() }.into()
 }

@@ -1,6 +1,6 @@
 //! The OpenAI dialect.
 
-mod answer_format;
+pub(crate) mod answer_format;
 pub(crate) mod chat_request;
 pub(crate) mod completion_request;
 pub(crate) mod endpoint;
@@ -12,4 +12,4 @@ mod sampling_fields;
 mod shape;
 mod tool_fields;
 
-pub(crate) use models::list_models;
+pub(crate) use models::model_list;

@@ -1,11 +1,9 @@
-use axum::Json;
-use axum::extract::State;
 use serde_json::{Value, json};
 
 use crate::Proxy;
 
 /// `GET /v1/models`.
-pub(crate) async fn list_models(State(proxy): State<Proxy>) -> Json<Value> {
+pub(crate) async fn model_list(proxy: &Proxy) -> Value {
     let created = proxy.shared.started as u64;
     let mut models = Vec::new();
     for model in proxy.shared.models.values() {
@@ -19,5 +17,5 @@ pub(crate) async fn list_models(State(proxy): State<Proxy>) -> Json<Value> {
             "max_model_len": context_length,
         }));
     }
-    Json(json!({ "object": "list", "data": models }))
+    json!({ "object": "list", "data": models })
 }

@@ -1,0 +1,122 @@
+use fulgurite_renderers::Message;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::conversation::{WireContent, WireMessage, conversation};
+use super::error::RequestId;
+use super::reply::MessageReply;
+use super::tools::{ToolFields, Tools};
+use crate::error::ProxyError;
+use crate::field_checks::{refuse, sampling, stop_strings, token_limit};
+use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
+use crate::openai::answer_format;
+use crate::request_body::{digest, read_fields};
+
+/// The span has the name by which Agent-lightning's adapters look for model calls.
+const MESSAGES: Endpoint = Endpoint {
+    span_name: "openai.chat.completion",
+    operation_name: "chat",
+    id_prefix: "msg_",
+    prompt_field: "messages",
+};
+
+/// The fields of a request that we act on; what we do not know stays in `rest`.
+#[derive(Debug, Deserialize)]
+struct MessageFields {
+    max_tokens: Option<u32>,
+    stream: Option<bool>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+    stop_sequences: Option<Vec<String>>,
+    seed: Option<i64>,
+    return_token_ids: Option<bool>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+/// The fields of a request that make its prompt.
+#[derive(Debug, Deserialize)]
+struct PromptFields {
+    model: String,
+    system: Option<WireContent>,
+    messages: Vec<WireMessage>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+/// A request's prompt, which is also counted alone.
+#[derive(Debug)]
+pub(super) struct MessagePrompt {
+    pub(super) model: String,
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Tools,
+    /// Every other field.
+    rest: Map<String, Value>,
+}
+
+/// Reads and checks what makes a prompt.
+pub(super) fn read_prompt(body: Map<String, Value>) -> Result<MessagePrompt, ProxyError> {
+    let PromptFields { model, system, messages, rest } = read_fields(body)?;
+    let mut tools: ToolFields = read_fields(rest)?;
+    let rest = std::mem::take(&mut tools.rest);
+    refuse_unsupported(&rest)?;
+    Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest })
+}
+
+/// Reads and checks a Messages request, whose response has that id.
+pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<ModelRequest, ProxyError> {
+    let digest = digest(&body);
+    let prompt = read_prompt(body)?;
+    let fields: MessageFields = read_fields(prompt.rest)?;
+    if fields.max_tokens.is_none() {
+        refuse("max_tokens", "is required")?;
+    }
+    let asked = Asked {
+        sampling: sampling(fields.temperature, fields.top_p, fields.top_k)?,
+        max_tokens: token_limit("max_tokens", fields.max_tokens)?,
+        stop_strings: stop_strings("stop_sequences", fields.stop_sequences.unwrap_or_default())?,
+        logprobs: false,
+        top_logprobs: 0,
+        choices: 1,
+    };
+    let shows_thinking = shows_thinking(fields.rest.get("thinking"))?;
+    Ok(ModelRequest {
+        endpoint: &MESSAGES,
+        model: prompt.model,
+        prompt: Prompt::Messages { messages: prompt.messages, tools: prompt.tools.shown },
+        asked,
+        stream: fields.stream.unwrap_or(false),
+        return_token_ids: fields.return_token_ids.unwrap_or(false),
+        seed: fields.seed,
+        ignored_tools: prompt.tools.ignored,
+        extra: fields.rest,
+        digest,
+        reply: Box::new(MessageReply { shows_thinking, request_id }),
+    })
+}
+
+/// Whether the client wants to see what the model thinks. Clients that did not ask for it often take the first block for
+/// the answer's text.
+fn shows_thinking(thinking: Option<&Value>) -> Result<bool, ProxyError> {
+    let Some(thinking) = thinking.filter(|thinking| !thinking.is_null()) else { return Ok(false) };
+    match thinking.get("type").and_then(Value::as_str) {
+        Some("disabled") => Ok(false),
+        Some("enabled" | "adaptive" | "between_tools") => Ok(thinking.get("display") != Some(&"omitted".into())),
+        _ => Err(ProxyError::invalid(
+            "thinking",
+            format!("thinking: {thinking} is not known; its type is enabled, adaptive, between_tools or disabled"),
+        )),
+    }
+}
+
+/// Refuses by name what changes an answer and cannot be honoured.
+fn refuse_unsupported(rest: &Map<String, Value>) -> Result<(), ProxyError> {
+    let format = rest.get("output_config").and_then(|config| config.get("format"));
+    answer_format::check("output_config.format", format)?;
+    answer_format::check("output_format", rest.get("output_format"))?;
+    if rest.get("mcp_servers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
+        refuse("mcp_servers", "are not supported: no server is called from here")?;
+    }
+    Ok(())
+}

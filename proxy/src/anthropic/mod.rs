@@ -1,0 +1,22 @@
+//! The Anthropic dialect: Messages, the count of a prompt's tokens, and the list of models.
+
+mod content_blocks;
+mod conversation;
+mod endpoint;
+mod error;
+mod message_request;
+mod models;
+mod reply;
+mod tools;
+
+pub(crate) use endpoint::{count_tokens, messages};
+pub(crate) use error::refusal;
+pub(crate) use models::model_list;
+
+use axum::http::{HeaderMap, Uri};
+
+/// Whether a request is of a client of this dialect: it says so, or asks for what no other dialect has.
+pub(crate) fn is_spoken(uri: &Uri, headers: &HeaderMap) -> bool {
+    let path = uri.path();
+    headers.contains_key("anthropic-version") || path.ends_with("/messages") || path.ends_with("/messages/count_tokens")
+}

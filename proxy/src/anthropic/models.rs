@@ -1,0 +1,27 @@
+use serde_json::{Value, json};
+
+use crate::Proxy;
+
+/// What the wire calls a time that is not known.
+const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
+
+/// `GET /v1/models`: all of them, on one page.
+pub(crate) async fn model_list(proxy: &Proxy) -> Value {
+    let mut models = Vec::new();
+    for model in proxy.shared.models.values() {
+        // A remote host that cannot be asked now is listed all the same.
+        let context_length = model.sampler.info().await.ok().map(|info| info.context_length);
+        models.push(json!({
+            "type": "model",
+            "id": model.name,
+            "display_name": model.name,
+            "created_at": UNKNOWN_TIME,
+            "lifecycle": "active",
+            "max_input_tokens": context_length,
+            "max_tokens": context_length,
+        }));
+    }
+    let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
+    let (first_id, last_id) = (id(models.first()), id(models.last()));
+    json!({ "data": models, "has_more": false, "first_id": first_id, "last_id": last_id })
+}

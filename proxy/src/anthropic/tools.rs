@@ -1,0 +1,173 @@
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::error::ProxyError;
+use crate::field_checks::refuse;
+
+/// What a request says of tools. Read as they come, so that each fault can be told by its own name.
+#[derive(Debug, Deserialize)]
+pub(super) struct ToolFields {
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
+    #[serde(flatten)]
+    pub(super) rest: Map<String, Value>,
+}
+
+/// The tools of a request.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Tools {
+    /// Those that the model may call, as OpenAI declares them. With `tool_choice` `none` there are none.
+    pub(super) shown: Vec<Value>,
+    /// Those that Anthropic's own servers would run: agents send them always, and go on without them.
+    pub(super) ignored: Vec<Value>,
+}
+
+/// Types of tools that the client runs and of whose parameters a request says nothing: only models that were trained on
+/// them know how they are called.
+const UNDECLARED: [&str; 4] = ["bash_", "computer_", "memory_", "text_editor_"];
+
+impl ToolFields {
+    pub(super) fn check(self) -> Result<Tools, ProxyError> {
+        let mut tools = Tools::default();
+        for (index, tool) in self.tools.unwrap_or_default().into_iter().enumerate() {
+            match declaration(index, &tool)? {
+                Some(declaration) => tools.shown.push(declaration),
+                None => tools.ignored.push(tool),
+            }
+        }
+        if let Some(choice) = self.tool_choice {
+            check_choice(&choice, &mut tools.shown)?;
+        }
+        Ok(tools)
+    }
+}
+
+/// A tool of the client as OpenAI declares it; `None` for one that is not the client's.
+fn declaration(index: usize, tool: &Value) -> Result<Option<Value>, ProxyError> {
+    let field = |name: &str| format!("tools[{index}]{name}");
+    if !tool.is_object() {
+        refuse(&field(""), "must be an object")?;
+    }
+    match tool.get("type") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(kind)) if kind == "custom" => {}
+        Some(Value::String(kind)) if UNDECLARED.iter().any(|undeclared| kind.starts_with(undeclared)) => {
+            let why =
+                format!("is `{kind}`, whose parameters this model does not know; declare it with an input_schema");
+            refuse(&field(".type"), &why)?;
+        }
+        Some(Value::String(_)) => return Ok(None),
+        Some(_) => refuse(&field(".type"), "must be a string")?,
+    }
+    if tool.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
+        refuse(&field(".name"), "must be the tool's name")?;
+    }
+    if !tool.get("input_schema").is_some_and(Value::is_object) {
+        refuse(&field(".input_schema"), "must be a JSON schema")?;
+    }
+    let mut function = Map::new();
+    for (name, from) in
+        [("name", "name"), ("description", "description"), ("parameters", "input_schema"), ("strict", "strict")]
+    {
+        if let Some(value) = tool.get(from).filter(|value| !value.is_null()) {
+            function.insert(name.to_owned(), value.clone());
+        }
+    }
+    Ok(Some(json!({ "type": "function", "function": function })))
+}
+
+fn check_choice(choice: &Value, shown: &mut Vec<Value>) -> Result<(), ProxyError> {
+    match choice.get("type").and_then(Value::as_str) {
+        Some("auto") => {}
+        Some("none") => shown.clear(),
+        Some("any" | "tool") => refuse_forced_call(choice)?,
+        _ => refuse("tool_choice", &format!("{choice} is not known; its type is auto, any, tool or none"))?,
+    }
+    if choice.get("disable_parallel_tool_use") == Some(&Value::Bool(true)) && !shown.is_empty() {
+        let why = "true is not supported: the model decides how many tools it calls";
+        refuse("tool_choice.disable_parallel_tool_use", why)?;
+    }
+    Ok(())
+}
+
+fn refuse_forced_call(choice: &Value) -> Result<(), ProxyError> {
+    let why = format!("{choice} is not supported, only the types auto and none: no call can be forced on the model");
+    refuse("tool_choice", &why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(body: Value) -> Result<Tools, String> {
+        let fields: ToolFields = serde_json::from_value(body).unwrap();
+        fields.check().map_err(|error| match error {
+            ProxyError::InvalidRequest { message, parameter, .. } => {
+                let parameter = parameter.unwrap();
+                assert!(message.starts_with(&parameter), "{message}");
+                parameter
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn tool(name: &str) -> Value {
+        json!({ "name": name, "input_schema": { "type": "object" } })
+    }
+
+    #[test]
+    fn the_clients_tools_are_shown_and_those_of_anthropics_servers_are_not() {
+        let search = json!({ "type": "web_search_20250305", "name": "web_search", "max_uses": 8 });
+        let mut described = tool("g");
+        described["type"] = json!("custom");
+        described["description"] = json!("Does g.");
+        described["cache_control"] = json!({ "type": "ephemeral" });
+        let tools = check(json!({ "tools": [tool("f"), search, described] })).unwrap();
+        let shown = json!([
+            { "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } },
+            { "type": "function",
+              "function": { "name": "g", "description": "Does g.", "parameters": { "type": "object" } } },
+        ]);
+        assert_eq!((json!(tools.shown), tools.ignored), (shown, vec![search]));
+    }
+
+    #[test]
+    fn a_choice_of_none_shows_no_tool() {
+        for (choice, shown) in [
+            (json!(null), 1),
+            (json!({ "type": "auto" }), 1),
+            (json!({ "type": "auto", "disable_parallel_tool_use": false }), 1),
+            (json!({ "type": "none" }), 0),
+        ] {
+            let tools = check(json!({ "tools": [tool("f")], "tool_choice": choice })).unwrap();
+            assert_eq!(tools.shown.len(), shown, "{choice}");
+        }
+        let parallel = json!({ "type": "auto", "disable_parallel_tool_use": true });
+        assert_eq!(check(json!({ "tool_choice": parallel })), Ok(Tools::default()));
+    }
+
+    #[test]
+    fn every_fault_names_its_field() {
+        for (key, value, parameter) in [
+            ("tools", json!(["f"]), "tools[0]"),
+            ("tools", json!([tool("f"), { "input_schema": {} }]), "tools[1].name"),
+            ("tools", json!([tool("")]), "tools[0].name"),
+            ("tools", json!([{ "name": "f" }]), "tools[0].input_schema"),
+            ("tools", json!([{ "name": "f", "input_schema": [] }]), "tools[0].input_schema"),
+            ("tools", json!([{ "type": "bash_20250124", "name": "bash" }]), "tools[0].type"),
+            ("tools", json!([{ "type": 1, "name": "bash" }]), "tools[0].type"),
+            ("tool_choice", json!({ "type": "any" }), "tool_choice"),
+            ("tool_choice", json!({ "type": "tool", "name": "f" }), "tool_choice"),
+            ("tool_choice", json!("auto"), "tool_choice"),
+            (
+                "tool_choice",
+                json!({ "type": "auto", "disable_parallel_tool_use": true }),
+                "tool_choice.disable_parallel_tool_use",
+            ),
+        ] {
+            let mut body = json!({ "tools": [tool("f")] });
+            body[key] = value.clone();
+            assert_eq!(check(body), Err(parameter.to_owned()), "{value}");
+        }
+    }
+}

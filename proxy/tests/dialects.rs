@@ -4,8 +4,9 @@
 mod common;
 
 use common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
-use common::{Script, Setup};
+use common::{Script, Setup, messages};
 use fulgurite_backends::StopReason;
+use fulgurite_renderers::FunctionCall;
 use fulgurite_store::model::GenerationFilter;
 use proptest::collection::vec;
 use proptest::option;
@@ -47,12 +48,12 @@ const FAMILIES: [Family; 3] = [QWEN3, KIMI, GPT_OSS];
 
 /// A step as the family's model samples it. `called` counts the calls of earlier steps.
 fn sampled(family: &Family, step: &Step, called: usize) -> String {
-    let Step { reasoning, text, calls, .. } = step;
+    let Step { reasoning, text, .. } = step;
+    let calls: Vec<String> = step.calls.iter().map(spelled).collect();
     match family.format {
         "qwen3" => {
             let call = |arguments| {
-                let call = json!({ "name": "weather", "arguments": arguments });
-                format!("\n<tool_call>\n{call}\n</tool_call>")
+                format!("\n<tool_call>\n{{\"name\": \"weather\", \"arguments\": {arguments}}}\n</tool_call>")
             };
             let calls: String = calls.iter().map(call).collect();
             format!("<think>\n{reasoning}\n</think>\n\n{text}{calls}<|im_end|>")
@@ -85,6 +86,12 @@ fn sampled(family: &Family, step: &Step, called: usize) -> String {
     }
 }
 
+/// Arguments as most models spell them, and as they are written where an agent sends back no text of them.
+fn spelled(arguments: &Value) -> String {
+    let call = FunctionCall { name: String::new(), arguments: arguments.clone(), extra: serde_json::Map::new() };
+    call.arguments_text().into_owned()
+}
+
 /// How an agent holds a conversation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Dialect {
@@ -97,14 +104,20 @@ enum Dialect {
     Previous {
         streamed: bool,
     },
+    /// In Anthropic's blocks.
+    Messages {
+        streamed: bool,
+    },
 }
 
-const DIALECTS: [Dialect; 5] = [
+const DIALECTS: [Dialect; 7] = [
     Dialect::Chat,
     Dialect::Items { streamed: false },
     Dialect::Items { streamed: true },
     Dialect::Previous { streamed: false },
     Dialect::Previous { streamed: true },
+    Dialect::Messages { streamed: false },
+    Dialect::Messages { streamed: true },
 ];
 
 /// An agent in the middle of a conversation.
@@ -125,7 +138,13 @@ impl Agent<'_> {
     fn result(&mut self, call_id: &Value, text: &str) {
         self.input.push(match self.dialect {
             Dialect::Chat => json!({ "role": "tool", "tool_call_id": call_id, "content": text }),
-            _ => json!({ "type": "function_call_output", "call_id": call_id, "output": text }),
+            Dialect::Messages { .. } => {
+                let block = json!({ "type": "tool_result", "tool_use_id": call_id, "content": text });
+                json!({ "role": "user", "content": [block] })
+            }
+            Dialect::Items { .. } | Dialect::Previous { .. } => {
+                json!({ "type": "function_call_output", "call_id": call_id, "output": text })
+            }
         });
     }
 
@@ -144,6 +163,7 @@ impl Agent<'_> {
                 self.previous = response["id"].clone();
                 calls_of(&response)
             }
+            Dialect::Messages { streamed } => self.ask_for_message(streamed).await,
         }
     }
 
@@ -155,6 +175,27 @@ impl Agent<'_> {
         let message = answer["choices"][0]["message"].clone();
         let ids = message["tool_calls"].as_array().into_iter().flatten().map(|call| call["id"].clone()).collect();
         self.input.push(message);
+        ids
+    }
+
+    async fn ask_for_message(&mut self, streamed: bool) -> Vec<Value> {
+        let function = &tools()[0]["function"];
+        let tool = json!({
+            "name": function["name"], "description": function["description"], "input_schema": function["parameters"],
+        });
+        let body = json!({
+            "model": "tiny", "max_tokens": 64000, "system": "Be brief.", "messages": self.input, "tools": [tool],
+            "thinking": { "type": "adaptive" }, "stream": streamed,
+        });
+        let url = format!("{}/messages", self.base);
+        let text = self.setup.client.post(url).json(&body).send().await.unwrap().text().await.unwrap();
+        let message = match streamed {
+            true => messages::assembled(&messages::events(&text)),
+            false => serde_json::from_str(&text).unwrap(),
+        };
+        let blocks = message["content"].as_array().unwrap_or_else(|| panic!("{message}")).iter();
+        let ids = blocks.filter(|block| block["type"] == "tool_use").map(|block| block["id"].clone()).collect();
+        self.input.push(json!({ "role": "assistant", "content": message["content"] }));
         ids
     }
 

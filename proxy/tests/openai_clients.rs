@@ -3,9 +3,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::clients::{node, python};
 use common::families::QWEN3;
 use common::{Script, Setup};
 use fulgurite_backends::StopReason;
@@ -34,42 +34,13 @@ async fn conversations(mut client: Command, number: usize, after: &[&str]) -> (S
     }
     let home = tempfile::tempdir().unwrap();
     client.args(bases).stdin(Stdio::null()).env("HOME", home.path());
+    client.env("OPENAI_API_KEY", "none").env("OPENAI_AGENTS_DISABLE_TRACING", "1");
     let ran = tokio::task::spawn_blocking(move || client.output().unwrap()).await.unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(ran.status.success(), "{}{}", text(&ran.stdout), text(&ran.stderr));
     let printed: Vec<Value> = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(printed.len(), number);
     (setup, printed, rollouts)
-}
-
-/// A client's program, in an environment of its own.
-fn client(program: &Path, script: &str) -> Command {
-    let mut client = Command::new(program);
-    client
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script))
-        .env_clear()
-        .env("OPENAI_API_KEY", "none")
-        .env("OPENAI_AGENTS_DISABLE_TRACING", "1");
-    client
-}
-
-fn python(script: &str) -> Command {
-    let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python/bin/python");
-    assert!(python.exists(), "tests/run makes {}", python.display());
-    client(&python, script)
-}
-
-/// Node with its client, where `tests/run` found `npm` to install it with.
-fn node(script: &str) -> Option<Command> {
-    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/node/node_modules");
-    if !modules.join("openai").exists() {
-        return None;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let node = std::env::split_paths(&path).map(|directory| directory.join("node")).find(|node| node.exists())?;
-    let mut client = client(&node, script);
-    client.env("NODE_MODULES", modules);
-    Some(client)
 }
 
 /// A rollout's generations, all of which its client took.
@@ -92,7 +63,7 @@ async fn openais_python_client_goes_on_from_responses_in_every_way() {
 
 #[tokio::test]
 async fn openais_node_client_goes_on_from_responses_in_every_way() {
-    match node("openai_responses.mjs") {
+    match node("openai_responses.mjs", "openai") {
         Some(client) => goes_on_in_every_way(client, 4).await,
         None => eprintln!("not tried: tests/run found no npm to install OpenAI's client for Node with"),
     }

@@ -1,6 +1,7 @@
 //! A proxy over real sockets, in front of a sampler that plays scripts.
 #![allow(dead_code)]
 
+pub mod clients;
 pub mod families;
 pub mod messages;
 

@@ -178,7 +178,6 @@ async fn every_broken_answer_is_named_after_the_tokens_that_came_whole() {
         (vec![Step::End], |f| matches!(f, AnswerFault::BrokenOff { .. })),
         (Step::done(), |f| matches!(f, AnswerFault::BrokenOff { message } if message.contains("done"))),
         (vec![Step::Close], |f| matches!(f, AnswerFault::BrokenOff { message } if !message.is_empty())),
-        (vec![Step::Reset], |f| matches!(f, AnswerFault::BrokenOff { message } if !message.is_empty())),
         (vec![Step::Event(completed(&[(4, -1.0)], Some("abort")))], |f| matches!(f, AnswerFault::UnknownEnd { .. })),
         (vec![Step::Event(completed(&[(4, -1.0)], Some("stop")))], |f| matches!(f, AnswerFault::NotAtStopToken)),
         (vec![Step::Event(completed(&[(4, -1.0); 8], None))], |f| matches!(f, AnswerFault::TooManyTokens { limit: 8 })),

@@ -18,7 +18,8 @@ const GREATEST_TOP_LOGPROBS: usize = 20;
 ///
 /// `/inference/v1/generate` is taken where the server offers it (`--enable-scale-out`), since that route alone tells
 /// which weights sampled which tokens; `/v1/completions` otherwise, where the version stays unknown. A version is known
-/// if the server's label of it is a number or `v` and a number (`POST /update_weight_version`).
+/// if the server's label of it is a number or `v` and a number (`POST /update_weight_version`). It comes with an answer's
+/// end, so that an answer which whoever asked cuts short is of unknown weights.
 ///
 /// By default vLLM reports logprobs of the model's own distribution, before temperature, top-p, top-k, penalties,
 /// biases and constraints. With `--logprobs-mode processed_logprobs` they are those of the distribution that was

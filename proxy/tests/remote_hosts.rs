@@ -1,0 +1,271 @@
+//! Whole model calls over real sockets on both sides: an agent's request comes in, and vLLM hosts that play scripts
+//! answer, stall, break, lie and die behind the proxy.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "../../backends/tests/scripted/mod.rs"]
+mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
+use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
+use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, WeightsFrom};
+use fulgurite_store::{Store, StoreOptions};
+use scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+
+struct Setup {
+    url: String,
+    store: Store,
+    renderer: Arc<dyn Renderer>,
+    client: reqwest::Client,
+    _directory: tempfile::TempDir,
+}
+
+impl Setup {
+    /// A proxy in front of these hosts.
+    async fn new(hosts: &[&ScriptedServer]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
+        write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        let renderer = open_renderer(directory.path(), "chatml").unwrap();
+        let sampler = |host: &&ScriptedServer| {
+            let options = RemoteOptions {
+                url: host.url.clone(),
+                model: "tiny".into(),
+                vocabulary_size: renderer.tokenizer().vocabulary_size(),
+                api_key: None,
+                silence_limit: Duration::from_secs(60),
+            };
+            (host.url.clone(), Arc::new(VllmSampler::new(&options).unwrap()) as Arc<dyn Sampler>)
+        };
+        let options = ReplicaOptions { health_interval: None, ..ReplicaOptions::default() };
+        let sampler = Arc::new(Replicas::new(hosts.iter().map(sampler).collect(), &options));
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler };
+        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, store, renderer, client: reqwest::Client::new(), _directory: directory }
+    }
+
+    /// Tokens with their logprobs, -0.5 and so on.
+    fn tokens(&self, text: &str) -> Vec<(u32, f64)> {
+        let ids = self.renderer.tokenizer().encode_with_specials(text).unwrap();
+        ids.into_iter().enumerate().map(|(index, id)| (id, -0.5 - index as f64)).collect()
+    }
+
+    /// Asks as a new attempt's agent.
+    async fn ask(&self, stream: bool) -> reqwest::Response {
+        let started = self.store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
+        let url = format!("{}/rollout/{rollout}/attempt/{attempt}/v1/chat/completions", self.url);
+        let messages = [json!({ "role": "user", "content": "Say" })];
+        let body = json!({ "model": "tiny", "messages": messages, "stream": stream, "max_tokens": 20 });
+        self.client.post(url).json(&body).send().await.unwrap()
+    }
+
+    async fn ask_whole(&self) -> (u16, Value) {
+        let response = self.ask(false).await;
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    async fn generations(&self) -> Vec<Generation> {
+        self.store.generations(&GenerationFilter::default()).await.unwrap()
+    }
+
+    /// The only generation, once it is there.
+    async fn generation(&self) -> Generation {
+        loop {
+            if let [generation] = self.generations().await.as_slice() {
+                return generation.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+fn ids(tokens: &[(u32, f64)]) -> Vec<u32> {
+    tokens.iter().map(|token| token.0).collect()
+}
+
+fn logprobs(tokens: &[(u32, f64)]) -> Vec<f32> {
+    tokens.iter().map(|token| token.1 as f32).collect()
+}
+
+/// An answer in events of one token each.
+fn answer(tokens: &[(u32, f64)], spans: &[(&str, usize, usize)]) -> Reply {
+    let (last, others) = tokens.split_last().unwrap();
+    let mut steps: Vec<Step> = others.iter().map(|token| Step::Event(generated(&[*token], None))).collect();
+    steps.push(Step::Event(generated_by(&[*last], "stop", spans)));
+    steps.extend(Step::done());
+    Reply::Stream(steps)
+}
+
+#[tokio::test]
+async fn what_a_host_sampled_is_what_the_agent_reads_and_what_is_recorded() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    vllm.play(answer(&tokens, &[("v4", 0, tokens.len())]));
+    let (status, reply) = setup.ask_whole().await;
+    assert_eq!((status, &reply["choices"][0]["message"]["content"]), (200, &json!("I am 17.")), "{reply}");
+    assert_eq!(reply["choices"][0]["token_ids"], json!(ids(&tokens)));
+    let recorded = setup.generation().await;
+    assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&tokens), Some(logprobs(&tokens))));
+    assert_eq!(recorded.weights_versions, [WeightsFrom { version: 4, first_token: 0 }]);
+    let asked = host.posts("/inference/v1/generate").pop().unwrap();
+    assert_eq!(asked["token_ids"], json!(recorded.prompt_tokens));
+}
+
+#[tokio::test]
+async fn weights_that_change_in_mid_generation_are_recorded_where_they_do() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    vllm.play(answer(&tokens, &[("7", 0, 2), ("8", 2, tokens.len())]));
+    assert_eq!(setup.ask(true).await.text().await.unwrap().matches("[DONE]").count(), 1);
+    let swapped = [WeightsFrom { version: 7, first_token: 0 }, WeightsFrom { version: 8, first_token: 2 }];
+    assert_eq!(setup.generation().await.weights_versions, swapped);
+}
+
+#[tokio::test]
+async fn weights_that_are_not_known_of_every_token_are_recorded_as_unknown() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    vllm.play(answer(&tokens, &[("default", 0, 2), ("8", 2, tokens.len())]));
+    assert_eq!(setup.ask_whole().await.0, 200);
+    assert_eq!(setup.generation().await.weights_versions, []);
+}
+
+#[tokio::test]
+async fn a_host_that_fails_before_the_first_token_is_passed_over_for_another() {
+    // Two hosts play from one script: whichever is asked first fails.
+    let vllm = Vllm::new(true, true);
+    let hosts = [vllm.serve().await, vllm.serve().await];
+    let setup = Setup::new(&hosts.each_ref()).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    for (before, failure) in [
+        Reply::Raw(vec![Step::Reset]),
+        Reply::Json(500, json!({ "error": { "message": "engine is dead" } })),
+        Reply::Stream(vec![Step::Text("<html>".into()), Step::End]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        vllm.play(failure);
+        vllm.play(answer(&tokens, &[("1", 0, tokens.len())]));
+        let (status, reply) = setup.ask_whole().await;
+        assert_eq!((status, &reply["choices"][0]["message"]["content"]), (200, &json!("I am 17.")), "{reply}");
+        assert_eq!(setup.generations().await.len(), before + 1, "an answer is recorded once");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_an_error_and_its_tokens_are_recorded_as_far_as_they_came() {
+    for stream in [true, false] {
+        let vllm = Vllm::new(true, true);
+        let host = vllm.serve().await;
+        let setup = Setup::new(&[&host]).await;
+        let tokens = setup.tokens("I am 17. I am");
+        let mut steps: Vec<Step> = tokens.iter().map(|token| Step::Event(generated(&[*token], None))).collect();
+        // What a connection has received and not read goes with its reset; so it waits until the agent has read of it.
+        let has_read = Arc::new(Notify::new());
+        match stream {
+            true => steps.extend([Step::Wait(has_read.clone()), Step::Reset]),
+            false => steps.push(Step::Close),
+        }
+        vllm.play(Reply::Stream(steps));
+        let mut response = setup.ask(stream).await;
+        let status = response.status().as_u16();
+        let mut text = Vec::new();
+        while let Some(bytes) = response.chunk().await.unwrap() {
+            text.extend_from_slice(&bytes);
+            if String::from_utf8_lossy(&text).contains("17") {
+                has_read.notify_one();
+            }
+        }
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(status, if stream { 200 } else { 502 }, "{text}");
+        let error = text.split("data: ").last().unwrap().trim();
+        let error: Value = serde_json::from_str(error).unwrap();
+        assert_eq!(
+            (&error["error"]["type"], &error["error"]["code"]),
+            (&json!("server_error"), &json!("backend_failed"))
+        );
+        let recorded = setup.generation().await;
+        assert_eq!((recorded.sampled_tokens, recorded.logprobs), (ids(&tokens), Some(logprobs(&tokens))));
+        assert_eq!((recorded.stop_reason.as_str(), recorded.weights_versions), ("error", vec![]));
+    }
+}
+
+#[tokio::test]
+async fn a_lie_ends_the_answer_before_it_is_believed() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am");
+    let lie = generated(&[(1_000_000, -0.5)], None);
+    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Event(lie), Step::End]));
+    let (status, reply) = setup.ask_whole().await;
+    assert_eq!(status, 502, "{reply}");
+    assert!(reply["error"]["message"].as_str().unwrap().contains("there is no token 1000000"), "{reply}");
+    assert_eq!(setup.generation().await.sampled_tokens, ids(&tokens));
+}
+
+#[tokio::test]
+async fn a_host_that_died_is_an_error_that_may_be_tried_again_and_stores_nothing() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am 17.<|im_end|>");
+    vllm.play(answer(&tokens, &[("1", 0, tokens.len())]));
+    assert_eq!(setup.ask_whole().await.0, 200);
+    host.die().await;
+    for stream in [true, false] {
+        let response = setup.ask(stream).await;
+        assert_eq!((response.status().as_u16(), response.headers()["retry-after"].as_bytes()), (503, &b"1"[..]));
+        let error: Value = response.json().await.unwrap();
+        assert_eq!(error["error"]["code"], "backend_unavailable", "{error}");
+    }
+    assert_eq!(setup.generations().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_host_refuses_is_the_agents_to_put_right_and_no_other_host_is_asked() {
+    let vllm = Vllm::new(true, true);
+    let hosts = [vllm.serve().await, vllm.serve().await];
+    let setup = Setup::new(&hosts.each_ref()).await;
+    let refusal = json!({ "error": { "message": "no such thing", "code": 400 } });
+    for refusal in [Reply::Json(400, refusal.clone()), Reply::Stream(vec![Step::Event(refusal), Step::End])] {
+        vllm.play(refusal);
+        let (status, error) = setup.ask_whole().await;
+        assert_eq!((status, &error["error"]["type"]), (400, &json!("invalid_request_error")), "{error}");
+    }
+    assert_eq!(setup.generations().await, []);
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_a_stalled_host_ends_its_work_and_is_recorded_so() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let tokens = setup.tokens("I am");
+    let (gone, is_gone) = oneshot::channel();
+    vllm.play(Reply::Stream(vec![Step::Event(generated(&tokens, None)), Step::Hang(gone)]));
+    let mut response = setup.ask(true).await;
+    assert!(response.chunk().await.unwrap().is_some());
+    drop(response);
+    is_gone.await.unwrap();
+    let recorded = setup.generation().await;
+    assert_eq!((recorded.sampled_tokens, recorded.client_gone), (ids(&tokens), true));
+}

@@ -20,7 +20,7 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the proxy that agents talk to, the store's API and the embedded models
+    /// Serve the proxy that agents talk to, the store's API and the models
     Serve(ServeArguments),
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
     Train(TrainArguments),
@@ -79,7 +79,8 @@ pub struct ServeArguments {
     /// Where everything is recorded: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(long, value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
     pub store: Option<String>,
-    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME] (repeatable)
+    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], or at a remote host
+    /// NAME=vllm|sglang|llama-cpp:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] (repeatable)
     #[arg(long = "model", value_name = "SPEC")]
     pub models: Vec<String>,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of

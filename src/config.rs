@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use fulgurite_engine::ModelConfig;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
 use serde::{Deserialize, Serialize, Serializer};
+
+use crate::model_config::ModelEntry;
 
 /// Everything that a config file may say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -94,33 +96,6 @@ pub enum Synchronous {
     Full,
     /// The death of the process.
     Normal,
-}
-
-/// `[[models]]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelEntry {
-    /// What agents send in `model`.
-    pub name: String,
-    /// Who samples.
-    pub backend: Backend,
-    /// HF-format directory; `{seed}` is filled in by `train`.
-    pub path: PathBuf,
-    /// `auto`, `template` or a family's name.
-    #[serde(default = "auto")]
-    pub renderer: String,
-}
-
-fn auto() -> String {
-    "auto".to_owned()
-}
-
-/// Who samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// This process.
-    Embedded,
 }
 
 /// `[run]`
@@ -245,6 +220,9 @@ impl LoadedConfig {
         };
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let config = parse(&text).with_context(|| file.display().to_string())?;
+        for (index, model) in config.models.iter().enumerate() {
+            model.check().with_context(|| format!("{}: models[{index}] `{}`", file.display(), model.name))?;
+        }
         let file = std::path::absolute(file).context("the working directory is gone")?;
         let directory = file.parent().map(Path::to_owned).unwrap_or_default();
         Ok(Self { config, directory, file: Some(file) })
@@ -303,29 +281,6 @@ impl Shape {
     }
 }
 
-/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]`.
-pub fn parse_model(spec: &str) -> Result<ModelEntry> {
-    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME]";
-    let (name, rest) = spec.split_once('=').ok_or_else(|| anyhow!("--model {spec}: {expected}"))?;
-    let (backend, rest) = rest.split_once(':').ok_or_else(|| anyhow!("--model {spec}: {expected}"))?;
-    if backend != "embedded" {
-        bail!("--model {spec}: there is no backend `{backend}`; there is embedded");
-    }
-    let mut parts = rest.split(',');
-    let path = parts.next().unwrap_or_default();
-    let mut renderer = auto();
-    for part in parts {
-        match part.split_once('=') {
-            Some(("renderer", value)) => renderer = value.to_owned(),
-            _ => bail!("--model {spec}: `{part}` is not an option; {expected}"),
-        }
-    }
-    if name.is_empty() || path.is_empty() {
-        bail!("--model {spec}: {expected}");
-    }
-    Ok(ModelEntry { name: name.to_owned(), backend: Backend::Embedded, path: path.into(), renderer })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,15 +297,5 @@ mod tests {
         let config = parse("[store]\nurl = \"postgres://me:secret@host/db\"\n").unwrap();
         assert_eq!(config.store.url.as_deref(), Some("postgres://me:secret@host/db"));
         assert_eq!(serde_json::json!(config)["store"]["url"], "postgres://me@host/db");
-    }
-
-    #[test]
-    fn a_model_flag_names_its_parts() {
-        let model = parse_model("tiny=embedded:models/tiny,renderer=chatml").unwrap();
-        assert_eq!((model.name.as_str(), model.renderer.as_str()), ("tiny", "chatml"));
-        assert_eq!(model.path, Path::new("models/tiny"));
-        for wrong in ["tiny", "tiny=models/tiny", "tiny=vllm:http://x", "=embedded:x", "a=embedded:x,y=z"] {
-            assert!(parse_model(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -8,6 +8,8 @@ mod bench;
 mod cli;
 mod config;
 mod config_show;
+mod model_config;
+mod models;
 mod output;
 mod paint;
 mod progress;

@@ -4,9 +4,11 @@ use anyhow::{Context, Result};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::cli::ServeArguments;
-use crate::config::{LoadedConfig, StoreConfig, Synchronous, parse_model};
+use crate::config::{LoadedConfig, StoreConfig, Synchronous};
+use crate::model_config::parse_model;
+use crate::models::OpenModel;
 use crate::output;
-use crate::server::{LoadedModel, RunningServer, interruption, write_ready_file};
+use crate::server::{RunningServer, interruption, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -24,11 +26,10 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let store = open_store(&store_url, &loaded.config.store).await?;
     let mut models = Vec::new();
     for entry in &loaded.config.models {
-        models.push(LoadedModel::open(&entry.name, &loaded.resolve(&entry.path), &entry.renderer)?);
+        models.push(OpenModel::open(entry, &loaded.directory)?);
     }
     for spec in &arguments.models {
-        let entry = parse_model(spec)?;
-        models.push(LoadedModel::open(&entry.name, &entry.path, &entry.renderer)?);
+        models.push(OpenModel::open(&parse_model(spec)?, "".as_ref())?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
     let mut server = RunningServer::start(&loaded.config, store.clone(), served).await?;
@@ -47,7 +48,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     Ok(())
 }
 
-fn announce(url: &str, store: &str, models: &[LoadedModel], json: bool) {
+fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
     let names: Vec<&str> = models.iter().map(|model| model.served.name.as_str()).collect();
     if json {
         output::line(serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
@@ -56,6 +57,11 @@ fn announce(url: &str, store: &str, models: &[LoadedModel], json: bool) {
     output::line(format!("listening on {url}"));
     output::line(format!("store        {store}"));
     output::line(format!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
+    for model in models {
+        if let Some(place) = &model.remote {
+            output::line(format!("             {}: {place}", model.served.name));
+        }
+    }
 }
 
 /// The store that a config names, seen from the config's directory.

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 use crate::base_model;
 use crate::cli::TrainArguments;
-use crate::config::{LoadedConfig, ModelEntry};
+use crate::config::LoadedConfig;
+use crate::model_config::{Backend, ModelEntry};
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
@@ -161,7 +162,10 @@ fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
 
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     match loaded.config.models.as_slice() {
-        [model] => Ok(model.clone()),
+        [model] if model.backend == Backend::Embedded => Ok(model.clone()),
+        [model] => {
+            bail!("only an embedded model is trained, and `{}` has backend = \"{}\"", model.name, model.backend.name())
+        }
         models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
     }
 }

@@ -18,7 +18,7 @@ fn help_says_what_there_is() {
     Usage: fulgurite <COMMAND>
 
     Commands:
-      serve        Serve the proxy that agents talk to, the store's API and the embedded models
+      serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
       run          Run an unmodified agent once for each rollout on the queue
       rollouts     List the rollouts of a store, newest last
@@ -46,7 +46,7 @@ fn help_says_what_there_is() {
       -V, --version  Print version
     ");
     insta::assert_snapshot!(printed(["serve", "--help"]), @r#"
-    Serve the proxy that agents talk to, the store's API and the embedded models
+    Serve the proxy that agents talk to, the store's API and the models
 
     Usage: fulgurite serve [OPTIONS]
 
@@ -57,7 +57,9 @@ fn help_says_what_there_is() {
           --ready-file <FILE>            Write {"url": ..., "pid": ...} here once it answers
           --store <URL>                  Where everything is recorded: sqlite://FILE or
                                          postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
-          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME]
+          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], or at a
+                                         remote host
+                                         NAME=vllm|sglang|llama-cpp:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]
                                          (repeatable)
           --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
                                          silent; 0 looks before each call of Agent-lightning's API
@@ -258,7 +260,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     "#);
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r"
     error: [directory]/config.toml
-      caused by: line 3: unknown variant `abacus`, expected `embedded`
+      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`
     ");
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\n"), @r"
     error: [directory]/config.toml
@@ -318,6 +320,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.backend = "embedded"  # [directory]/config.toml
     models.0.path = "model"  # [directory]/config.toml
     models.0.renderer = "auto"  # default
+    models.0.urls = []  # default
+    models.0.api_key_env = null  # default
+    models.0.max_concurrency = 256  # default
     "#);
 }
 

@@ -1,0 +1,185 @@
+//! `[[models]]` of the config, and the flag `--model` that says the same.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+/// `[[models]]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelEntry {
+    /// What agents send in `model`.
+    pub name: String,
+    /// Who samples.
+    pub backend: Backend,
+    /// HF-format directory: the tokenizer and the template, for `embedded` the weights too; `{seed}` is filled in by
+    /// `train`.
+    pub path: PathBuf,
+    /// `auto`, `template` or a family's name.
+    #[serde(default = "auto")]
+    pub renderer: String,
+    /// Where a remote model is: one URL for each of its hosts.
+    #[serde(default)]
+    pub urls: Vec<String>,
+    /// The environment variable that holds the key of a remote model's hosts.
+    #[serde(default)]
+    pub api_key_env: Option<String>,
+    /// Requests that run at one host of a remote model at a time; the others wait.
+    #[serde(default = "max_concurrency")]
+    pub max_concurrency: usize,
+}
+
+fn auto() -> String {
+    "auto".to_owned()
+}
+
+fn max_concurrency() -> usize {
+    fulgurite_backends::ReplicaOptions::default().max_concurrency
+}
+
+/// Who samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// This process.
+    Embedded,
+    /// vLLM servers.
+    Vllm,
+    /// SGLang servers.
+    Sglang,
+    /// Servers of llama.cpp.
+    LlamaCpp,
+}
+
+impl Backend {
+    /// As the config names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Embedded => "embedded",
+            Backend::Vllm => "vllm",
+            Backend::Sglang => "sglang",
+            Backend::LlamaCpp => "llama-cpp",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        [Backend::Embedded, Backend::Vllm, Backend::Sglang, Backend::LlamaCpp].into_iter().find(|it| it.name() == name)
+    }
+}
+
+impl ModelEntry {
+    /// Refuses what does not go together.
+    pub fn check(&self) -> Result<()> {
+        let backend = self.backend.name();
+        if self.backend == Backend::Embedded {
+            if !self.urls.is_empty() || self.api_key_env.is_some() {
+                bail!("backend = \"embedded\" samples in this process: leave out urls and api_key_env");
+            }
+            return Ok(());
+        }
+        if self.urls.is_empty() {
+            bail!("backend = \"{backend}\" needs urls, one for each host: urls = [\"http://127.0.0.1:8000\"]");
+        }
+        if let Some(twice) =
+            self.urls.iter().enumerate().find_map(|(i, url)| self.urls[..i].contains(url).then_some(url))
+        {
+            bail!("urls names {twice} twice");
+        }
+        if self.max_concurrency == 0 {
+            bail!("max_concurrency is 0, but must be at least 1");
+        }
+        Ok(())
+    }
+}
+
+/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]` or
+/// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`.
+pub fn parse_model(spec: &str) -> Result<ModelEntry> {
+    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME] or \
+                    NAME=vllm|sglang|llama-cpp:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]";
+    let refuse = |what: &str| anyhow!("--model {spec}: {what}{expected}");
+    let (name, rest) = spec.split_once('=').ok_or_else(|| refuse(""))?;
+    let (backend, rest) = rest.split_once(':').ok_or_else(|| refuse(""))?;
+    let backend = Backend::named(backend).ok_or_else(|| refuse(&format!("there is no backend `{backend}`; ")))?;
+    let mut parts = rest.split(',');
+    let place = parts.next().unwrap_or_default();
+    let mut entry = ModelEntry {
+        name: name.to_owned(),
+        backend,
+        path: PathBuf::new(),
+        renderer: auto(),
+        urls: Vec::new(),
+        api_key_env: None,
+        max_concurrency: max_concurrency(),
+    };
+    match backend {
+        Backend::Embedded => entry.path = place.into(),
+        _ => entry.urls.push(place.to_owned()),
+    }
+    for part in parts {
+        match part.split_once('=') {
+            Some(("renderer", value)) => entry.renderer = value.to_owned(),
+            Some(("path", value)) if backend != Backend::Embedded => entry.path = value.into(),
+            Some(("api_key_env", value)) if backend != Backend::Embedded => entry.api_key_env = Some(value.to_owned()),
+            _ => return Err(refuse(&format!("`{part}` is not an option; "))),
+        }
+    }
+    if name.is_empty() || place.is_empty() || entry.path.as_os_str().is_empty() {
+        return Err(refuse(""));
+    }
+    Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_model_flag_names_its_parts() {
+        let model = parse_model("tiny=embedded:models/tiny,renderer=chatml").unwrap();
+        assert_eq!((model.name.as_str(), model.renderer.as_str()), ("tiny", "chatml"));
+        assert_eq!(model.path, Path::new("models/tiny"));
+        let model = parse_model("q=vllm:http://h:8000/v1,path=models/q,api_key_env=KEY").unwrap();
+        assert_eq!((model.backend, model.renderer.as_str()), (Backend::Vllm, "auto"));
+        assert_eq!(
+            (model.urls.as_slice(), model.path.as_path()),
+            (&["http://h:8000/v1".to_owned()][..], Path::new("models/q"))
+        );
+        assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
+        for wrong in [
+            "tiny",
+            "tiny=models/tiny",
+            "tiny=ollama:http://x,path=y",
+            "tiny=vllm:http://x",
+            "tiny=vllm:,path=y",
+            "=embedded:x",
+            "a=embedded:x,y=z",
+            "a=embedded:x,path=z",
+        ] {
+            let error = parse_model(wrong).unwrap_err().to_string();
+            assert!(error.contains("expected NAME=embedded:DIRECTORY"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let remote = parse_model("q=sglang:http://h,path=p").unwrap();
+        remote.check().unwrap();
+        let embedded = parse_model("q=embedded:p").unwrap();
+        embedded.check().unwrap();
+        let twice = vec!["http://h".to_owned(); 2];
+        for (wrong, word) in [
+            (ModelEntry { urls: vec![], ..remote.clone() }, "needs urls"),
+            (ModelEntry { urls: twice, ..remote.clone() }, "twice"),
+            (ModelEntry { max_concurrency: 0, ..remote.clone() }, "max_concurrency"),
+            (ModelEntry { urls: remote.urls.clone(), ..embedded.clone() }, "leave out urls"),
+            (ModelEntry { api_key_env: Some("K".into()), ..embedded }, "api_key_env"),
+        ] {
+            let error = wrong.check().unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `fulgurite serve` with models at remote hosts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+#[path = "../backends/tests/scripted/mod.rs"]
+mod scripted;
+
+use common::{Server, fulgurite, run, tiny_model};
+use scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
+use serde_json::{Value, json};
+
+/// A variable that every test has.
+const KEY_VARIABLE: &str = "CARGO_PKG_NAME";
+
+#[test]
+fn a_host_may_come_up_after_the_server_and_is_sent_its_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let bind = |address| runtime.block_on(tokio::net::TcpListener::bind(address)).unwrap();
+    let address = bind("127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap()).local_addr().unwrap();
+    let flag = format!("tiny=vllm:http://{address}/v1,path={},api_key_env={KEY_VARIABLE}", model.display());
+    let server = Server::start(directory.path(), ["--model", &flag]);
+    let listed = server.get("/v1/models").expect(200);
+    assert_eq!((&listed["data"][0]["id"], &listed["data"][0]["max_model_len"]), (&json!("tiny"), &Value::Null));
+    let request = json!({ "model": "tiny", "prompt": "Say", "max_tokens": 4 });
+    let error = server.post("/v1/completions", &request).expect(503);
+    assert_eq!(error["error"]["code"], "backend_unavailable", "{error}");
+
+    let vllm = Vllm::new(true, true);
+    let spans = [("3", 0, 2)];
+    let mut steps = vec![Step::Event(generated(&[(65, -0.5)], None))];
+    steps.push(Step::Event(generated_by(&[(66, -1.5)], "length", &spans)));
+    steps.extend(Step::done());
+    vllm.play(Reply::Stream(steps));
+    let listener = bind(address);
+    let _enter = runtime.enter();
+    let host = ScriptedServer::start_on(listener, move |request| vllm.answer(request));
+    server.post("/v1/completions", &request).expect(200);
+    let [generation] = &server.query("generations")[..] else { panic!("one call was answered") };
+    assert_eq!((&generation["sampled_tokens"], &generation["logprobs"]), (&json!([65, 66]), &json!([-0.5, -1.5])));
+    assert_eq!(generation["weights_versions"], json!([{ "version": 3, "first_token": 0 }]));
+    let key = format!("Bearer {}", env!("CARGO_PKG_NAME"));
+    assert!(host.heads().iter().all(|head| head.contains(&key)));
+    let log = std::fs::read_to_string(directory.path().join("serve.log")).unwrap();
+    assert!(!log.contains(&key) && log.contains("Connection refused"), "{log}");
+}
+
+#[test]
+fn a_config_that_cannot_be_served_says_where_and_why() {
+    let directory = tempfile::tempdir().unwrap();
+    tiny_model(directory.path(), 64);
+    let file = directory.path().join("c.toml");
+    let failure = |model: &str| {
+        std::fs::write(&file, format!("[[models]]\nname = \"q\"\npath = \"model\"\n{model}")).unwrap();
+        let store = format!("sqlite://{}", directory.path().join("s.db").display());
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--store", &store, "--config", file.to_str().unwrap()];
+        run(arguments).failure(directory.path())
+    };
+    insta::assert_snapshot!(failure("backend = \"vllm\""), @r#"
+    error: [directory]/c.toml: models[0] `q`
+      caused by: backend = "vllm" needs urls, one for each host: urls = ["http://127.0.0.1:8000"]
+    "#);
+    insta::assert_snapshot!(failure("backend = \"vllm\"\nurls = [\"h:1\"]"), @r"
+    error: model `q`
+      caused by: `h:1` is no URL of a model host: it must begin with http:// or https://
+    ");
+    insta::assert_snapshot!(failure("backend = \"sglang\"\nurls = [\"http://h\"]\napi_key_env = \"NO_SUCH_VARIABLE\""), @r"
+    error: model `q`
+      caused by: the environment variable NO_SUCH_VARIABLE (api_key_env): environment variable not found
+    ");
+    insta::assert_snapshot!(failure("backend = \"vllm\"\nurl = \"http://h\""), @r"
+    error: [directory]/c.toml
+      caused by: line 5: unknown field `url`, expected one of `name`, `backend`, `path`, `renderer`, `urls`, `api_key_env`, `max_concurrency`; did you mean `urls`?
+    ");
+    let arguments = ["train", file.to_str().unwrap()];
+    std::fs::write(&file, "[[models]]\nname = \"q\"\npath = \"model\"\nbackend = \"vllm\"\nurls = [\"http://h\"]\n")
+        .unwrap();
+    insta::assert_snapshot!(run(arguments).failure(directory.path()), @r#"error: only an embedded model is trained, and `q` has backend = "vllm""#);
+    let shown = fulgurite(["config", "show", "--config"]).arg(&file).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("models.0.max_concurrency = 256  # default"), "{shown}");
+}

@@ -1,5 +1,5 @@
 //! Models and requests for the tests.
-#![allow(dead_code, clippy::unwrap_used)] // each test uses its part; a helper that fails fails the test
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses its part; a helper that fails fails the test
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -34,6 +34,8 @@ pub enum Command {
     Spans(SpansArguments),
     /// List generations: the model calls, token by token
     Generations(GenerationsArguments),
+    /// Say of each call whether it went on, token by token, where an earlier one ended, and if not why
+    Drift(GenerationsArguments),
     /// List triplets (prompt, response, reward)
     Triplets(TripletsArguments),
     /// List rewards

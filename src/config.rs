@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use fulgurite_engine::ModelConfig;
+use fulgurite_proxy::ProxyOptions;
+use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -63,11 +65,35 @@ pub struct ProxyConfig {
     pub train_temperature: f32,
     /// Temperature of calls below `/proxy/.../mode/val`, whatever the agent asks for.
     pub val_temperature: f32,
+    /// How turns that were sampled appear in later prompts of their conversation: `exact`, as they were sampled, or
+    /// `template_faithful`, as the model's template writes them, which often drops earlier reasoning.
+    pub continuation: ContinuationPolicy,
+    /// Memory for the conversations of running attempts, about, in bytes; those that do not fit are read from the store
+    /// again.
+    pub conversation_memory_bytes: usize,
+    /// Seconds after which a stream that has nothing to say gives a sign of life.
+    pub keep_alive_seconds: f64,
 }
 
 impl Default for ProxyConfig {
     fn default() -> Self {
-        Self { token_ids_on_attributed_path: true, train_temperature: 1.0, val_temperature: 1.0 }
+        let ProxyOptions {
+            token_ids_on_attributed_path,
+            train_temperature,
+            val_temperature,
+            continuation,
+            conversation_memory_bytes,
+            keep_alive,
+            ..
+        } = ProxyOptions::default();
+        Self {
+            token_ids_on_attributed_path,
+            train_temperature,
+            val_temperature,
+            continuation,
+            conversation_memory_bytes,
+            keep_alive_seconds: keep_alive.as_secs_f64(),
+        }
     }
 }
 

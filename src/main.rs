@@ -58,6 +58,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Attempts(arguments) => query::attempts(arguments).await,
         Command::Spans(arguments) => query::spans(arguments).await,
         Command::Generations(arguments) => query::generations(arguments).await,
+        Command::Drift(arguments) => query::drift(arguments).await,
         Command::Triplets(arguments) => query::triplets(arguments).await,
         Command::Rewards(arguments) => query::rewards(arguments).await,
         Command::Workers(arguments) => query::workers(arguments).await,

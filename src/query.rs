@@ -6,6 +6,7 @@
 pub mod arguments;
 mod attempts;
 mod check;
+mod drift;
 mod generations;
 mod list;
 mod prune;
@@ -32,6 +33,7 @@ use arguments::{RolloutSelection, StoreArguments};
 
 pub use attempts::attempts;
 pub use check::check;
+pub use drift::drift;
 pub use generations::generations;
 pub use prune::prune;
 pub use resources::resources;

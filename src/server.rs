@@ -59,7 +59,9 @@ impl RunningServer {
             token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
             train_temperature: config.proxy.train_temperature,
             val_temperature: config.proxy.val_temperature,
-            ..ProxyOptions::default()
+            continuation: config.proxy.continuation,
+            conversation_memory_bytes: config.proxy.conversation_memory_bytes,
+            keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
         };
         let proxy = Proxy::new(store.clone(), models, proxy_options);
         let router = fulgurite_proxy::routes(proxy)
@@ -97,6 +99,14 @@ impl RunningServer {
             Ok(Err(error)) => anyhow::Error::new(error).context("the server failed"),
             Err(error) => anyhow::Error::new(error).context("the server broke"),
         }
+    }
+}
+
+/// The time after which a quiet stream gives a sign of life.
+fn keep_alive(seconds: f64) -> Result<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(quiet) if !quiet.is_zero() => Ok(quiet),
+        _ => bail!("proxy.keep_alive_seconds is {seconds}, but must be a number of seconds above 0"),
     }
 }
 

@@ -25,6 +25,8 @@ fn help_says_what_there_is() {
       attempts     List attempts at rollouts
       spans        List spans
       generations  List generations: the model calls, token by token
+      drift        Say of each call whether it went on, token by token, where an earlier one ended, and if
+                   not why
       triplets     List triplets (prompt, response, reward)
       rewards      List rewards
       workers      List workers
@@ -289,6 +291,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.token_ids_on_attributed_path = true  # default
     proxy.train_temperature = 1.0  # default
     proxy.val_temperature = 1.0  # default
+    proxy.continuation = "exact"  # default
+    proxy.conversation_memory_bytes = 268435456  # default
+    proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default
     models = []  # default

@@ -99,6 +99,14 @@ fn what_a_store_holds_is_shown_as_tables() {
     rollout    attempt      seq  generation                                 model  weights  prompt  sampled  logprob  stop    seconds  continues
     ro-played  at-########  1    chatcmpl-################################  tiny   0        21      5        0.000    length  0.000
     ");
+    insta::assert_snapshot!(table(&server, ["drift"]), @r"
+    rollout    seq  generation                                 prompt  kept  new  sampled  continues  reason      first difference
+    ro-played  1    chatcmpl-################################  21      0     21   5                   first_turn
+    ");
+    let drift = server.get("/rollout/ro-played/drift").expect(200);
+    assert_eq!((&drift["continued"], &drift["reasons"]), (&json!(0), &json!({ "first_turn": 1 })));
+    assert_eq!(drift["calls"], json!(server.query("drift")));
+    server.get("/rollout/ro-none/drift").expect(404);
     insta::assert_snapshot!(table(&server, ["rewards"]), @r"
     rollout    attempt      seq  reward  name     components  generation  span
     ro-played  at-########  2    +0.500  primary  exact 1                 agentlightning.annotation

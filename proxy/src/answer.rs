@@ -35,7 +35,9 @@ impl Answer {
     pub(crate) fn new(call: &Call) -> Self {
         let renderer = &call.model.renderer;
         let reader = match &call.reading {
-            Reading::Message { tools } => Reader::Message(Box::new(renderer.stream_parser(&call.prompt, tools))),
+            Reading::Message(conversation) => {
+                Reader::Message(Box::new(renderer.stream_parser(&call.prompt, &conversation.tools)))
+            }
             Reading::Text => Reader::Text(StreamDecoder::new(renderer.tokenizer().clone())),
         };
         let ids = ToolCallIds {
@@ -49,6 +51,11 @@ impl Answer {
             reader,
             message: ReplyMessage::new(call.stop_strings.clone(), ids),
         }
+    }
+
+    /// What has been sampled.
+    pub(crate) fn tokens(&self) -> &[SampledToken] {
+        &self.tokens
     }
 
     /// Takes the next token.

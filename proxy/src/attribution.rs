@@ -74,11 +74,16 @@ pub(crate) enum Owner {
 
 /// Rollout and attempt of a session.
 pub(crate) struct SessionIds {
-    rollout_id: String,
-    attempt_id: String,
+    pub(crate) rollout_id: String,
+    pub(crate) attempt_id: String,
 }
 
 impl Owner {
+    /// A session that is open already, or was.
+    pub(crate) fn session(ids: SessionIds) -> Self {
+        Owner::Session(OnceCell::from(ids))
+    }
+
     pub(crate) fn of(attribution: Option<Attribution>) -> Self {
         attribution.map_or_else(|| Owner::Session(OnceCell::new()), Owner::Known)
     }

@@ -1,27 +1,30 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fulgurite_backends::{
-    BackendError, SampleEvent, SampleRequest, SampleStream, SampledToken, SamplingParameters, StopReason,
-    WeightsVersion,
-};
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream, SamplingParameters, StopReason};
 use fulgurite_renderers::Message;
-use fulgurite_store::model::{NewGeneration, WeightsFrom};
-use serde_json::{Map, Value, json};
+use fulgurite_store::model::Generation;
+use serde_json::{Map, Value};
 use tokio::task::JoinSet;
 
-use crate::answer::{Answer, Taken, WholeAnswer};
+use crate::answer::{Answer, Taken};
+use crate::attempt_memory::AttemptMemory;
 use crate::attribution::Owner;
 use crate::error::ProxyError;
-use crate::flight::{Flight, Listener};
+use crate::flight::Flight;
 use crate::gateway::InFlight;
-use crate::message_attributes::{ANSWER, add_message};
+use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
+use crate::request_log::OpenRequest;
 use crate::{Proxy, ServedModel};
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
 pub(crate) struct Call {
     pub(crate) owner: Arc<Owner>,
+    /// Of the attempt, if it belongs to one.
+    pub(crate) memory: Option<Arc<AttemptMemory>>,
+    /// What was sampled for the same request before, whose answer nobody got or somebody asks for again.
+    pub(crate) earlier: Option<Generation>,
     pub(crate) model: ServedModel,
     /// Of the first answer to a request it is also the reply's id on the wire.
     pub(crate) generation_id: String,
@@ -31,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) top_logprobs: usize,
     pub(crate) stop_strings: Vec<String>,
     pub(crate) reading: Reading,
+    /// Why its prompt does not continue the latest call of its attempt, by name, if it does not.
+    pub(crate) branch_reason: Option<&'static str>,
     pub(crate) seed: u64,
     pub(crate) request_digest: String,
     pub(crate) span_name: &'static str,
@@ -41,10 +46,16 @@ pub(crate) struct Call {
 /// How what is sampled is read.
 #[derive(Clone)]
 pub(crate) enum Reading {
-    /// As a message in the model's format, which may call these tools.
-    Message { tools: Vec<Value> },
+    /// As a message in the model's format, which goes on with this conversation.
+    Message(Arc<Conversation>),
     /// As text.
     Text,
+}
+
+/// What a call's prompt was made of.
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Vec<Value>,
 }
 
 /// Why an answer ended, as every dialect tells it.
@@ -58,6 +69,15 @@ pub(crate) enum FinishReason {
     Length,
 }
 
+impl From<StopReason> for FinishReason {
+    fn from(reason: StopReason) -> Self {
+        match reason {
+            StopReason::StopToken => FinishReason::Stop,
+            StopReason::Length => FinishReason::Length,
+        }
+    }
+}
+
 impl FinishReason {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -65,6 +85,11 @@ impl FinishReason {
             FinishReason::ToolCalls => "tool_calls",
             FinishReason::Length => "length",
         }
+    }
+
+    /// How sampling ended, from the record; `None` if it was broken off.
+    fn recorded(stop_reason: &str) -> Option<Self> {
+        [FinishReason::Stop, FinishReason::Length].into_iter().find(|reason| reason.as_str() == stop_reason)
     }
 
     /// How sampling ended, as it is told of a message.
@@ -105,50 +130,64 @@ pub(crate) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }
 
-/// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
-/// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
-pub(crate) fn start(proxy: &Proxy, owner: Arc<Owner>, calls: Vec<Call>, in_flight: Option<InFlight>) -> Listener {
-    let (flight, listener) = Flight::new();
-    tokio::spawn(fly(proxy.clone(), owner, calls, flight, in_flight));
-    listener
+/// What is told where no event is left, though there should be one.
+pub(crate) fn broken_off() -> ProxyError {
+    BackendError::Internal { message: "the call ended without an answer".to_owned() }.into()
 }
 
-/// Runs all calls of a request, and notes those whose answers nobody took.
-async fn fly(proxy: Proxy, owner: Arc<Owner>, calls: Vec<Call>, flight: Arc<Flight>, _in_flight: Option<InFlight>) {
+/// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
+/// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
+pub(crate) fn start(
+    proxy: &Proxy,
+    request: OpenRequest,
+    owner: Arc<Owner>,
+    calls: Vec<Call>,
+    in_flight: Option<InFlight>,
+) {
+    tokio::spawn(fly(proxy.clone(), request, owner, calls, in_flight));
+}
+
+/// Runs all calls of a request, and notes whether somebody took their answers.
+async fn fly(proxy: Proxy, request: OpenRequest, owner: Arc<Owner>, calls: Vec<Call>, _in_flight: Option<InFlight>) {
     let mut runs = JoinSet::new();
+    let count = calls.len();
     for (choice, call) in calls.into_iter().enumerate() {
-        runs.spawn(run(proxy.clone(), call, choice, Arc::clone(&flight)));
+        runs.spawn(run(proxy.clone(), call, choice, Arc::clone(&request.flight)));
     }
-    let mut finished = Vec::new();
+    let mut recorded = Vec::with_capacity(count);
     while let Some(ended) = runs.join_next().await {
         match ended {
-            Ok(generation_id) => finished.extend(generation_id),
+            Ok(outcome) => recorded.extend(outcome),
             Err(error) => tracing::error!(%error, "a call broke"),
         }
     }
     if let Err(error) = owner.end_session(&proxy).await {
         tracing::error!(%error, "could not end a session");
     }
-    let delivered = flight.settled().await;
-    flight.end();
-    if delivered {
-        return;
-    }
-    for generation_id in finished {
-        if let Err(error) = proxy.shared.store.mark_client_gone(&generation_id).await {
-            tracing::error!(%generation_id, %error, "could not mark an answer that its client did not take");
-        }
+    let was_delivered = request.flight.settled().await;
+    let marked = mark(&proxy, &recorded, was_delivered).await;
+    // What failed is no answer to give to somebody else.
+    if marked && recorded.len() == count {
+        request.answered(was_delivered);
     }
 }
 
 /// How sampling ended.
-enum End {
+pub(crate) enum End {
     Finished(FinishReason),
     ClientGone,
     Broken(BackendError),
 }
 
 impl End {
+    /// Why an answer ended that did; of any other, that it stopped.
+    fn reason(&self) -> FinishReason {
+        match self {
+            End::Finished(reason) => *reason,
+            End::ClientGone | End::Broken(_) => FinishReason::Stop,
+        }
+    }
+
     /// The end where a stop string stood in what was held back to the last.
     fn at_stop_string(self) -> Self {
         match self {
@@ -158,7 +197,7 @@ impl End {
     }
 
     /// As a message's reader is told.
-    fn finish_reason(&self, message: &Message) -> &'static str {
+    pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),
             other => other.stop_reason(),
@@ -166,7 +205,7 @@ impl End {
     }
 
     /// As the record has it.
-    fn stop_reason(&self) -> &'static str {
+    pub(crate) fn stop_reason(&self) -> &'static str {
         match self {
             End::Finished(reason) => reason.as_str(),
             End::ClientGone => "client_gone",
@@ -175,50 +214,76 @@ impl End {
     }
 }
 
-/// Runs a call to its record, and gives the generation's id if there is an answer to take.
-async fn run(proxy: Proxy, call: Call, choice: usize, flight: Arc<Flight>) -> Option<String> {
+/// Runs a call to its record. Gives what is recorded of it, unless it failed.
+async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -> Option<Recorded> {
     let start_time = now();
     let mut answer = Answer::new(&call);
-    let end = match begin(&call).await {
-        Ok(stream) => sample(&mut answer, stream, choice, &flight).await,
-        Err(error) => End::Broken(error),
+    let earlier = call.earlier.take();
+    if let Some(earlier) = &earlier {
+        for token in sampled_tokens(earlier) {
+            flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
+        }
+    }
+    let whole = earlier.as_ref().and_then(|earlier| FinishReason::recorded(&earlier.stop_reason));
+    let is_new = whole.is_none();
+    let end = match whole.or_else(|| ended_before(&call, &answer)) {
+        Some(reason) => End::Finished(reason),
+        None => match begin(&call, answer.tokens().iter().map(|token| token.id).collect()).await {
+            Ok(stream) => sample(&mut answer, stream, choice, &flight).await,
+            Err(error) => End::Broken(error),
+        },
     };
     let mut answer = answer.finish();
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
 
     let generation_id = call.generation_id.clone();
-    let mut finished = Finished {
+    let finished = Finished {
         held_back: std::mem::take(&mut answer.held_back),
         message: answer.message.clone(),
-        reason: FinishReason::Stop,
+        reason: end.reason().of_message(&answer.message),
         stop_string: answer.stop_string.clone(),
         prompt_tokens: call.prompt.len(),
         sampled_tokens: answer.tokens.len(),
     };
-    let recorded = record(&proxy, call, answer, &end, start_time).await;
-    let event = match (recorded, end) {
+    let was_gone = earlier.as_ref().is_some_and(|earlier| earlier.client_gone);
+    let is_recorded = match is_new {
+        true => record(&proxy, call, answer, &end, Began { start_time, before: earlier.is_some() }).await,
+        false => Ok(true),
+    };
+    let client_gone = if is_new { matches!(end, End::ClientGone) } else { was_gone };
+    let recorded = || Some(Recorded { generation_id: generation_id.clone(), client_gone });
+    let error = match (is_recorded, end) {
         // Nobody is left to be told; the log is.
         (Err(error), End::ClientGone) => {
             tracing::error!(%generation_id, %error, "an answer that its client left could not be recorded");
             return None;
         }
-        (Ok(()), End::ClientGone) => return None,
-        (Err(error), _) => CallEvent::Failed(Arc::new(error)),
-        (Ok(()), End::Broken(error)) => CallEvent::Failed(Arc::new(error.into())),
-        (Ok(()), End::Finished(reason)) => {
-            finished.reason = reason.of_message(&finished.message);
+        (Ok(is_recorded), End::ClientGone) => return recorded().filter(|_| is_recorded),
+        (Ok(_), End::Finished(_)) => {
             flight.say(choice, CallEvent::Finished(Arc::new(finished)));
-            return Some(generation_id);
+            return recorded();
         }
+        (Err(error), _) => error,
+        (Ok(_), End::Broken(error)) => error.into(),
     };
-    flight.say(choice, event);
+    flight.say(choice, CallEvent::Failed(Arc::new(error)));
     None
 }
 
-async fn begin(call: &Call) -> Result<SampleStream, BackendError> {
+/// Why there is no more to sample of an answer that was broken off: its client had gone just then.
+fn ended_before(call: &Call, answer: &Answer) -> Option<FinishReason> {
+    let last = answer.tokens().last()?;
+    if answer.has_ended() || call.model.renderer.stop_tokens().contains(&last.id) {
+        return Some(FinishReason::Stop);
+    }
+    (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)
+}
+
+/// Begins to sample, or goes on behind what was sampled before.
+async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
     let request = SampleRequest {
-        prompt: call.prompt.to_vec(),
-        max_tokens: call.max_tokens,
+        max_tokens: call.max_tokens.saturating_sub(sampled.len()),
+        prompt: [&call.prompt[..], &sampled].concat(),
         sampling: call.sampling.clone(),
         stop_tokens: call.model.renderer.stop_tokens().to_vec(),
         seed: call.seed,
@@ -245,8 +310,7 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, choice: usize, fl
                 answer.set_weights_versions(versions);
                 continue;
             }
-            Ok(SampleEvent::Finished(StopReason::StopToken)) => return End::Finished(FinishReason::Stop),
-            Ok(SampleEvent::Finished(StopReason::Length)) => return End::Finished(FinishReason::Length),
+            Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
             Err(error) => return End::Broken(error),
         };
         flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
@@ -263,68 +327,8 @@ async fn client_gone(answer: &mut Answer, mut stream: SampleStream) -> End {
         match stream.next().await {
             Ok(SampleEvent::Token(token)) => drop(answer.take(token)),
             Ok(SampleEvent::WeightsVersions(versions)) => answer.set_weights_versions(versions),
-            Ok(SampleEvent::Finished(_)) | Err(_) => return End::ClientGone,
+            Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
+            Err(_) => return End::ClientGone,
         }
     }
-}
-
-/// Writes span and generation in one transaction; durable on return.
-async fn record(proxy: &Proxy, call: Call, answer: WholeAnswer, end: &End, start_time: f64) -> Result<(), ProxyError> {
-    if answer.tokens.is_empty() && !matches!(end, End::Finished(_)) {
-        return Ok(());
-    }
-    let mut attributes = call.attributes;
-    for (key, value) in [
-        ("gen_ai.response.id", json!(call.generation_id)),
-        ("gen_ai.response.model", json!(call.model.name)),
-        ("gen_ai.usage.input_tokens", json!(call.prompt.len())),
-        ("gen_ai.usage.output_tokens", json!(answer.tokens.len())),
-        ("gen_ai.completion.0.finish_reason", json!(end.finish_reason(&answer.message))),
-    ] {
-        attributes.insert(key.to_owned(), value);
-    }
-    add_message(&mut attributes, ANSWER, &answer.message);
-    let weights_versions = weights_by_run_length(&answer.tokens);
-    let trace = uuid::Uuid::now_v7().simple().to_string();
-    // The random half of a version 7 UUID; its first half is the time.
-    let span = uuid::Uuid::now_v7().simple().to_string().split_off(16);
-    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
-    let generation = NewGeneration {
-        generation_id: call.generation_id,
-        rollout_id,
-        attempt_id,
-        name: call.span_name.to_owned(),
-        trace_id: trace,
-        span_id: span,
-        start_time,
-        end_time: now(),
-        attributes,
-        model: call.model.name,
-        prompt_tokens: call.prompt.to_vec(),
-        sampled_tokens: answer.tokens.iter().map(|token| token.id).collect(),
-        logprobs: Some(answer.tokens.iter().map(|token| token.logprob).collect()),
-        stop_reason: end.stop_reason().to_owned(),
-        weights_versions,
-        sampling: json!(call.sampling),
-        seed: call.seed,
-        renderer: call.model.renderer.name().to_owned(),
-        tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
-        request_digest: call.request_digest,
-        branch_reason: None,
-        client_gone: matches!(end, End::ClientGone),
-    };
-    proxy.shared.store.record_generation(generation).await?;
-    Ok(())
-}
-
-/// Which weights sampled which tokens: an entry where they change. None at all if they are not known of every token.
-fn weights_by_run_length(tokens: &[SampledToken]) -> Vec<WeightsFrom> {
-    let mut weights: Vec<WeightsFrom> = Vec::new();
-    for (first_token, token) in tokens.iter().enumerate() {
-        let Some(WeightsVersion(version)) = token.weights_version else { return Vec::new() };
-        if weights.last().is_none_or(|last| last.version != version) {
-            weights.push(WeightsFrom { version, first_token });
-        }
-    }
-    weights
 }

@@ -58,7 +58,6 @@ impl Flight {
     }
 
     /// Listens from the first word on; `None` once the flight is closed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "retries join here"))]
     pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
@@ -79,6 +78,12 @@ impl Flight {
         let mut state = self.state();
         state.closed |= state.listening == 0;
         state.closed
+    }
+
+    /// Whether nobody listens.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let state = self.state();
+        state.listening == 0 && !state.delivered
     }
 
     /// Ends once nobody listens.

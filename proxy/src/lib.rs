@@ -6,15 +6,19 @@
 //!
 //! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
-//! `attribution` says whose it is; `answering` makes a `call` of it for each answer, from prompt to record the same for
-//! every dialect. `answer` turns sampled tokens into what may leave, `reply_message` is what left as one message,
-//! `message_attributes` tells messages as a span does, and `recorded_conversation` reads them back from the store.
+//! `attribution` says whose it is; `answering` finds in the `request_log` whether it came before, and `planning` makes a
+//! `call` of it for each answer: from prompt to record (`recording`) the same for every dialect. `attempt_memory` knows
+//! the conversations of a running attempt, so that a prompt goes on with the tokens of the last; `attempt_memories`
+//! keeps those in use, and reads others from the store (`recorded_conversation`). `answer` turns sampled tokens into
+//! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
 //! `reply_writer`, and know whether all of it arrived.
 
 mod answer;
 mod answering;
 mod anthropic;
+mod attempt_memories;
+mod attempt_memory;
 mod attribution;
 mod call;
 mod error;
@@ -24,11 +28,14 @@ mod gateway;
 mod message_attributes;
 mod model_request;
 mod openai;
+mod planning;
 mod proxy;
 mod recorded_conversation;
+mod recording;
 mod reply_message;
 mod reply_writer;
 mod request_body;
+mod request_log;
 mod responding;
 mod response_body;
 mod routes;

@@ -1,14 +1,15 @@
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::Sampler;
-use fulgurite_renderers::Renderer;
-use fulgurite_store::model::GenerationFilter;
-use fulgurite_store::{Store, StoreError};
+use fulgurite_renderers::{ContinuationPolicy, Renderer};
+use fulgurite_store::Store;
 
+use crate::attempt_memories::AttemptMemories;
 use crate::error::ProxyError;
 use crate::gateway::{Gate, RemoteModels};
+use crate::request_log::RequestLog;
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -35,6 +36,11 @@ pub struct ProxyOptions {
     pub train_temperature: f32,
     /// The same in mode `val`.
     pub val_temperature: f32,
+    /// How turns that were sampled appear in later prompts of their conversation.
+    pub continuation: ContinuationPolicy,
+    /// Bytes that conversations of running attempts may take in memory, about. Those that do not fit are read from the
+    /// store again.
+    pub conversation_memory_bytes: usize,
     /// For how long a stream says nothing before it gives a sign of life.
     pub keep_alive: Duration,
 }
@@ -47,6 +53,8 @@ impl Default for ProxyOptions {
             token_ids_on_attributed_path: true,
             train_temperature: 1.0,
             val_temperature: 1.0,
+            continuation: ContinuationPolicy::default(),
+            conversation_memory_bytes: 256 * 1024 * 1024,
             keep_alive: Duration::from_secs(10),
         }
     }
@@ -65,19 +73,22 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) remote_models: RemoteModels,
     pub(crate) started: f64,
-    /// Calls so far by attempt, so that each call's seed has its place. Filled from the store on first sight of an
-    /// attempt, so that a restarted server goes on counting.
-    calls: Mutex<HashMap<String, u64>>,
+    /// What is known of the calls of attempts. Filled from the store on first sight of an attempt, so that a restarted
+    /// server goes on where it was.
+    pub(crate) memories: AttemptMemories,
+    /// Requests that belong to no attempt.
+    pub(crate) session_requests: Arc<RequestLog>,
 }
 
-/// Attempts whose call counters are kept in memory; past it the counters are read from the store again.
-const MAXIMUM_COUNTED_ATTEMPTS: usize = 100_000;
+/// Requests of sessions that are kept once they are over, so that their retries are recognised.
+const SESSION_REQUESTS_KEPT: usize = 10_000;
 
 impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Self {
         let models = models.into_iter().map(|model| (model.name.clone(), model)).collect();
         let started = crate::call::now();
+        let memories = AttemptMemories::new(options.conversation_memory_bytes);
         let shared = Shared {
             store,
             models,
@@ -85,7 +96,8 @@ impl Proxy {
             gate: Gate::default(),
             remote_models: RemoteModels::default(),
             started,
-            calls: Mutex::default(),
+            memories,
+            session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -98,33 +110,5 @@ impl Proxy {
                 names => names.join(", "),
             },
         })
-    }
-
-    /// The place of a new call in its attempt, counted from 0.
-    pub(crate) async fn next_call_index(&self, rollout_id: &str, attempt_id: &str) -> Result<u64, StoreError> {
-        let known = self.counters().contains_key(attempt_id);
-        let recorded = if known { 0 } else { self.recorded_calls(rollout_id, attempt_id).await? };
-        let mut counters = self.counters();
-        if counters.len() >= MAXIMUM_COUNTED_ATTEMPTS {
-            counters.clear();
-        }
-        let next = counters.entry(attempt_id.to_owned()).or_insert(recorded);
-        let index = *next;
-        *next += 1;
-        Ok(index)
-    }
-
-    async fn recorded_calls(&self, rollout_id: &str, attempt_id: &str) -> Result<u64, StoreError> {
-        let filter = GenerationFilter {
-            rollout_id: Some(rollout_id.to_owned()),
-            attempt_id: Some(attempt_id.to_owned()),
-            ..GenerationFilter::default()
-        };
-        Ok(self.shared.store.generations(&filter).await?.len() as u64)
-    }
-
-    fn counters(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
-        // A counter is whole after every statement, so a poisoned lock holds nothing broken.
-        self.shared.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,16 @@ pub(crate) struct RecordedCall {
     pub(crate) reply: Option<Message>,
     /// Fields of the request that have no attributes of their own.
     pub(crate) request_extra: Map<String, Value>,
+    /// Which of its request's answers it is, counted from 0.
+    pub(crate) choice: u64,
+    /// The `Idempotency-Key` that its request carried.
+    pub(crate) idempotency_key: Option<String>,
 }
+
+/// Attribute of an answer to a request that asked for several.
+pub(crate) const CHOICE: &str = "fulgurite.choice";
+/// Attribute of an answer to a request that carried a key.
+pub(crate) const IDEMPOTENCY_KEY: &str = "fulgurite.request.idempotency_key";
 
 /// The call with this id, if there is one.
 pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<RecordedCall>, StoreError> {
@@ -28,7 +37,6 @@ pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<Re
 }
 
 /// The calls of an attempt, in the order in which they were recorded.
-#[cfg_attr(not(test), expect(dead_code, reason = "an attempt's memory after a restart is made of them"))]
 pub(crate) async fn turns(store: &Store, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedCall>, StoreError> {
     let filter = GenerationFilter {
         rollout_id: Some(rollout_id.to_owned()),
@@ -44,7 +52,9 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
         .map(|(generation, attributes)| {
             let SaidInCall { messages, tools, reply } = messages_of(&attributes)?;
             let request_extra = request_extra(&attributes)?;
-            Ok(RecordedCall { generation, messages, tools, reply, request_extra })
+            let choice = attributes.get(CHOICE).and_then(Value::as_u64).unwrap_or_default();
+            let idempotency_key = attributes.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
+            Ok(RecordedCall { generation, messages, tools, reply, request_extra, choice, idempotency_key })
         })
         .collect()
 }

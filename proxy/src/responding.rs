@@ -5,10 +5,9 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
-use fulgurite_backends::BackendError;
 
 use crate::answer::Taken;
-use crate::call::{CallEvent, Finished};
+use crate::call::{CallEvent, Finished, broken_off};
 use crate::error::ProxyError;
 use crate::flight::{Listener, Said};
 use crate::reply_writer::{ReplyWriter, WholeChoice};
@@ -58,8 +57,4 @@ pub(crate) async fn stream(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
-}
-
-fn broken_off() -> ProxyError {
-    BackendError::Internal { message: "the call ended without an answer".to_owned() }.into()
 }

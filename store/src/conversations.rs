@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
 
+use crate::generations::CLIENT_GONE;
 use crate::model::Object;
 use crate::sql::{Sql, column, count, optional_json, to_integer, to_json};
 use crate::{Result, StoreError};
@@ -153,11 +154,13 @@ async fn find_parent(
     let rows = sqlx::query(
         "SELECT generation_id, messages_length, messages_hash FROM generations
          WHERE rollout_id = $1 AND attempt_id = $2 AND messages_length > 0 AND messages_length <= $3
+             AND stop_reason <> $4
          ORDER BY messages_length DESC, position DESC",
     )
     .bind(rollout_id)
     .bind(attempt_id)
     .bind(to_integer("messages", hashes.len())?)
+    .bind(CLIENT_GONE)
     .fetch_all(&mut *connection)
     .await?;
     for row in &rows {

@@ -17,6 +17,8 @@ use crate::{Result, Store, StoreError};
 
 /// Why a generation must not be trained: at least one of its logprobs was not a finite number.
 const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
+/// Why sampling ended where its client had gone: such an answer is nobody's, and nothing continues it.
+pub(crate) const CLIENT_GONE: &str = "client_gone";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
 
@@ -44,13 +46,22 @@ impl Store {
         self.write(move |write| Box::pin(async move { record(write, generation).await })).await
     }
 
-    /// Notes that the client of a generation hung up before it had the whole answer.
-    pub async fn mark_client_gone(&self, generation_id: &str) -> Result<()> {
+    /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
+    /// client had gone: the same id, the same place among the spans. Refused, with nothing changed, where no such
+    /// beginning is recorded.
+    pub async fn replace_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+        validate(&generation)?;
+        self.write(move |write| Box::pin(async move { replace(write, generation).await })).await
+    }
+
+    /// Notes whether the client of a generation hung up before it had the whole answer.
+    pub async fn set_client_gone(&self, generation_id: &str, client_gone: bool) -> Result<()> {
         let generation_id = generation_id.to_owned();
         self.write(move |write| {
             Box::pin(async move {
-                let marked = sqlx::query("UPDATE generations SET client_gone = 1 WHERE generation_id = $1")
+                let marked = sqlx::query("UPDATE generations SET client_gone = $2 WHERE generation_id = $1")
                     .bind(generation_id.as_str())
+                    .bind(i64::from(client_gone))
                     .execute(write.connection())
                     .await?
                     .rows_affected();
@@ -120,11 +131,40 @@ fn validate_weights(weights: &[WeightsFrom], sampled: usize) -> Result<()> {
     Err(StoreError::invalid("weights_versions", message))
 }
 
-async fn record(write: &mut Write, mut generation: NewGeneration) -> Result<RecordedGeneration> {
+async fn record(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
     hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
     refuse_known(write.connection(), &generation.generation_id).await?;
-    let conversation = take_conversation(write.connection(), &mut generation).await?;
     let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
+    record_at(write, generation, sequence_id).await
+}
+
+async fn replace(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
+    hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
+    // Nothing continues such a generation: its client never had it as an answer.
+    let begun = sqlx::query(
+        "DELETE FROM generations WHERE generation_id = $1 AND rollout_id = $2 AND attempt_id = $3 AND stop_reason = $4
+         RETURNING span_id",
+    )
+    .bind(generation.generation_id.as_str())
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(CLIENT_GONE)
+    .fetch_optional(write.connection())
+    .await?
+    .ok_or_else(|| StoreError::not_found("generation", &generation.generation_id))?;
+    let span = sqlx::query(
+        "DELETE FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3 RETURNING sequence_id",
+    )
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(column::<&str>(&begun, "span_id")?)
+    .fetch_one(write.connection())
+    .await?;
+    record_at(write, generation, count(&span, "sequence_id")?).await
+}
+
+async fn record_at(write: &mut Write, mut generation: NewGeneration, sequence_id: u64) -> Result<RecordedGeneration> {
+    let conversation = take_conversation(write.connection(), &mut generation).await?;
     if !insert_span(write, &span_of(&generation, sequence_id)).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
@@ -198,11 +238,13 @@ async fn find_parent(connection: &mut AnyConnection, generation: &NewGeneration)
     let rows = sqlx::query(
         "SELECT generation_id, context_length, context_hash FROM generations
          WHERE rollout_id = $1 AND attempt_id = $2 AND context_length > 0 AND context_length <= $3
+             AND stop_reason <> $4
          ORDER BY context_length, position",
     )
     .bind(generation.rollout_id.as_str())
     .bind(generation.attempt_id.as_str())
     .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
+    .bind(CLIENT_GONE)
     .fetch_all(&mut *connection)
     .await?;
     let mut hasher = PrefixHasher::new(&generation.prompt_tokens);
@@ -505,6 +547,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let begun = NewGeneration {
+            stop_reason: CLIENT_GONE.into(),
+            client_gone: true,
+            ..generation("a", &attempted, &[1, 2], &[3])
+        };
+        let first = store.record_generation(begun).await.unwrap();
+        // Nobody continues what nobody has: this prompt only looks like it.
+        let other = store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5])).await.unwrap();
+        assert_eq!(other.parent_id, None);
+        let whole =
+            NewGeneration { span_id: "00000000000000aa".into(), ..generation("a", &attempted, &[1, 2], &[3, 9]) };
+        let replaced = store.replace_generation(whole.clone()).await.unwrap();
+        assert_eq!(replaced.sequence_id, first.sequence_id);
+        let filter = GenerationFilter { generation_id: Some("a".into()), ..GenerationFilter::default() };
+        let found = store.generations(&filter).await.unwrap().pop().unwrap();
+        assert_eq!((found.sampled_tokens, found.client_gone), (vec![3, 9], false));
+        let next = store.record_generation(generation("c", &attempted, &[1, 2, 3, 9, 4], &[5])).await.unwrap();
+        assert_eq!(next.parent_id.as_deref(), Some("a"));
+        assert_eq!(store.generations(&GenerationFilter::default()).await.unwrap().len(), 3);
+        // A whole answer is never replaced.
+        let again = store.replace_generation(whole).await.unwrap_err();
+        assert!(matches!(again, StoreError::NotFound { kind: "generation", .. }));
+    }
+
+    #[tokio::test]
     async fn what_does_not_fit_is_refused_and_leaves_nothing() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
@@ -538,11 +608,11 @@ mod tests {
             ..generation("a", &attempted, &[1], &[2, 3])
         };
         store.record_generation(bad).await.unwrap();
-        store.mark_client_gone("a").await.unwrap();
+        store.set_client_gone("a", true).await.unwrap();
         let found = store.generations(&GenerationFilter::default()).await.unwrap().remove(0);
         assert_eq!((found.logprobs, found.defect.as_deref()), (None, Some("non_finite_logprobs")));
         assert!(found.client_gone);
-        assert!(matches!(store.mark_client_gone("b").await, Err(StoreError::NotFound { kind: "generation", .. })));
+        assert!(matches!(store.set_client_gone("b", true).await, Err(StoreError::NotFound { kind: "generation", .. })));
     }
 
     /// A turn continues an earlier generation (by its index) or starts afresh, adds tokens, and samples some.

@@ -426,7 +426,7 @@ mod tests {
                 .await
                 .unwrap();
         }
-        store.mark_client_gone("g2").await.unwrap();
+        store.set_client_gone("g2", true).await.unwrap();
         store.next_sequence_id("z").await.unwrap();
         store.update_attempt("z", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
         let uses = vec![GenerationUse { generation_id: "g0".into(), cause: "trained".into(), tokens: 2 }];

@@ -7,6 +7,7 @@ mod attempts;
 mod check;
 mod conversations;
 mod dialect;
+mod drift;
 mod error;
 mod events;
 mod export;

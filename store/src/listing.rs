@@ -16,16 +16,16 @@ use crate::{Result, Store};
 /// One kind of record.
 pub(crate) struct Kind {
     /// Every record, with a column `position` by which they come in the order of their making.
-    select: &'static str,
+    pub(crate) select: &'static str,
     /// An expression that no two records share.
-    key: &'static str,
+    pub(crate) key: &'static str,
     /// How far back from the last position a record may still appear.
-    slack: i64,
+    pub(crate) slack: i64,
     /// What it may be sorted by.
-    sort_fields: &'static [SortField],
+    pub(crate) sort_fields: &'static [SortField],
     /// Columns that a filter's conditions are about, if there are any.
-    attempt_id: Option<&'static str>,
-    name: Option<&'static str>,
+    pub(crate) attempt_id: Option<&'static str>,
+    pub(crate) name: Option<&'static str>,
 }
 
 pub(crate) const ROLLOUTS: Kind = Kind {
@@ -60,7 +60,7 @@ pub(crate) const SPANS: Kind = Kind {
 /// Spans that may hold a reward: every encoding of one has the word in it.
 const REWARDS: Kind = Kind { select: "SELECT * FROM spans WHERE body LIKE '%reward%'", ..SPANS };
 
-const GENERATIONS: Kind = Kind {
+pub(crate) const GENERATIONS: Kind = Kind {
     select: generations::SELECT,
     key: "generation_id",
     slack: 0,

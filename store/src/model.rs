@@ -4,6 +4,7 @@
 //! Times are seconds since the Unix epoch.
 
 mod archive;
+mod drift;
 mod gateway;
 mod generation;
 mod listing;
@@ -19,6 +20,7 @@ pub use archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
 };
+pub use drift::{CallDrift, DriftReport};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};

@@ -22,8 +22,9 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 }
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
+    let caller = Caller::new(path, request.headers());
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
-    answer(proxy, Caller::of(path), read(body, id.clone())?).await
+    answer(proxy, caller, read(body, id.clone())?).await
 }
 
 /// `POST /v1/messages/count_tokens`, also below an attempt's path: how long the prompt of such a request is.

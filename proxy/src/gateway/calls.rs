@@ -43,6 +43,13 @@ pub(crate) async fn call(
     if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
+    let caller = Caller {
+        ids: Some(PathIds { rollout_id: path.rollout_id, attempt_id: path.attempt_id }),
+        begins_attempt: true,
+        in_flight: Some(in_flight),
+        ..Caller::default()
+    }
+    .with_headers(incoming.headers());
     let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
     let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
     for (key, value) in
@@ -50,12 +57,10 @@ pub(crate) async fn call(
     {
         body.insert(key.to_owned(), value);
     }
-    let ids = PathIds { rollout_id: path.rollout_id, attempt_id: path.attempt_id };
     let request = match path.endpoint.as_str() {
         "chat/completions" => chat_request::read(body)?,
         "completions" => completion_request::read(body)?,
-        _ => responses::read(body, &proxy, Some(&ids)).await?,
+        _ => responses::read(body, &proxy, caller.ids.as_ref()).await?,
     };
-    let caller = Caller { ids: Some(ids), begins_attempt: true, in_flight: Some(in_flight) };
     Ok(answer(&proxy, caller, request).await?)
 }

@@ -35,6 +35,7 @@ async fn call(
     request: Request,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
+    let caller = Caller::new(path, request.headers());
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
-    Ok(answer(proxy, Caller::of(path), read(body)?).await?)
+    Ok(answer(proxy, caller, read(body)?).await?)
 }

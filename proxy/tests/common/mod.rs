@@ -92,6 +92,7 @@ pub struct Setup {
     pub sampler: Arc<ScriptedSampler>,
     pub renderer: Arc<dyn Renderer>,
     pub client: reqwest::Client,
+    options: ProxyOptions,
     _directory: tempfile::TempDir,
 }
 
@@ -134,13 +135,13 @@ impl Setup {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let sampler = Arc::new(ScriptedSampler { info, scripts: Mutex::default(), requests: Mutex::default() });
-        let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
-        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options))
-            .fallback(fulgurite_proxy::unknown_route);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { url, store, sampler, renderer, client: reqwest::Client::new(), _directory: directory }
+        let url = listen(&store, &renderer, &sampler, &options).await;
+        Self { url, store, sampler, renderer, client: reqwest::Client::new(), options, _directory: directory }
+    }
+
+    /// Another server over the same store, as after a restart; requests go there from now on.
+    pub async fn restart(&mut self) {
+        self.url = listen(&self.store, &self.renderer, &self.sampler, &self.options).await;
     }
 
     pub fn tokens(&self, text: &str) -> Vec<u32> {
@@ -214,6 +215,21 @@ impl Setup {
         }
         panic!("not recorded so: {:?}", self.generations().await);
     }
+}
+
+async fn listen(
+    store: &Store,
+    renderer: &Arc<dyn Renderer>,
+    sampler: &Arc<ScriptedSampler>,
+    options: &ProxyOptions,
+) -> String {
+    let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
+    let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options.clone()))
+        .fallback(fulgurite_proxy::unknown_route);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
 }
 
 pub fn body() -> Value {

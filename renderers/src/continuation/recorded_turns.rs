@@ -34,6 +34,7 @@ pub struct RecordedTurns {
     nodes: Vec<Node>,
     children: HashMap<(Option<usize>, Digest), usize>,
     turns: Vec<Turn>,
+    token_count: usize,
 }
 
 /// A message after all messages before it.
@@ -91,6 +92,11 @@ impl RecordedTurns {
         self.turns.is_empty()
     }
 
+    /// How many tokens are kept.
+    pub fn token_count(&self) -> usize {
+        self.token_count
+    }
+
     /// Records a turn and gives its number, which counts from 0.
     pub fn record(&mut self, turn: &RecordedTurn<'_>) -> usize {
         let number = self.turns.len();
@@ -114,10 +120,12 @@ impl RecordedTurns {
         }
         let reply_node = place.unwrap_or_default();
         self.nodes[reply_node].replies.push(number);
+        let own_tokens = [&turn.prompt_tokens[inherited..], turn.sampled_tokens].concat();
+        self.token_count += own_tokens.len();
         self.turns.push(Turn {
             tools: walk.tools,
             continues,
-            own_tokens: [&turn.prompt_tokens[inherited..], turn.sampled_tokens].concat(),
+            own_tokens,
             sampled_count: turn.sampled_tokens.len(),
             length: turn.prompt_tokens.len() + turn.sampled_tokens.len(),
             reply_node,
@@ -349,10 +357,17 @@ impl RecordedTurns {
         if is_system(&messages[depth].role) || is_system(&self.nodes[line[depth]].role) {
             return with(DepartureReason::SystemChanged);
         }
-        match self.is_shifted(walk, &line) || messages.len() < line.len() {
+        let is_shorter = messages.len() < line.len() && !self.goes_on_behind_a_change(walk, &line);
+        match self.is_shifted(walk, &line) || is_shorter {
             true => with(DepartureReason::Truncated),
             false => with(DepartureReason::HistoryRewritten),
         }
+    }
+
+    /// Whether messages stand where they are recorded, after one that does not.
+    fn goes_on_behind_a_change(&self, walk: &Walk, line: &[usize]) -> bool {
+        let later = walk.meanings.iter().zip(line).skip(walk.nodes.len() + 1);
+        later.into_iter().any(|(meaning, node)| self.nodes[*node].digest == meaning.digest)
     }
 
     /// Whether a message that is no longer recorded where it stands is recorded further on: what was between is gone.

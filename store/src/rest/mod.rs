@@ -78,6 +78,7 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .route("/v1/metrics", post(not_taken))
         .route("/v1/logs", post(not_taken))
         .route("/v1/development/profiles", post(not_taken))
+        .route("/rollout/{rollout_id}/drift", get(rollouts::drift))
         .route("/rollout/{rollout_id}/reward", post(rewards::add))
         .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
         .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))

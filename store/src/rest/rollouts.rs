@@ -11,7 +11,7 @@ use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
 use crate::model::{
-    Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, FilterLogic, NewRollout, Paginated, Rollout,
+    Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, DriftReport, FilterLogic, NewRollout, Paginated, Rollout,
     RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
 };
 
@@ -317,4 +317,9 @@ pub(super) async fn wait(State(store): State<Store>, body: Body) -> Reply<Vec<Ro
     let request: WaitRequest = body.parse()?;
     let timeout = request.timeout.map(|timeout| seconds("timeout", timeout)).transpose()?;
     Ok(Json(store.wait_for_rollouts(&request.rollout_ids, timeout).await?))
+}
+
+/// `GET /rollout/{rollout_id}/drift`.
+pub(super) async fn drift(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<DriftReport> {
+    Ok(Json(store.drift(&rollout_id).await?))
 }

@@ -21,8 +21,8 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
+    let caller = Caller::new(path, request.headers());
     let body = parse(&read_body(request.into_body(), &proxy).await?)?;
-    let caller = Caller::of(path);
     let request = read(body, &proxy, caller.ids.as_ref()).await?;
     Ok(answer(&proxy, caller, request).await?)
 }

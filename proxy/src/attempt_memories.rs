@@ -1,0 +1,153 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fulgurite_store::StoreError;
+use tokio::sync::OnceCell;
+
+use crate::Proxy;
+use crate::attempt_memory::{AnsweredCall, AttemptMemory};
+use crate::recorded_conversation::{self, RecordedCall};
+use crate::request_log::Identity;
+
+/// Memories of attempts, the least recently used of which give way to others.
+pub(crate) struct AttemptMemories {
+    state: Mutex<State>,
+    /// Bytes that they may hold together, about.
+    limit: usize,
+}
+
+#[derive(Default)]
+struct State {
+    memories: HashMap<String, Remembered>,
+    /// Counts up with every use.
+    now: u64,
+    size: usize,
+}
+
+struct Remembered {
+    memory: Arc<OnceCell<Arc<AttemptMemory>>>,
+    last_used: u64,
+}
+
+/// What an attempt takes even if nothing was said in it.
+const BYTES_PER_ATTEMPT: usize = 2_000;
+
+impl AttemptMemories {
+    /// No memories, which may grow to this many bytes, about.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { state: Mutex::default(), limit }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A count that is off by one memory after a panic does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The memory of an attempt: of one that is seen for the first time, as the store has it.
+    pub(crate) async fn of(
+        &self,
+        proxy: &Proxy,
+        rollout_id: &str,
+        attempt_id: &str,
+    ) -> Result<Arc<AttemptMemory>, StoreError> {
+        let cell = self.cell(attempt_id);
+        let memory = cell
+            .get_or_try_init(|| async {
+                let memory = restore(proxy, rollout_id, attempt_id).await?;
+                self.grow(BYTES_PER_ATTEMPT + memory.size());
+                Ok::<_, StoreError>(Arc::new(memory))
+            })
+            .await?;
+        Ok(Arc::clone(memory))
+    }
+
+    /// Notes that a memory has grown, and forgets others if there is no room.
+    pub(crate) fn grow(&self, by: usize) {
+        let mut state = self.state();
+        state.size += by;
+        if state.size > self.limit {
+            state.make_room(self.limit / 10 * 9);
+        }
+    }
+
+    fn cell(&self, attempt_id: &str) -> Arc<OnceCell<Arc<AttemptMemory>>> {
+        let mut state = self.state();
+        state.now += 1;
+        let now = state.now;
+        let remembered = state
+            .memories
+            .entry(attempt_id.to_owned())
+            .or_insert_with(|| Remembered { memory: Arc::new(OnceCell::new()), last_used: now });
+        remembered.last_used = now;
+        Arc::clone(&remembered.memory)
+    }
+}
+
+impl State {
+    /// Forgets the least recently used of those that nobody is using, until they hold no more than `limit`.
+    fn make_room(&mut self, limit: usize) {
+        let is_used = |memory: &Arc<OnceCell<Arc<AttemptMemory>>>| {
+            Arc::strong_count(memory) > 1 || memory.get().is_none_or(|memory| Arc::strong_count(memory) > 1)
+        };
+        let idle = self.memories.iter().filter(|(_, remembered)| !is_used(&remembered.memory));
+        let mut idle: Vec<(u64, String)> =
+            idle.map(|(attempt_id, remembered)| (remembered.last_used, attempt_id.clone())).collect();
+        idle.sort_unstable();
+        for (_, attempt_id) in idle {
+            if self.size <= limit {
+                break;
+            }
+            if let Some(forgotten) = self.memories.remove(&attempt_id) {
+                let size = forgotten.memory.get().map_or(0, |memory| BYTES_PER_ATTEMPT + memory.size());
+                self.size = self.size.saturating_sub(size);
+            }
+        }
+    }
+}
+
+/// An attempt as the store has it.
+async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<AttemptMemory, StoreError> {
+    let calls = recorded_conversation::turns(&proxy.shared.store, rollout_id, attempt_id).await?;
+    // The answers to one request share its reply's id.
+    let requests = calls.iter().filter(|call| is_first_answer(call)).count();
+    let memory = AttemptMemory::new(requests as u64);
+    for call in &calls {
+        restore_call(proxy, &memory, call);
+    }
+    Ok(memory)
+}
+
+fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
+    let RecordedCall { generation, messages, tools, reply, .. } = call;
+    if is_first_answer(call) {
+        let identity = Identity {
+            digest: generation.request_digest.clone(),
+            idempotency_key: call.idempotency_key.clone(),
+            is_retry: false,
+        };
+        let created = generation.start_time as u64;
+        if generation.stop_reason != "error" {
+            memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
+        }
+    }
+    let model = proxy.shared.models.get(&generation.model).filter(|model| {
+        // Tokens of another format or tokenizer cannot be continued.
+        model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
+    });
+    let is_answer = matches!(generation.stop_reason.as_str(), "stop" | "length");
+    if let (Some(model), Some(reply), true, false) = (model, reply, is_answer, messages.is_empty()) {
+        let call = AnsweredCall {
+            generation_id: &generation.generation_id,
+            messages,
+            tools,
+            reply,
+            prompt: &generation.prompt_tokens,
+            sampled: &generation.sampled_tokens,
+        };
+        memory.remember(model.renderer.fingerprint(), &call);
+    }
+}
+
+fn is_first_answer(call: &RecordedCall) -> bool {
+    call.choice == 0
+}

@@ -1,0 +1,141 @@
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fulgurite_renderers::{
+    ContinuationPolicy, Departure, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer,
+    VolatileRules,
+};
+use serde_json::Value;
+
+use crate::request_log::RequestLog;
+
+/// Requests of an attempt that are kept once they are over.
+const REQUESTS_KEPT: usize = 10_000;
+
+/// What is remembered of an attempt's calls while it runs; all of it is in the store as well.
+pub(crate) struct AttemptMemory {
+    pub(crate) requests: Arc<RequestLog>,
+    state: Mutex<State>,
+    /// Tokens and bytes of text that are held, about.
+    size: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Requests so far.
+    requests: u64,
+    /// By the renderer's fingerprint: tokens of one format and tokenizer mean nothing to another.
+    turns: HashMap<String, Turns>,
+}
+
+struct Turns {
+    recorded: RecordedTurns,
+    /// The generation of each turn, by its number.
+    generations: Vec<String>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { recorded: RecordedTurns::new(VolatileRules::built_in()), generations: Vec::new() }
+    }
+}
+
+/// A prompt, and how it stands to what was recorded before.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlacedPrompt {
+    pub(crate) tokens: Vec<u32>,
+    /// The generation that it continues token by token.
+    pub(crate) continues: Option<String>,
+    /// Why it does not continue the latest call; `None` where it does.
+    pub(crate) departure: Option<PlacedDeparture>,
+}
+
+/// Where a conversation leaves what was recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlacedDeparture {
+    pub(crate) departure: Departure,
+    /// The generation that is closest to it.
+    pub(crate) generation: Option<String>,
+}
+
+/// A call that was answered, as its continuation needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct AnsweredCall<'c> {
+    pub(crate) generation_id: &'c str,
+    pub(crate) messages: &'c [Message],
+    pub(crate) tools: &'c [Value],
+    pub(crate) reply: &'c Message,
+    pub(crate) prompt: &'c [u32],
+    pub(crate) sampled: &'c [u32],
+}
+
+impl AttemptMemory {
+    /// A memory of an attempt with so many requests before.
+    pub(crate) fn new(requests: u64) -> Self {
+        let state = State { requests, turns: HashMap::new() };
+        Self { requests: RequestLog::new(REQUESTS_KEPT), state: Mutex::new(state), size: AtomicUsize::new(0) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while rendering leaves what was recorded as it was.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a new request in its attempt, counted from 0.
+    pub(crate) fn next_request(&self) -> u64 {
+        let mut state = self.state();
+        let place = state.requests;
+        state.requests += 1;
+        place
+    }
+
+    /// The next prompt of a conversation.
+    pub(crate) fn next_prompt(
+        &self,
+        renderer: &dyn Renderer,
+        messages: &[Message],
+        tools: &[Value],
+        policy: ContinuationPolicy,
+    ) -> Result<PlacedPrompt, RenderError> {
+        let mut state = self.state();
+        let turns = state.turns.entry(renderer.fingerprint().to_owned()).or_default();
+        let next = turns.recorded.next_prompt(renderer, messages, tools, policy)?;
+        let tokens = turns.recorded.prompt_tokens(&next);
+        let (turn, departure) = match next {
+            NextPrompt::Continued(continued) => (Some(continued.turn), continued.departure),
+            NextPrompt::Fresh(fresh) => (None, Some(fresh.departure)),
+        };
+        let generation = |turn: usize| turns.generations.get(turn).cloned();
+        let departure =
+            departure.map(|departure| PlacedDeparture { generation: departure.turn.and_then(generation), departure });
+        Ok(PlacedPrompt { tokens, continues: turn.and_then(generation), departure })
+    }
+
+    /// Remembers a call that was answered and is in the store; gives by how much the memory grew.
+    pub(crate) fn remember(&self, renderer: &str, call: &AnsweredCall<'_>) -> usize {
+        let mut state = self.state();
+        let turns = state.turns.entry(renderer.to_owned()).or_default();
+        let before = turns.recorded.token_count();
+        turns.recorded.record(&RecordedTurn {
+            messages: call.messages,
+            tools: call.tools,
+            reply: call.reply,
+            prompt_tokens: call.prompt,
+            sampled_tokens: call.sampled,
+        });
+        turns.generations.push(call.generation_id.to_owned());
+        // A reply is kept as text too, about four bytes to a token.
+        let grown = size_of::<u32>() * (turns.recorded.token_count() - before + call.sampled.len()) + BYTES_PER_TURN;
+        self.size.fetch_add(grown, Ordering::Relaxed);
+        grown
+    }
+
+    /// Bytes that are held, about.
+    pub(crate) fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
+    }
+}
+
+/// What a turn takes besides its tokens: ids, digests, places in maps.
+const BYTES_PER_TURN: usize = 600;

@@ -1,0 +1,218 @@
+use std::sync::Arc;
+
+use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_store::model::Generation;
+use serde_json::{Map, Value, json};
+
+use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
+use crate::attribution::{Attribution, Owner, SessionIds};
+use crate::call::{Call, Conversation, Reading};
+use crate::error::ProxyError;
+use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
+use crate::model_request::{Endpoint, ModelRequest, Prompt};
+use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY};
+use crate::request_log::LoggedRequest;
+use crate::{Proxy, ServedModel};
+
+/// Makes calls of a request.
+pub(crate) struct Planner<'p> {
+    pub(crate) proxy: &'p Proxy,
+    pub(crate) attribution: Option<Attribution>,
+    /// Of the attempt, if it belongs to one.
+    pub(crate) memory: Option<Arc<AttemptMemory>>,
+    pub(crate) request: &'p ModelRequest,
+    pub(crate) model: &'p ServedModel,
+    pub(crate) info: &'p SamplerInfo,
+}
+
+/// The calls for a request's answers.
+pub(crate) struct Plan {
+    pub(crate) owner: Arc<Owner>,
+    pub(crate) prompt: Arc<[u32]>,
+    pub(crate) calls: Vec<Call>,
+}
+
+impl Planner<'_> {
+    /// A call for each of the answers that a request asks for. `earlier` has what was sampled for them before.
+    pub(crate) async fn plan(
+        self,
+        logged: &LoggedRequest,
+        mut earlier: Vec<Option<Generation>>,
+    ) -> Result<Plan, ProxyError> {
+        let recorded = earlier.iter().flatten().next();
+        let placed = match recorded {
+            // What was sampled is only worth anything after the very prompt that it was sampled from.
+            Some(earlier) => PlacedPrompt { tokens: earlier.prompt_tokens.clone(), continues: None, departure: None },
+            None => self.prompt()?,
+        };
+        let seed = match recorded {
+            Some(earlier) => earlier.seed,
+            None => self.seed(&logged.reply_id),
+        };
+        self.check(&placed.tokens)?;
+        let prompt: Arc<[u32]> = placed.tokens.as_slice().into();
+        let reading = match &self.request.prompt {
+            Prompt::Messages { messages, tools } => {
+                Reading::Message(Arc::new(Conversation { messages: messages.clone(), tools: tools.clone() }))
+            }
+            Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
+        };
+        let asked = &self.request.asked;
+        let room = self.info.context_length - prompt.len();
+        earlier.resize_with(asked.choices, || None);
+        let owner = match recorded_owner(&earlier) {
+            // A session that was opened before is gone on with.
+            Some(session) if self.attribution.is_none() => Owner::session(session),
+            _ => Owner::of(self.attribution.clone()),
+        };
+        let owner = Arc::new(owner);
+        let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
+            owner: Arc::clone(&owner),
+            memory: self.memory.clone(),
+            earlier,
+            model: self.model.clone(),
+            generation_id: generation_id(&logged.reply_id, choice),
+            prompt: Arc::clone(&prompt),
+            sampling: asked.sampling.clone(),
+            max_tokens: asked.max_tokens.unwrap_or(room).min(room),
+            top_logprobs: asked.top_logprobs,
+            stop_strings: asked.stop_strings.clone(),
+            reading: reading.clone(),
+            branch_reason: placed.departure.as_ref().map(|departure| departure.departure.reason.name()),
+            seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
+            request_digest: self.request.digest.clone(),
+            span_name: self.request.endpoint.span_name,
+            attributes: self.attributes(&placed, logged, choice),
+        });
+        Ok(Plan { calls: calls.collect(), owner, prompt })
+    }
+
+    /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.
+    fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
+        let renderer = &*self.model.renderer;
+        let alone = |tokens: Vec<u32>| PlacedPrompt { tokens, continues: None, departure: None };
+        Ok(match (&self.request.prompt, &self.memory) {
+            (Prompt::Messages { messages, tools }, Some(memory)) => {
+                memory.next_prompt(renderer, messages, tools, self.proxy.shared.options.continuation)?
+            }
+            (Prompt::Messages { messages, tools }, None) => alone(renderer.render_prompt(messages, tools)?.tokens),
+            (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
+            (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
+        })
+    }
+
+    /// Refuses a prompt that the model does not know or that leaves no room for an answer.
+    fn check(&self, prompt: &[u32]) -> Result<(), ProxyError> {
+        let SamplerInfo { context_length, vocabulary_size, .. } = *self.info;
+        let field = self.request.endpoint.prompt_field;
+        if let Some(unknown) = prompt.iter().find(|token| **token as usize >= vocabulary_size) {
+            let message = format!("{field}: there is no token {unknown}; ids are below {vocabulary_size}");
+            return Err(ProxyError::invalid(field, message));
+        }
+        if prompt.len() >= context_length {
+            return Err(ProxyError::PromptTooLong { parameter: field, prompt_tokens: prompt.len(), context_length });
+        }
+        Ok(())
+    }
+
+    /// The seed of a new request's first answer.
+    fn seed(&self, reply_id: &str) -> u64 {
+        match (&self.attribution, &self.memory) {
+            (Some(attribution), Some(memory)) => {
+                let place = memory.next_request().to_string();
+                // A client's own seed is one more part: a group whose agents all send the same still differs.
+                let client_seed = self.request.seed.map(|seed| seed.to_string()).unwrap_or_default();
+                derive_seed(attribution.rollout_seed, &[&place, &client_seed])
+            }
+            _ => match self.request.seed {
+                Some(seed) => seed.cast_unsigned(),
+                None => derive_seed(self.proxy.shared.options.seed, &[reply_id]),
+            },
+        }
+    }
+
+    fn attributes(&self, placed: &PlacedPrompt, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
+        let request = self.request;
+        let asked = &request.asked;
+        let Endpoint { operation_name, .. } = request.endpoint;
+        let mut attributes = Map::new();
+        let mut set = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
+        set("gen_ai.operation.name", json!(operation_name));
+        set("gen_ai.provider.name", json!("fulgurite"));
+        set("gen_ai.request.model", json!(request.model));
+        set("gen_ai.request.temperature", json!(asked.sampling.temperature));
+        set("gen_ai.request.top_p", json!(asked.sampling.top_p));
+        if let Some(top_k) = asked.sampling.top_k {
+            set("gen_ai.request.top_k", json!(top_k));
+        }
+        if let Some(max_tokens) = asked.max_tokens {
+            set("gen_ai.request.max_tokens", json!(max_tokens));
+        }
+        if asked.choices > 1 {
+            set("gen_ai.request.choice.count", json!(asked.choices));
+            set(CHOICE, json!(choice));
+        }
+        if let Some(key) = logged.idempotency_key() {
+            set(IDEMPOTENCY_KEY, json!(key));
+        }
+        for (key, value) in place_attributes(placed) {
+            set(key, value);
+        }
+        set("gen_ai.request.is_stream", json!(request.stream));
+        if !request.extra.is_empty() {
+            set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
+        }
+        if !request.ignored_tools.is_empty() {
+            set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
+        }
+        if let Prompt::Messages { messages, tools } = &request.prompt {
+            add_messages(&mut attributes, messages);
+            add_tools(&mut attributes, tools);
+        }
+        attributes
+    }
+}
+
+/// The id of a request's answer: of the first it is the reply's.
+fn generation_id(reply_id: &str, choice: usize) -> String {
+    if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
+}
+
+/// How a prompt stands to what was recorded before it.
+fn place_attributes(placed: &PlacedPrompt) -> Vec<(&'static str, Value)> {
+    let mut attributes = Vec::new();
+    if let Some(generation_id) = &placed.continues {
+        attributes.push(("fulgurite.continues", json!(generation_id)));
+    }
+    if let Some(PlacedDeparture { departure, generation }) = &placed.departure {
+        attributes.push(("fulgurite.departure.reason", json!(departure.reason.name())));
+        let details = [
+            ("fulgurite.departure.generation", json!(generation)),
+            ("fulgurite.departure.message_index", json!(departure.message_index)),
+            ("fulgurite.departure.token_index", json!(departure.token_index)),
+            ("fulgurite.departure.detail", json!(departure.detail)),
+        ];
+        attributes.extend(details.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    attributes
+}
+
+/// What is recorded of the answers to a request.
+pub(crate) async fn earlier_answers(
+    proxy: &Proxy,
+    reply_id: &str,
+    choices: usize,
+) -> Result<Vec<Option<Generation>>, ProxyError> {
+    let mut earlier = Vec::with_capacity(choices);
+    for choice in 0..choices {
+        let call = recorded_conversation::turn(&proxy.shared.store, &generation_id(reply_id, choice)).await?;
+        earlier.push(call.map(|call| call.generation));
+    }
+    Ok(earlier)
+}
+
+/// Rollout and attempt of what was recorded.
+fn recorded_owner(earlier: &[Option<Generation>]) -> Option<SessionIds> {
+    let Generation { rollout_id, attempt_id, .. } = earlier.iter().flatten().next()?;
+    Some(SessionIds { rollout_id: rollout_id.clone(), attempt_id: attempt_id.clone() })
+}

@@ -1,0 +1,136 @@
+use fulgurite_backends::{SampledToken, WeightsVersion};
+use fulgurite_store::model::{Generation, NewGeneration, WeightsFrom};
+use serde_json::json;
+
+use crate::Proxy;
+use crate::answer::WholeAnswer;
+use crate::attempt_memory::AnsweredCall;
+use crate::call::{Call, End, Reading, now};
+use crate::error::ProxyError;
+use crate::message_attributes::{ANSWER, add_message};
+
+/// A generation that holds an answer, or the part of it that was sampled before its client had gone.
+pub(crate) struct Recorded {
+    pub(crate) generation_id: String,
+    /// As the store has it.
+    pub(crate) client_gone: bool,
+}
+
+/// When a call began.
+pub(crate) struct Began {
+    /// Seconds since the epoch.
+    pub(crate) start_time: f64,
+    /// Whether a part of its answer is recorded already.
+    pub(crate) before: bool,
+}
+
+/// Writes span and generation in one transaction, durable on return, and remembers an answer for the next call of its
+/// attempt. Tells whether there was anything to write.
+pub(crate) async fn record(
+    proxy: &Proxy,
+    call: Call,
+    answer: WholeAnswer,
+    end: &End,
+    began: Began,
+) -> Result<bool, ProxyError> {
+    let has_ended = matches!(end, End::Finished(_));
+    if answer.tokens.is_empty() && !has_ended {
+        return Ok(false);
+    }
+    let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
+    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let mut attributes = call.attributes;
+    for (key, value) in [
+        ("gen_ai.response.id", json!(call.generation_id)),
+        ("gen_ai.response.model", json!(call.model.name)),
+        ("gen_ai.usage.input_tokens", json!(call.prompt.len())),
+        ("gen_ai.usage.output_tokens", json!(answer.tokens.len())),
+        ("gen_ai.completion.0.finish_reason", json!(end.finish_reason(&answer.message))),
+    ] {
+        attributes.insert(key.to_owned(), value);
+    }
+    add_message(&mut attributes, ANSWER, &answer.message);
+    let generation = NewGeneration {
+        generation_id: call.generation_id.clone(),
+        rollout_id,
+        attempt_id,
+        name: call.span_name.to_owned(),
+        trace_id: uuid::Uuid::now_v7().simple().to_string(),
+        // The random half of a version 7 UUID; its first half is the time.
+        span_id: uuid::Uuid::now_v7().simple().to_string().split_off(16),
+        start_time: began.start_time,
+        end_time: now(),
+        attributes,
+        model: call.model.name,
+        prompt_tokens: call.prompt.to_vec(),
+        sampled_tokens: sampled_tokens.clone(),
+        logprobs: Some(answer.tokens.iter().map(|token| token.logprob).collect()),
+        stop_reason: end.stop_reason().to_owned(),
+        weights_versions: weights_by_run_length(&answer.tokens),
+        sampling: json!(call.sampling),
+        seed: call.seed,
+        renderer: call.model.renderer.name().to_owned(),
+        tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
+        request_digest: call.request_digest,
+        branch_reason: call.branch_reason.map(str::to_owned),
+        client_gone: !has_ended && matches!(end, End::ClientGone),
+    };
+    match began.before {
+        true => proxy.shared.store.replace_generation(generation).await?,
+        false => proxy.shared.store.record_generation(generation).await?,
+    };
+    if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
+        let answered = AnsweredCall {
+            generation_id: &call.generation_id,
+            messages: &conversation.messages,
+            tools: &conversation.tools,
+            reply: &answer.message,
+            prompt: &call.prompt,
+            sampled: &sampled_tokens,
+        };
+        let grown = memory.remember(call.model.renderer.fingerprint(), &answered);
+        proxy.shared.memories.grow(grown);
+    }
+    Ok(true)
+}
+
+/// Notes in the store whether somebody took the answers; tells whether it could.
+pub(crate) async fn mark(proxy: &Proxy, recorded: &[Recorded], was_delivered: bool) -> bool {
+    let mut could = true;
+    for Recorded { generation_id, client_gone } in recorded {
+        if *client_gone != was_delivered {
+            continue;
+        }
+        if let Err(error) = proxy.shared.store.set_client_gone(generation_id, !was_delivered).await {
+            tracing::error!(%generation_id, %error, "could not note whether a client took its answer");
+            could = false;
+        }
+    }
+    could
+}
+
+/// What was sampled of an earlier answer, without alternatives, which are not recorded.
+pub(crate) fn sampled_tokens(earlier: &Generation) -> impl Iterator<Item = SampledToken> {
+    let version = |index: usize| {
+        let from = earlier.weights_versions.iter().rev().find(|from| from.first_token <= index);
+        from.map(|from| WeightsVersion(from.version))
+    };
+    earlier.sampled_tokens.iter().enumerate().map(move |(index, id)| SampledToken {
+        id: *id,
+        logprob: earlier.logprobs.as_ref().and_then(|logprobs| logprobs.get(index)).copied().unwrap_or(f32::NAN),
+        weights_version: version(index),
+        top_logprobs: Vec::new(),
+    })
+}
+
+/// Which weights sampled which tokens: an entry where they change. None at all if they are not known of every token.
+fn weights_by_run_length(tokens: &[SampledToken]) -> Vec<WeightsFrom> {
+    let mut weights: Vec<WeightsFrom> = Vec::new();
+    for (first_token, token) in tokens.iter().enumerate() {
+        let Some(WeightsVersion(version)) = token.weights_version else { return Vec::new() };
+        if weights.last().is_none_or(|last| last.version != version) {
+            weights.push(WeightsFrom { version, first_token });
+        }
+    }
+    weights
+}

@@ -1,0 +1,172 @@
+//! Requests that are sent again, over real sockets: a retry is no turn.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{Script, Setup, body, chunks};
+use fulgurite_backends::StopReason;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Posts, with the retry count and the key that are given.
+async fn send(setup: &Setup, base: &str, body: &Value, retries: u32, key: Option<&str>) -> reqwest::Response {
+    let mut request = setup.client.post(format!("{base}/chat/completions")).json(body);
+    request = request.header("x-stainless-retry-count", retries);
+    if let Some(key) = key {
+        request = request.header("idempotency-key", key);
+    }
+    request.send().await.unwrap()
+}
+
+async fn reply(setup: &Setup, base: &str, retries: u32, key: Option<&str>) -> Value {
+    send(setup, base, &body(), retries, key).await.json().await.unwrap()
+}
+
+fn answer(setup: &Setup, text: &str) -> Script {
+    Script::Answer([setup.tokens(text), vec![setup.stop()]].concat(), StopReason::StopToken)
+}
+
+fn streamed() -> Value {
+    let mut body = body();
+    body["stream"] = json!(true);
+    body
+}
+
+/// A stream that its client leaves after the first piece, with these tokens sampled.
+async fn broken(setup: &Setup, base: &str, text: &str) -> String {
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens(text), gone));
+    let mut response = send(setup, base, &streamed(), 0, None).await;
+    let piece = response.chunk().await.unwrap().unwrap();
+    drop(response);
+    was_gone.await.unwrap();
+    let piece = String::from_utf8(piece.to_vec()).unwrap();
+    let chunk: Value = serde_json::from_str(piece.lines().next().unwrap().strip_prefix("data: ").unwrap()).unwrap();
+    chunk["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn identical_requests_are_new_samples_even_after_a_whole_answer() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    for text in ["I am 17", "Say you"] {
+        setup.play(answer(&setup, text));
+        assert_eq!(reply(&setup, &base, 0, None).await["choices"][0]["message"]["content"], text);
+    }
+    assert_eq!(setup.generations().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_retry_of_an_answered_request_is_the_same_answer() {
+    for restarted in [false, true] {
+        let mut setup = Setup::new(vec![]).await;
+        let (rollout, base) = setup.attempt().await;
+        setup.play(answer(&setup, "I am 17"));
+        let first = reply(&setup, &base, 0, None).await;
+        let base = match restarted {
+            true => {
+                let old = setup.url.clone();
+                setup.restart().await;
+                base.replace(&old, &setup.url)
+            }
+            false => base,
+        };
+        let again = reply(&setup, &base, 1, None).await;
+        assert_eq!((&again["id"], &again["choices"]), (&first["id"], &first["choices"]), "restarted: {restarted}");
+        assert_eq!((&again["usage"], &again["prompt_token_ids"]), (&first["usage"], &first["prompt_token_ids"]));
+        let text = send(&setup, &base, &streamed(), 1, None).await.text().await.unwrap();
+        let said: String =
+            chunks(&text).iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str()).collect();
+        assert_eq!(said, "I am 17");
+        assert_eq!(setup.generations().await.len(), 1);
+        assert!(!setup.generation_of(&rollout).await.client_gone);
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_one_answer_and_no_other_body() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    setup.play(answer(&setup, "I am 17"));
+    let first = reply(&setup, &base, 0, Some("k")).await;
+    assert_eq!(reply(&setup, &base, 0, Some("k")).await["id"], first["id"]);
+    let mut other = body();
+    other["temperature"] = json!(0.5);
+    let refused = send(&setup, &base, &other, 0, Some("k")).await;
+    assert_eq!(refused.status(), 400);
+    assert_eq!(refused.json::<Value>().await.unwrap()["error"]["code"], "idempotency_key_reused");
+    setup.play(answer(&setup, "Say you"));
+    assert_ne!(reply(&setup, &base, 0, Some("other")).await["id"], first["id"]);
+}
+
+#[tokio::test]
+async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
+    for restarted in [false, true] {
+        let mut setup = Setup::new(vec![]).await;
+        let (rollout, mut base) = setup.attempt().await;
+        let id = broken(&setup, &base, "I am").await;
+        let partial = setup.generation_when(|generation| generation.client_gone).await;
+        assert_eq!((partial.stop_reason.as_str(), &partial.generation_id), ("client_gone", &id));
+        if restarted {
+            let old = setup.url.clone();
+            setup.restart().await;
+            base = base.replace(&old, &setup.url);
+        }
+        // A client may send it again unstreamed.
+        setup.play(answer(&setup, " 17"));
+        let again = reply(&setup, &base, 0, None).await;
+        assert_eq!((&again["id"], &again["choices"][0]["message"]["content"]), (&json!(id), &json!("I am 17")));
+        let whole = setup.generation_of(&rollout).await;
+        assert_eq!(setup.generations().await.len(), 1);
+        assert_eq!(
+            (whole.stop_reason.as_str(), whole.client_gone, whole.sequence_id),
+            ("stop", false, partial.sequence_id)
+        );
+        assert_eq!(whole.sampled_tokens, [setup.tokens("I am"), setup.tokens(" 17"), vec![setup.stop()]].concat());
+        let asked = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
+        assert_eq!(asked, [whole.prompt_tokens.clone(), setup.tokens("I am")].concat());
+        // Once it was taken whole, the same body is a new sample.
+        setup.play(answer(&setup, "Say you"));
+        assert_ne!(reply(&setup, &base, 0, None).await["id"], json!(id));
+    }
+}
+
+#[tokio::test]
+async fn whoever_sends_a_request_again_while_it_is_answered_listens_to_the_same_answer() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let mut first = send(&setup, &base, &streamed(), 0, None).await;
+    first.chunk().await.unwrap().unwrap();
+    let mut second = send(&setup, &base, &streamed(), 1, None).await;
+    let piece = String::from_utf8(second.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(piece.contains("chatcmpl-"));
+    drop(first);
+    // The other still listens, so it is still sampled.
+    assert_eq!(setup.sampler.requests.lock().unwrap().len(), 1);
+    drop(second);
+    was_gone.await.unwrap();
+    setup.generation_when(|generation| generation.client_gone).await;
+}
+
+#[tokio::test]
+async fn a_retry_of_a_request_that_failed_is_sampled() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    setup.play(Script::Break(setup.tokens("I am")));
+    assert_eq!(send(&setup, &base, &body(), 0, None).await.status(), 500);
+    setup.play(answer(&setup, "I am 17"));
+    assert_eq!(reply(&setup, &base, 1, None).await["choices"][0]["message"]["content"], "I am 17");
+}
+
+#[tokio::test]
+async fn a_session_that_broke_goes_on_as_the_same_session() {
+    let setup = Setup::new(vec![]).await;
+    let base = format!("{}/v1", setup.url);
+    let id = broken(&setup, &base, "I am").await;
+    setup.generation_when(|generation| generation.client_gone).await;
+    setup.play(answer(&setup, " 17"));
+    assert_eq!(reply(&setup, &base, 0, None).await["id"], json!(id));
+    setup.generation_when(|generation| !generation.client_gone).await;
+}

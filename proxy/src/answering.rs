@@ -84,7 +84,7 @@ pub(crate) async fn answer(
     let plan = planner.plan(&open.request, earlier).await?;
     open.prepared(&plan.prompt);
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };
-    call::start(proxy, open, plan.owner, plan.calls, caller.in_flight);
+    call::start(proxy, open, plan.calls, caller.in_flight);
     respond(proxy, request, &model, joined, token_ids).await
 }
 

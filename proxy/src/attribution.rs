@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use fulgurite_backends::derive_seed;
 use fulgurite_store::StoreError;
 use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout};
@@ -69,7 +71,11 @@ pub(crate) async fn resolve(proxy: &Proxy, ids: &PathIds) -> Result<Attribution,
 /// once there is something to record.
 pub(crate) enum Owner {
     Known(Attribution),
-    Session(OnceCell<SessionIds>),
+    Session {
+        ids: OnceCell<SessionIds>,
+        /// Calls that are not recorded yet.
+        unfinished: AtomicUsize,
+    },
 }
 
 /// Rollout and attempt of a session.
@@ -79,20 +85,22 @@ pub(crate) struct SessionIds {
 }
 
 impl Owner {
-    /// A session that is open already, or was.
-    pub(crate) fn session(ids: SessionIds) -> Self {
-        Owner::Session(OnceCell::from(ids))
-    }
-
-    pub(crate) fn of(attribution: Option<Attribution>) -> Self {
-        attribution.map_or_else(|| Owner::Session(OnceCell::new()), Owner::Known)
+    /// The owner of so many calls, which may have a session already.
+    pub(crate) fn new(attribution: Option<Attribution>, session: Option<SessionIds>, calls: usize) -> Self {
+        match attribution {
+            Some(attribution) => Owner::Known(attribution),
+            None => {
+                let ids = session.map(OnceCell::from).unwrap_or_default();
+                Owner::Session { ids, unfinished: AtomicUsize::new(calls) }
+            }
+        }
     }
 
     /// If the call said whose it is.
     pub(crate) fn attribution(&self) -> Option<&Attribution> {
         match self {
             Owner::Known(attribution) => Some(attribution),
-            Owner::Session(_) => None,
+            Owner::Session { .. } => None,
         }
     }
 
@@ -100,17 +108,19 @@ impl Owner {
     pub(crate) async fn ids(&self, proxy: &Proxy) -> Result<(String, String), StoreError> {
         match self {
             Owner::Known(attribution) => Ok((attribution.rollout_id.clone(), attribution.attempt_id.clone())),
-            Owner::Session(session) => {
-                let session = session.get_or_try_init(|| open_session(proxy)).await?;
+            Owner::Session { ids, .. } => {
+                let session = ids.get_or_try_init(|| open_session(proxy)).await?;
                 Ok((session.rollout_id.clone(), session.attempt_id.clone()))
             }
         }
     }
 
-    /// A session is one request, which is over; what it sampled stays, and can be rewarded later.
-    pub(crate) async fn end_session(&self, proxy: &Proxy) -> Result<(), StoreError> {
-        if let Owner::Session(session) = self
-            && let Some(SessionIds { rollout_id, attempt_id }) = session.get()
+    /// Notes that one of the calls is recorded. A session is one request, and over with its last call; what it sampled
+    /// stays, and can be rewarded later.
+    pub(crate) async fn end_call(&self, proxy: &Proxy) -> Result<(), StoreError> {
+        if let Owner::Session { ids, unfinished } = self
+            && unfinished.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Some(SessionIds { rollout_id, attempt_id }) = ids.get()
         {
             let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
             proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;

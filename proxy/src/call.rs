@@ -137,18 +137,12 @@ pub(crate) fn broken_off() -> ProxyError {
 
 /// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
 /// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
-pub(crate) fn start(
-    proxy: &Proxy,
-    request: OpenRequest,
-    owner: Arc<Owner>,
-    calls: Vec<Call>,
-    in_flight: Option<InFlight>,
-) {
-    tokio::spawn(fly(proxy.clone(), request, owner, calls, in_flight));
+pub(crate) fn start(proxy: &Proxy, request: OpenRequest, calls: Vec<Call>, in_flight: Option<InFlight>) {
+    tokio::spawn(fly(proxy.clone(), request, calls, in_flight));
 }
 
 /// Runs all calls of a request, and notes whether somebody took their answers.
-async fn fly(proxy: Proxy, request: OpenRequest, owner: Arc<Owner>, calls: Vec<Call>, _in_flight: Option<InFlight>) {
+async fn fly(proxy: Proxy, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
     let mut runs = JoinSet::new();
     let count = calls.len();
     for (choice, call) in calls.into_iter().enumerate() {
@@ -160,9 +154,6 @@ async fn fly(proxy: Proxy, request: OpenRequest, owner: Arc<Owner>, calls: Vec<C
             Ok(outcome) => recorded.extend(outcome),
             Err(error) => tracing::error!(%error, "a call broke"),
         }
-    }
-    if let Err(error) = owner.end_session(&proxy).await {
-        tracing::error!(%error, "could not end a session");
     }
     let was_delivered = request.flight.settled().await;
     let marked = mark(&proxy, &recorded, was_delivered).await;
@@ -245,11 +236,15 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
         prompt_tokens: call.prompt.len(),
         sampled_tokens: answer.tokens.len(),
     };
+    let owner = Arc::clone(&call.owner);
     let was_gone = earlier.as_ref().is_some_and(|earlier| earlier.client_gone);
     let is_recorded = match is_new {
         true => record(&proxy, call, answer, &end, Began { start_time, before: earlier.is_some() }).await,
         false => Ok(true),
     };
+    if let Err(error) = owner.end_call(&proxy).await {
+        tracing::error!(%generation_id, %error, "could not end a session");
+    }
     let client_gone = if is_new { matches!(end, End::ClientGone) } else { was_gone };
     let recorded = || Some(Recorded { generation_id: generation_id.clone(), client_gone });
     let error = match (is_recorded, end) {

@@ -27,7 +27,6 @@ pub(crate) struct Planner<'p> {
 
 /// The calls for a request's answers.
 pub(crate) struct Plan {
-    pub(crate) owner: Arc<Owner>,
     pub(crate) prompt: Arc<[u32]>,
     pub(crate) calls: Vec<Call>,
 }
@@ -60,12 +59,8 @@ impl Planner<'_> {
         let asked = &self.request.asked;
         let room = self.info.context_length - prompt.len();
         earlier.resize_with(asked.choices, || None);
-        let owner = match recorded_owner(&earlier) {
-            // A session that was opened before is gone on with.
-            Some(session) if self.attribution.is_none() => Owner::session(session),
-            _ => Owner::of(self.attribution.clone()),
-        };
-        let owner = Arc::new(owner);
+        // A session that was opened before is gone on with.
+        let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
@@ -84,7 +79,8 @@ impl Planner<'_> {
             span_name: self.request.endpoint.span_name,
             attributes: self.attributes(&placed, logged, choice),
         });
-        Ok(Plan { calls: calls.collect(), owner, prompt })
+        let calls = calls.collect();
+        Ok(Plan { prompt, calls })
     }
 
     /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.

@@ -6,7 +6,6 @@ mod common;
 use common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
 use common::{Script, Setup, messages};
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::FunctionCall;
 use fulgurite_store::model::GenerationFilter;
 use proptest::collection::vec;
 use proptest::option;
@@ -86,10 +85,9 @@ fn sampled(family: &Family, step: &Step, called: usize) -> String {
     }
 }
 
-/// Arguments as most models spell them, and as they are written where an agent sends back no text of them.
+/// Arguments as no format writes them, and as only the sampled tokens have them: without spaces.
 fn spelled(arguments: &Value) -> String {
-    let call = FunctionCall { name: String::new(), arguments: arguments.clone(), extra: serde_json::Map::new() };
-    call.arguments_text().into_owned()
+    arguments.to_string()
 }
 
 /// How an agent holds a conversation.
@@ -244,6 +242,10 @@ async fn tokens_of(setup: &Setup, dialect: Dialect, family: &Family, steps: &[St
     let filter = GenerationFilter { rollout_id: Some(rollout), ..GenerationFilter::default() };
     let generations = setup.store.generations(&filter).await.unwrap();
     assert_eq!(generations.len(), steps.len());
+    for turns in generations.windows(2) {
+        let goes_on_from = Some(&turns[0].generation_id);
+        assert_eq!((turns[1].parent_id.as_ref(), &turns[1].branch_reason), (goes_on_from, &None), "{dialect:?}");
+    }
     let tokens = generations.into_iter().map(|found| (found.prompt_tokens, found.sampled_tokens, found.logprobs));
     tokens.collect()
 }

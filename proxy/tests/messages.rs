@@ -10,7 +10,6 @@ use common::messages::{assembled, events};
 use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_renderers::Message;
 use fulgurite_store::model::RolloutFilter;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -156,9 +155,7 @@ async fn what_was_answered_comes_back_as_the_same_message_with_the_results_of_it
             { "role": "tool", "tool_call_id": id, "content": "rain" },
             { "role": "user", "content": "Well?" },
         ]);
-        let messages: Vec<Message> = serde_json::from_value(chat).unwrap();
-        let tools: Vec<Value> = serde_json::from_value(tools()).unwrap();
-        let expected = setup.renderer.render_prompt(&messages, &tools).unwrap().tokens;
+        let expected = setup.continued(&chat, &tools(), 3, &setup.sampled(family.turn));
         assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
     }
 }

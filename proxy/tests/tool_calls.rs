@@ -6,7 +6,7 @@ mod common;
 use common::families::{FAMILIES, GPT_OSS, QWEN3, QWEN3_5, message_below, recorded, request, tools};
 use common::{Script, Setup, chunks};
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::{Continuation, Message};
+use fulgurite_renderers::Message;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -131,15 +131,9 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
         assert_eq!(answer["choices"][0]["message"]["reasoning_content"], "hm");
         assert_eq!(answer["choices"][0]["finish_reason"], "stop");
 
-        let messages: Vec<Message> = serde_json::from_value(request["messages"].clone()).unwrap();
-        let tools: Vec<Value> = serde_json::from_value(tools()).unwrap();
         // Some formats would write the turn in another way than it was sampled; it stays as it was sampled.
-        let sampled = setup.sampled(family.turn);
-        let continuation = Continuation { messages: &messages, new_from: 3, sampled: &sampled, tools: &tools };
-        let appended = setup.renderer.render_continuation(&continuation).unwrap();
-        let asked: Vec<Vec<u32>> =
-            setup.sampler.requests.lock().unwrap().iter().map(|request| request.prompt.clone()).collect();
-        assert_eq!(asked[1], [asked[0].clone(), sampled, appended].concat(), "{}", family.format);
+        let expected = setup.continued(&request["messages"], &tools(), 3, &setup.sampled(family.turn));
+        assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
         // What was answered and what came back are the same to the store, which keeps it once.
         let attributes = setup.attributes(&rollout).await;
         assert_eq!(message_below(&attributes, "gen_ai.prompt.2."), answered);

@@ -17,7 +17,7 @@ use fulgurite_backends::{
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
 use fulgurite_renderers::{
-    FormatOptions, Renderer, Tokenizer, open_renderer, renderer_of, train_byte_level_tokenizer,
+    Continuation, FormatOptions, Message, Renderer, Tokenizer, open_renderer, renderer_of, train_byte_level_tokenizer,
     write_tokenizer_directory,
 };
 use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, SpanFilter};
@@ -175,6 +175,16 @@ impl Setup {
         let started = self.store.start_rollout(rollout, None).await.unwrap();
         let (rollout, attempt) = (started.rollout.rollout_id, started.attempt.attempt_id);
         (rollout.clone(), format!("{}/rollout/{rollout}/attempt/{attempt}/v1", self.url))
+    }
+
+    /// The prompt that goes on with the first request's: what was sampled after it, and the messages from `new_from` on.
+    pub fn continued(&self, messages: &Value, tools: &Value, new_from: usize, sampled: &[u32]) -> Vec<u32> {
+        let messages: Vec<Message> = serde_json::from_value(messages.clone()).unwrap();
+        let tools: Vec<Value> = serde_json::from_value(tools.clone()).unwrap();
+        let continuation = Continuation { messages: &messages, new_from, sampled, tools: &tools };
+        let appended = self.renderer.render_continuation(&continuation).unwrap();
+        let first = self.sampler.requests.lock().unwrap()[0].prompt.clone();
+        [first, sampled.to_vec(), appended].concat()
     }
 
     /// Attributes of a rollout's last call, as readers get them.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use fulgurite_engine::ModelConfig;
-use fulgurite_proxy::ProxyOptions;
+use fulgurite_proxy::{AuxiliaryRule, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
 use serde::{Deserialize, Serialize, Serializer};
@@ -71,6 +71,9 @@ pub struct ProxyConfig {
     /// Memory for the conversations of running attempts, about, in bytes; those that do not fit are read from the store
     /// again.
     pub conversation_memory_bytes: usize,
+    /// Which calls are recognised as made beside the task, such as titles: regular expressions for the text of the
+    /// system's messages and for the user's last one. They are recorded, and not trained.
+    pub auxiliary_rules: Vec<AuxiliaryRule>,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
 }
@@ -83,6 +86,7 @@ impl Default for ProxyConfig {
             val_temperature,
             continuation,
             conversation_memory_bytes,
+            auxiliary_rules,
             keep_alive,
             ..
         } = ProxyOptions::default();
@@ -92,6 +96,7 @@ impl Default for ProxyConfig {
             val_temperature,
             continuation,
             conversation_memory_bytes,
+            auxiliary_rules,
             keep_alive_seconds: keep_alive.as_secs_f64(),
         }
     }

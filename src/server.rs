@@ -61,9 +61,10 @@ impl RunningServer {
             val_temperature: config.proxy.val_temperature,
             continuation: config.proxy.continuation,
             conversation_memory_bytes: config.proxy.conversation_memory_bytes,
+            auxiliary_rules: config.proxy.auxiliary_rules.clone(),
             keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
         };
-        let proxy = Proxy::new(store.clone(), models, proxy_options);
+        let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         let router = fulgurite_proxy::routes(proxy)
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .fallback(fulgurite_proxy::unknown_route);

@@ -20,6 +20,8 @@ pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
         Some(UntrainedCause::EmptyPrompt)
     } else if !has_exact_logprobs(generation) {
         Some(UntrainedCause::NoLogprobs)
+    } else if generation.defect.as_deref().is_some_and(is_auxiliary) {
+        Some(UntrainedCause::Auxiliary)
     } else if generation.defect.is_some() {
         Some(UntrainedCause::Defective)
     } else if generation.weights_versions.is_empty() {
@@ -29,6 +31,11 @@ pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
     } else {
         None
     }
+}
+
+/// Whether a record is marked as a side request, `auxiliary:RULE` or by its own client.
+fn is_auxiliary(defect: &str) -> bool {
+    defect.split(':').next() == Some("auxiliary")
 }
 
 fn has_exact_logprobs(generation: &Generation) -> bool {
@@ -67,6 +74,8 @@ mod tests {
         assert_eq!(cause(|g| g.sampled_tokens.clear()), Some("no_sampled_tokens"));
         assert_eq!(cause(|g| g.prompt_tokens.clear()), Some("empty_prompt"));
         assert_eq!(cause(|g| g.defect = Some("anything".into())), Some("defective"));
+        assert_eq!(cause(|g| g.defect = Some("auxiliary:opencode_title".into())), Some("auxiliary"));
+        assert_eq!(cause(|g| g.defect = Some("auxiliary".into())), Some("auxiliary"));
         assert_eq!(cause(|g| g.weights_versions.clear()), Some("unknown_weights"));
     }
 

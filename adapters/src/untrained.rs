@@ -15,6 +15,8 @@ pub enum UntrainedCause {
     EmptyPrompt,
     /// Not one finite logprob for each sampled token.
     NoLogprobs,
+    /// A harness asked for it beside the task, such as a title.
+    Auxiliary,
     /// The store marks the record as defective.
     Defective,
     /// Nobody knows which weights sampled it.
@@ -44,12 +46,13 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::ClientGone,
         Self::BrokenOff,
         Self::NoSampledTokens,
         Self::EmptyPrompt,
         Self::NoLogprobs,
+        Self::Auxiliary,
         Self::Defective,
         Self::UnknownWeights,
         Self::ModifiedDistribution,
@@ -72,6 +75,7 @@ impl UntrainedCause {
             Self::NoSampledTokens => "no_sampled_tokens",
             Self::EmptyPrompt => "empty_prompt",
             Self::NoLogprobs => "no_logprobs",
+            Self::Auxiliary => "auxiliary",
             Self::Defective => "defective",
             Self::UnknownWeights => "unknown_weights",
             Self::ModifiedDistribution => "modified_distribution",

@@ -28,6 +28,8 @@ pub(crate) struct Caller {
     pub(crate) idempotency_key: Option<String>,
     /// Whether the client's library says that it sent the request before.
     pub(crate) is_retry: bool,
+    /// `x-fulgurite-trainable`: whether its answers may be trained, whatever the rules for side requests say.
+    pub(crate) trainable: Option<bool>,
 }
 
 impl Caller {
@@ -43,6 +45,7 @@ impl Caller {
             is_retry: header("x-stainless-retry-count")
                 .and_then(|count| count.parse().ok())
                 .is_some_and(|n: u32| n > 0),
+            trainable: header("x-fulgurite-trainable").and_then(|value| value.parse().ok()),
             ..self
         }
     }
@@ -80,7 +83,15 @@ pub(crate) async fn answer(
         Claim::Replay(open) => (earlier_answers(proxy, &open.request.reply_id, choices).await?, open),
     };
     let Some(listener) = open.listener.take() else { return Err(call::broken_off().into()) };
-    let planner = Planner { proxy, attribution, memory, request: &request, model: &model, info: &info };
+    let planner = Planner {
+        proxy,
+        attribution,
+        memory,
+        request: &request,
+        model: &model,
+        info: &info,
+        trainable: caller.trainable,
+    };
     let plan = planner.plan(&open.request, earlier).await?;
     open.prepared(&plan.prompt);
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };

@@ -36,6 +36,8 @@ pub(crate) struct Call {
     pub(crate) reading: Reading,
     /// Why its prompt does not continue the latest call of its attempt, by name, if it does not.
     pub(crate) branch_reason: Option<&'static str>,
+    /// Why its answer must not be trained, by name, if it must not.
+    pub(crate) defect: Option<String>,
     pub(crate) seed: u64,
     pub(crate) request_digest: String,
     pub(crate) span_name: &'static str,

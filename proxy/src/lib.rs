@@ -20,6 +20,7 @@ mod anthropic;
 mod attempt_memories;
 mod attempt_memory;
 mod attribution;
+mod auxiliary;
 mod call;
 mod error;
 mod field_checks;
@@ -41,5 +42,6 @@ mod response_body;
 mod routes;
 mod token_logprobs;
 
+pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
 pub use proxy::{Proxy, ProxyOptions, ServedModel};
 pub use routes::{routes, unknown_route};

@@ -23,6 +23,8 @@ pub(crate) struct Planner<'p> {
     pub(crate) request: &'p ModelRequest,
     pub(crate) model: &'p ServedModel,
     pub(crate) info: &'p SamplerInfo,
+    /// Whether the client says that the answers may be trained.
+    pub(crate) trainable: Option<bool>,
 }
 
 /// The calls for a request's answers.
@@ -74,6 +76,7 @@ impl Planner<'_> {
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
             branch_reason: placed.departure.as_ref().map(|departure| departure.departure.reason.name()),
+            defect: self.defect(),
             seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
             request_digest: self.request.digest.clone(),
             span_name: self.request.endpoint.span_name,
@@ -95,6 +98,19 @@ impl Planner<'_> {
             (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
+    }
+
+    /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.
+    fn defect(&self) -> Option<String> {
+        match (self.trainable, &self.request.prompt) {
+            (Some(true), _) => None,
+            (Some(false), _) => Some("auxiliary".to_owned()),
+            (None, Prompt::Messages { messages, tools }) => {
+                let rule = self.proxy.shared.auxiliary_rules.recognise(messages, tools)?;
+                Some(format!("auxiliary:{rule}"))
+            }
+            (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
+        }
     }
 
     /// Refuses a prompt that the model does not know or that leaves no room for an answer.

@@ -7,6 +7,7 @@ use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_store::Store;
 
 use crate::attempt_memories::AttemptMemories;
+use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
 use crate::error::ProxyError;
 use crate::gateway::{Gate, RemoteModels};
 use crate::request_log::RequestLog;
@@ -41,6 +42,8 @@ pub struct ProxyOptions {
     /// Bytes that conversations of running attempts may take in memory, about. Those that do not fit are read from the
     /// store again.
     pub conversation_memory_bytes: usize,
+    /// Which calls are recognised as made beside the task, and are not trained.
+    pub auxiliary_rules: Vec<AuxiliaryRule>,
     /// For how long a stream says nothing before it gives a sign of life.
     pub keep_alive: Duration,
 }
@@ -55,6 +58,7 @@ impl Default for ProxyOptions {
             val_temperature: 1.0,
             continuation: ContinuationPolicy::default(),
             conversation_memory_bytes: 256 * 1024 * 1024,
+            auxiliary_rules: AuxiliaryRule::built_in(),
             keep_alive: Duration::from_secs(10),
         }
     }
@@ -76,6 +80,7 @@ pub(crate) struct Shared {
     /// What is known of the calls of attempts. Filled from the store on first sight of an attempt, so that a restarted
     /// server goes on where it was.
     pub(crate) memories: AttemptMemories,
+    pub(crate) auxiliary_rules: AuxiliaryRules,
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
 }
@@ -85,9 +90,11 @@ const SESSION_REQUESTS_KEPT: usize = 10_000;
 
 impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
-    pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Self {
+    /// Fails if a rule for side requests cannot be used.
+    pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
         let models = models.into_iter().map(|model| (model.name.clone(), model)).collect();
         let started = crate::call::now();
+        let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
         let shared = Shared {
             store,
@@ -97,9 +104,10 @@ impl Proxy {
             remote_models: RemoteModels::default(),
             started,
             memories,
+            auxiliary_rules,
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
         };
-        Self { shared: Arc::new(shared) }
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {

@@ -106,6 +106,7 @@ mod tests {
             request_digest: "d".to_owned(),
             branch_reason: None,
             client_gone: false,
+            defect: None,
         };
         store.record_generation(generation).await.unwrap();
     }

@@ -74,6 +74,7 @@ pub(crate) async fn record(
         request_digest: call.request_digest,
         branch_reason: call.branch_reason.map(str::to_owned),
         client_gone: !has_ended && matches!(end, End::ClientGone),
+        defect: call.defect,
     };
     match began.before {
         true => proxy.shared.store.replace_generation(generation).await?,

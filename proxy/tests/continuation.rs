@@ -138,3 +138,27 @@ async fn a_turn_that_was_cut_off_is_closed_before_the_next_message() {
     let text = setup.renderer.tokenizer().decode(appended);
     assert_eq!(text, "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n");
 }
+
+#[tokio::test]
+async fn side_requests_are_answered_and_marked_unless_their_client_says_otherwise() {
+    let setup = Setup::of_family("qwen3", "qwen3").await;
+    let (_, base) = setup.attempt().await;
+    let title = json!({ "model": "tiny", "messages": [system("You are a title generator."), user("Rain?")] });
+    let task = json!({ "model": "tiny", "messages": [user("Rain?")] });
+    for (request, trainable, defect) in [
+        (&title, None, Some("auxiliary:opencode_title")),
+        (&title, Some("true"), None),
+        (&task, None, None),
+        (&task, Some("false"), Some("auxiliary")),
+    ] {
+        setup.play(Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), StopReason::StopToken));
+        let mut call = setup.client.post(format!("{base}/chat/completions")).json(request);
+        if let Some(trainable) = trainable {
+            call = call.header("x-fulgurite-trainable", trainable);
+        }
+        let reply: Value = call.send().await.unwrap().json().await.unwrap();
+        assert_eq!(reply["choices"][0]["message"]["content"], "Rain");
+        let generation = generation(&setup, reply["id"].as_str().unwrap()).await;
+        assert_eq!(generation.defect.as_deref(), defect, "{trainable:?}");
+    }
+}

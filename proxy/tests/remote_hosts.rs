@@ -47,7 +47,7 @@ impl Setup {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler };
-        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()));
+        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

@@ -198,12 +198,7 @@ async fn refuse_known(connection: &mut AnyConnection, generation_id: &str) -> Re
 }
 
 /// Stores a generation of an archive together with its span, as they were; whether they were not there before.
-pub(crate) async fn import(
-    write: &mut Write,
-    mut generation: NewGeneration,
-    defect: Option<&str>,
-    span: Span,
-) -> Result<bool> {
+pub(crate) async fn import(write: &mut Write, mut generation: NewGeneration, span: Span) -> Result<bool> {
     validate(&generation)?;
     let conversation = take_conversation(write.connection(), &mut generation).await?;
     let span = Span { attributes: generation.attributes.clone(), ..span };
@@ -214,13 +209,6 @@ pub(crate) async fn import(
     raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
     let parent = find_parent(write.connection(), &generation).await?;
     insert(write.connection(), &generation, parent.as_ref(), conversation.as_ref()).await?;
-    if let Some(defect) = defect {
-        sqlx::query("UPDATE generations SET defect = $2 WHERE generation_id = $1")
-            .bind(generation.generation_id.as_str())
-            .bind(plain("defect", defect)?)
-            .execute(write.connection())
-            .await?;
-    }
     Ok(true)
 }
 
@@ -315,7 +303,7 @@ async fn insert(
     .bind(plain("tokenizer", &generation.tokenizer)?)
     .bind(plain("request_digest", &generation.request_digest)?)
     .bind(i64::from(generation.client_gone))
-    .bind((!finite).then_some(NON_FINITE_LOGPROBS))
+    .bind(optional_plain("defect", Some(NON_FINITE_LOGPROBS).filter(|_| !finite).or(generation.defect.as_deref()))?)
     .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
     .bind(conversation.map(|conversation| conversation.messages.as_str()))
     .bind(conversation.map(|conversation| conversation.answer.as_str()))

@@ -274,8 +274,7 @@ async fn import_generation(write: &mut Write, archived: ArchivedGeneration) -> R
         return Err(StoreError::invalid("span", "is not that of the generation"));
     }
     require_attempt(write.connection(), &span).await?;
-    let defect = generation.defect.clone();
-    generations::import(write, as_recorded(generation, span.attributes.clone()), defect.as_deref(), span).await
+    generations::import(write, as_recorded(generation, span.attributes.clone()), span).await
 }
 
 /// A generation as it was given to the store, with the attributes of its span.
@@ -303,6 +302,7 @@ fn as_recorded(generation: Generation, attributes: Object) -> NewGeneration {
         request_digest: generation.request_digest,
         branch_reason: generation.branch_reason,
         client_gone: generation.client_gone,
+        defect: generation.defect,
     }
 }
 

@@ -78,5 +78,6 @@ pub(crate) fn generation(
         request_digest: format!("digest-{id}"),
         branch_reason: None,
         client_gone: false,
+        defect: None,
     }
 }

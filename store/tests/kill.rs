@@ -38,6 +38,7 @@ fn generation(number: usize, rollout_id: &str, attempt_id: &str) -> NewGeneratio
         request_digest: String::new(),
         branch_reason: None,
         client_gone: false,
+        defect: None,
     }
 }
 

@@ -127,6 +127,7 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
         request_digest: String::new(),
         branch_reason: None,
         client_gone: false,
+        defect: None,
     }
 }
 

@@ -234,7 +234,7 @@ async fn listen(
     options: &ProxyOptions,
 ) -> String {
     let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
-    let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options.clone()))
+    let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options.clone()).unwrap())
         .fallback(fulgurite_proxy::unknown_route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -61,6 +61,8 @@ pub struct NewGeneration {
     pub branch_reason: Option<String>,
     /// Whether the client hung up before it had the whole answer.
     pub client_gone: bool,
+    /// Why it must not be trained, by name, if whoever records it knows of a reason.
+    pub defect: Option<String>,
 }
 
 /// What recording a generation decided.

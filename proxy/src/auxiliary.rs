@@ -1,0 +1,172 @@
+use fulgurite_renderers::{Message, RenderError};
+use regex::Regex;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Recognises calls that an agent's harness makes beside the task: titles, topics, summaries. They are answered and
+/// recorded like all others and say so, but they are not trained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuxiliaryRule {
+    /// Its name; calls that it recognises are marked `auxiliary:NAME`.
+    pub name: String,
+    /// Regular expression that the text of the system's messages matches.
+    #[serde(default)]
+    pub system: Option<String>,
+    /// Regular expression that the last message of the user matches.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// Whether only calls that declare no tools are meant.
+    #[serde(default)]
+    pub without_tools: bool,
+}
+
+/// What harnesses are known to ask beside the task: opencode a title for the session, without tools; Claude Code whether
+/// a new topic begins, and a title.
+const BUILT_IN: [(&str, &str); 3] = [
+    ("opencode_title", r"(?i)^\s*you are a title generator\b"),
+    ("claude_code_topic", r"(?i)\banalyze if this message indicates a new conversation topic\b"),
+    ("claude_code_title", r"(?i)\bsummarize this coding conversation in under 50 characters\b"),
+];
+
+impl AuxiliaryRule {
+    /// The rules for harnesses that are known to need them.
+    pub fn built_in() -> Vec<Self> {
+        let rule = |(name, system): (&str, &str)| Self {
+            name: name.to_owned(),
+            system: Some(system.to_owned()),
+            user: None,
+            without_tools: true,
+        };
+        BUILT_IN.into_iter().map(rule).collect()
+    }
+}
+
+/// Rules that are ready to be used.
+#[derive(Debug, Default)]
+pub(crate) struct AuxiliaryRules {
+    rules: Vec<CompiledRule>,
+}
+
+#[derive(Debug)]
+struct CompiledRule {
+    name: String,
+    system: Option<Regex>,
+    user: Option<Regex>,
+    without_tools: bool,
+}
+
+/// Why a rule for side requests cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AuxiliaryRuleError {
+    /// It would recognise every call.
+    #[error(
+        "proxy.auxiliary_rules: the rule `{name}` says neither `system` nor `user`, so it would be about every call"
+    )]
+    Empty {
+        /// The rule.
+        name: String,
+    },
+    /// Its pattern is no regular expression.
+    #[error("proxy.auxiliary_rules: the rule `{name}` has a pattern that is no regular expression: {message}")]
+    Pattern {
+        /// The rule.
+        name: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl AuxiliaryRules {
+    pub(crate) fn new(rules: &[AuxiliaryRule]) -> Result<Self, AuxiliaryRuleError> {
+        rules.iter().map(CompiledRule::new).collect::<Result<_, _>>().map(|rules| Self { rules })
+    }
+
+    /// The name of the first rule that recognises a call.
+    pub(crate) fn recognise(&self, messages: &[Message], tools: &[Value]) -> Option<&str> {
+        self.rules.iter().find(|rule| rule.is_about(messages, tools)).map(|rule| rule.name.as_str())
+    }
+}
+
+impl CompiledRule {
+    fn new(rule: &AuxiliaryRule) -> Result<Self, AuxiliaryRuleError> {
+        let AuxiliaryRule { name, system, user, without_tools } = rule;
+        if system.is_none() && user.is_none() {
+            return Err(AuxiliaryRuleError::Empty { name: name.clone() });
+        }
+        let compile = |pattern: &Option<String>| {
+            let regex = pattern.as_deref().map(Regex::new).transpose();
+            regex.map_err(|error| AuxiliaryRuleError::Pattern { name: name.clone(), message: error.to_string() })
+        };
+        Ok(Self { name: name.clone(), system: compile(system)?, user: compile(user)?, without_tools: *without_tools })
+    }
+
+    fn is_about(&self, messages: &[Message], tools: &[Value]) -> bool {
+        let matches = |pattern: &Regex, message: &Message| {
+            // What is not text says nothing.
+            let text: Result<String, RenderError> = message.plain_text(0);
+            text.is_ok_and(|text| pattern.is_match(&text))
+        };
+        let is_system = |message: &&Message| matches!(message.role.as_str(), "system" | "developer");
+        let system = self
+            .system
+            .as_ref()
+            .is_none_or(|pattern| messages.iter().filter(is_system).any(|message| matches(pattern, message)));
+        let last_of_user = || messages.iter().rev().find(|message| message.role == "user");
+        let user =
+            self.user.as_ref().is_none_or(|pattern| last_of_user().is_some_and(|message| matches(pattern, message)));
+        system && user && (tools.is_empty() || !self.without_tools)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn recognised(rules: &[AuxiliaryRule], messages: &[(&str, &str)], tools: &[Value]) -> Option<String> {
+        let messages: Vec<Message> = messages.iter().map(|(role, text)| Message::text(*role, *text)).collect();
+        AuxiliaryRules::new(rules).unwrap().recognise(&messages, tools).map(str::to_owned)
+    }
+
+    #[test]
+    fn titles_and_topics_are_recognised_and_tasks_are_not() {
+        let rules = AuxiliaryRule::built_in();
+        let title = [("system", "You are a title generator. You output ONLY a title."), ("user", "Fix the tests")];
+        assert_eq!(recognised(&rules, &title, &[]).as_deref(), Some("opencode_title"));
+        assert_eq!(recognised(&rules, &title, &[json!({})]), None, "a call with tools is part of the task");
+        let topic = [("system", "Analyze if this message indicates a new conversation topic."), ("user", "Hi")];
+        assert_eq!(recognised(&rules, &topic, &[]).as_deref(), Some("claude_code_topic"));
+        let task = [("system", "You write titles for books."), ("user", "You are a title generator?")];
+        assert_eq!(recognised(&rules, &task, &[]), None);
+    }
+
+    #[test]
+    fn a_rule_of_ones_own_looks_at_the_last_message_of_the_user() {
+        let rule = AuxiliaryRule {
+            name: "compaction".into(),
+            system: None,
+            user: Some("^Summarise the conversation".into()),
+            without_tools: false,
+        };
+        let rules = [rule];
+        let asked = [("user", "Go."), ("assistant", "Done."), ("user", "Summarise the conversation so far.")];
+        assert_eq!(recognised(&rules, &asked, &[json!({})]).as_deref(), Some("compaction"));
+        assert_eq!(recognised(&rules, &asked[..2], &[]), None);
+    }
+
+    #[test]
+    fn a_rule_that_cannot_work_is_refused_by_its_name() {
+        let rule = |user: Option<&str>| AuxiliaryRule {
+            name: "mine".into(),
+            system: None,
+            user: user.map(str::to_owned),
+            without_tools: false,
+        };
+        for (rule, said) in [(rule(None), "neither"), (rule(Some("(")), "no regular expression")] {
+            let error = AuxiliaryRules::new(&[rule]).unwrap_err().to_string();
+            assert!(error.contains("`mine`") && error.contains(said), "{error}");
+        }
+    }
+}

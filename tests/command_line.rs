@@ -25,8 +25,8 @@ fn help_says_what_there_is() {
       attempts     List attempts at rollouts
       spans        List spans
       generations  List generations: the model calls, token by token
-      drift        Say of each call whether it went on, token by token, where an earlier one ended, and if
-                   not why
+      drift        Say of each call whether it went on, token by token, where an earlier one ended, and
+                   if not why
       triplets     List triplets (prompt, response, reward)
       rewards      List rewards
       workers      List workers
@@ -293,6 +293,18 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.val_temperature = 1.0  # default
     proxy.continuation = "exact"  # default
     proxy.conversation_memory_bytes = 268435456  # default
+    proxy.auxiliary_rules.0.name = "opencode_title"  # default
+    proxy.auxiliary_rules.0.system = "(?i)^\\s*you are a title generator\\b"  # default
+    proxy.auxiliary_rules.0.user = null  # default
+    proxy.auxiliary_rules.0.without_tools = true  # default
+    proxy.auxiliary_rules.1.name = "claude_code_topic"  # default
+    proxy.auxiliary_rules.1.system = "(?i)\\banalyze if this message indicates a new conversation topic\\b"  # default
+    proxy.auxiliary_rules.1.user = null  # default
+    proxy.auxiliary_rules.1.without_tools = true  # default
+    proxy.auxiliary_rules.2.name = "claude_code_title"  # default
+    proxy.auxiliary_rules.2.system = "(?i)\\bsummarize this coding conversation in under 50 characters\\b"  # default
+    proxy.auxiliary_rules.2.user = null  # default
+    proxy.auxiliary_rules.2.without_tools = true  # default
     proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default

@@ -261,7 +261,7 @@ fn what_a_store_holds_is_shown_as_json() {
           "model": "tiny"
         },
         "parent_id": null,
-        "branch_reason": null,
+        "branch_reason": "first_turn",
         "model": "tiny",
         "stop_reason": "length",
         "weights_versions": [
@@ -301,6 +301,7 @@ fn what_a_store_holds_is_shown_as_json() {
         "gen_ai.request.temperature": 0.0,
         "gen_ai.request.top_p": 1.0,
         "gen_ai.request.max_tokens": 5,
+        "fulgurite.departure.reason": "first_turn",
         "gen_ai.request.is_stream": false,
         "gen_ai.response.id": "[gen_ai.response.id]",
         "gen_ai.response.model": "tiny",

@@ -74,10 +74,10 @@ fn a_rollout_is_shown_as_a_transcript() {
       54 prompt tokens, 4 sampled, logprob [sum], stop: length
 
       #2 chatcmpl-################################ tiny, weights 0, 0.000 s
-      begins anew, like #1 up to message 3
+      continues #1, token by token
       user       two
       assistant  [answer]
-      84 prompt tokens, 4 sampled, logprob [sum], stop: length
+      82 prompt tokens, 4 sampled, logprob [sum], stop: length
 
       #3 chatcmpl-################################ tiny, weights 0, 0.000 s
       begins anew, like #2 up to message 1

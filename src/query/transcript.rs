@@ -244,7 +244,9 @@ fn call_lines(record: &AttemptRecord, earlier: usize, call: &Call, style: &Style
 
 /// How many of a call's messages need not be shown again, and what it goes on from.
 fn origin(record: &AttemptRecord, earlier: usize, call: &Call) -> (usize, String) {
-    let branch = call.generation.branch_reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    // That a conversation begins is said by the line itself.
+    let reason = call.generation.branch_reason.as_deref().filter(|reason| *reason != "first_turn");
+    let branch = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     if let Some(parent_id) = &call.generation.parent_id {
         let parent = record.calls().find(|parent| parent.generation.generation_id == *parent_id);
         let name = record.number(parent_id).map_or(parent_id.clone(), |number| format!("#{number}"));

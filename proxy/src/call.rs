@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub(crate) stop_strings: Vec<String>,
     pub(crate) reading: Reading,
     /// Why its prompt does not continue the latest call of its attempt, by name, if it does not.
-    pub(crate) branch_reason: Option<&'static str>,
+    pub(crate) branch_reason: Option<String>,
     /// Why its answer must not be trained, by name, if it must not.
     pub(crate) defect: Option<String>,
     pub(crate) seed: u64,

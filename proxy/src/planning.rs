@@ -10,7 +10,7 @@ use crate::call::{Call, Conversation, Reading};
 use crate::error::ProxyError;
 use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
-use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY};
+use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
 use crate::request_log::LoggedRequest;
 use crate::{Proxy, ServedModel};
 
@@ -27,6 +27,16 @@ pub(crate) struct Planner<'p> {
     pub(crate) trainable: Option<bool>,
 }
 
+/// What the answers to a request have in common.
+struct Begun {
+    tokens: Vec<u32>,
+    branch_reason: Option<String>,
+    /// Attributes that tell how the prompt stands to the calls before it.
+    place: Map<String, Value>,
+    /// Of the first answer.
+    seed: u64,
+}
+
 /// The calls for a request's answers.
 pub(crate) struct Plan {
     pub(crate) prompt: Arc<[u32]>,
@@ -38,20 +48,25 @@ impl Planner<'_> {
     pub(crate) async fn plan(
         self,
         logged: &LoggedRequest,
-        mut earlier: Vec<Option<Generation>>,
+        mut earlier: Vec<Option<RecordedCall>>,
     ) -> Result<Plan, ProxyError> {
-        let recorded = earlier.iter().flatten().next();
-        let placed = match recorded {
+        let Begun { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
             // What was sampled is only worth anything after the very prompt that it was sampled from.
-            Some(earlier) => PlacedPrompt { tokens: earlier.prompt_tokens.clone(), continues: None, departure: None },
-            None => self.prompt()?,
+            Some(RecordedCall { generation, place, .. }) => Begun {
+                tokens: generation.prompt_tokens.clone(),
+                branch_reason: generation.branch_reason.clone(),
+                place: place.clone(),
+                seed: generation.seed,
+            },
+            None => {
+                let placed = self.prompt()?;
+                let seed = self.seed(&logged.reply_id);
+                let branch_reason = placed.departure.as_ref().map(|left| left.departure.reason.name().to_owned());
+                Begun { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
+            }
         };
-        let seed = match recorded {
-            Some(earlier) => earlier.seed,
-            None => self.seed(&logged.reply_id),
-        };
-        self.check(&placed.tokens)?;
-        let prompt: Arc<[u32]> = placed.tokens.as_slice().into();
+        self.check(&tokens)?;
+        let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
             Prompt::Messages { messages, tools } => {
                 Reading::Message(Arc::new(Conversation { messages: messages.clone(), tools: tools.clone() }))
@@ -66,7 +81,7 @@ impl Planner<'_> {
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
-            earlier,
+            earlier: earlier.map(|call| call.generation),
             model: self.model.clone(),
             generation_id: generation_id(&logged.reply_id, choice),
             prompt: Arc::clone(&prompt),
@@ -75,12 +90,12 @@ impl Planner<'_> {
             top_logprobs: asked.top_logprobs,
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
-            branch_reason: placed.departure.as_ref().map(|departure| departure.departure.reason.name()),
+            branch_reason: branch_reason.clone(),
             defect: self.defect(),
             seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
             request_digest: self.request.digest.clone(),
             span_name: self.request.endpoint.span_name,
-            attributes: self.attributes(&placed, logged, choice),
+            attributes: self.attributes(&place, logged, choice),
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })
@@ -143,7 +158,7 @@ impl Planner<'_> {
         }
     }
 
-    fn attributes(&self, placed: &PlacedPrompt, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
+    fn attributes(&self, place: &Map<String, Value>, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
         let request = self.request;
         let asked = &request.asked;
         let Endpoint { operation_name, .. } = request.endpoint;
@@ -167,8 +182,8 @@ impl Planner<'_> {
         if let Some(key) = logged.idempotency_key() {
             set(IDEMPOTENCY_KEY, json!(key));
         }
-        for (key, value) in place_attributes(placed) {
-            set(key, value);
+        for (key, value) in place {
+            set(key, value.clone());
         }
         set("gen_ai.request.is_stream", json!(request.stream));
         if !request.extra.is_empty() {
@@ -191,22 +206,20 @@ fn generation_id(reply_id: &str, choice: usize) -> String {
 }
 
 /// How a prompt stands to what was recorded before it.
-fn place_attributes(placed: &PlacedPrompt) -> Vec<(&'static str, Value)> {
-    let mut attributes = Vec::new();
-    if let Some(generation_id) = &placed.continues {
-        attributes.push(("fulgurite.continues", json!(generation_id)));
-    }
-    if let Some(PlacedDeparture { departure, generation }) = &placed.departure {
-        attributes.push(("fulgurite.departure.reason", json!(departure.reason.name())));
-        let details = [
-            ("fulgurite.departure.generation", json!(generation)),
-            ("fulgurite.departure.message_index", json!(departure.message_index)),
-            ("fulgurite.departure.token_index", json!(departure.token_index)),
-            ("fulgurite.departure.detail", json!(departure.detail)),
-        ];
-        attributes.extend(details.into_iter().filter(|(_, value)| !value.is_null()));
-    }
-    attributes
+fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
+    let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
+        [
+            ("reason", json!(departure.reason.name())),
+            ("generation", json!(generation)),
+            ("message_index", json!(departure.message_index)),
+            ("token_index", json!(departure.token_index)),
+            ("detail", json!(departure.detail)),
+        ]
+        .map(|(name, value)| (format!("fulgurite.departure.{name}"), value))
+    });
+    let continues = ("fulgurite.continues".to_owned(), json!(placed.continues));
+    let attributes = std::iter::once(continues).chain(departure.into_iter().flatten());
+    attributes.filter(|(_, value)| !value.is_null()).collect()
 }
 
 /// What is recorded of the answers to a request.
@@ -214,17 +227,16 @@ pub(crate) async fn earlier_answers(
     proxy: &Proxy,
     reply_id: &str,
     choices: usize,
-) -> Result<Vec<Option<Generation>>, ProxyError> {
+) -> Result<Vec<Option<RecordedCall>>, ProxyError> {
     let mut earlier = Vec::with_capacity(choices);
     for choice in 0..choices {
-        let call = recorded_conversation::turn(&proxy.shared.store, &generation_id(reply_id, choice)).await?;
-        earlier.push(call.map(|call| call.generation));
+        earlier.push(recorded_conversation::turn(&proxy.shared.store, &generation_id(reply_id, choice)).await?);
     }
     Ok(earlier)
 }
 
 /// Rollout and attempt of what was recorded.
-fn recorded_owner(earlier: &[Option<Generation>]) -> Option<SessionIds> {
-    let Generation { rollout_id, attempt_id, .. } = earlier.iter().flatten().next()?;
+fn recorded_owner(earlier: &[Option<RecordedCall>]) -> Option<SessionIds> {
+    let Generation { rollout_id, attempt_id, .. } = &earlier.iter().flatten().next()?.generation;
     Some(SessionIds { rollout_id: rollout_id.clone(), attempt_id: attempt_id.clone() })
 }

@@ -23,7 +23,12 @@ pub(crate) struct RecordedCall {
     pub(crate) choice: u64,
     /// The `Idempotency-Key` that its request carried.
     pub(crate) idempotency_key: Option<String>,
+    /// Attributes that tell how its prompt stands to the calls before it.
+    pub(crate) place: Map<String, Value>,
 }
+
+/// What attributes that tell how a prompt stands to the calls before it begin with.
+const PLACE: [&str; 2] = ["fulgurite.continues", "fulgurite.departure."];
 
 /// Attribute of an answer to a request that asked for several.
 pub(crate) const CHOICE: &str = "fulgurite.choice";
@@ -54,7 +59,9 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
             let request_extra = request_extra(&attributes)?;
             let choice = attributes.get(CHOICE).and_then(Value::as_u64).unwrap_or_default();
             let idempotency_key = attributes.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
-            Ok(RecordedCall { generation, messages, tools, reply, request_extra, choice, idempotency_key })
+            let place = attributes.into_iter().filter(|(key, _)| PLACE.iter().any(|place| key.starts_with(place)));
+            let place = place.collect();
+            Ok(RecordedCall { generation, messages, tools, reply, request_extra, choice, idempotency_key, place })
         })
         .collect()
 }

@@ -72,7 +72,7 @@ pub(crate) async fn record(
         renderer: call.model.renderer.name().to_owned(),
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
         request_digest: call.request_digest,
-        branch_reason: call.branch_reason.map(str::to_owned),
+        branch_reason: call.branch_reason,
         client_gone: !has_ended && matches!(end, End::ClientGone),
         defect: call.defect,
     };

@@ -117,6 +117,8 @@ async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
         let again = reply(&setup, &base, 0, None).await;
         assert_eq!((&again["id"], &again["choices"][0]["message"]["content"]), (&json!(id), &json!("I am 17")));
         let whole = setup.generation_of(&rollout).await;
+        assert_eq!(whole.branch_reason.as_deref(), Some("first_turn"), "as it was recorded when it began");
+        assert_eq!(setup.attributes(&rollout).await["fulgurite.departure.reason"], "first_turn");
         assert_eq!(setup.generations().await.len(), 1);
         assert_eq!(
             (whole.stop_reason.as_str(), whole.client_gone, whole.sequence_id),

@@ -1,4 +1,4 @@
-//! Programs that are written with the APIs' own packages, which `tests/run` installs.
+//! Programs that are written with the APIs' own packages and with frameworks, which `tests/run` installs.
 
 use std::path::Path;
 use std::process::Command;

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod clients;
+pub mod conversations;
 pub mod families;
 pub mod messages;
 

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use fulgurite_backends::SamplerInfo;
 
-use crate::attribution::{self, Attribution, CallPath, PathIds};
+use crate::attribution::{self, Attribution};
 use crate::call;
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
@@ -13,13 +13,16 @@ use crate::planning::{Planner, earlier_answers};
 use crate::reply_writer::ReplyContext;
 use crate::request_log::{Claim, Identity, Joined};
 use crate::responding;
+use crate::whose_call::{CallPath, WhoseCall};
 use crate::{Proxy, ServedModel};
+
+/// Header by which a client says whether the answers may be trained.
+const TRAINABLE: &str = "x-fulgurite-trainable";
 
 /// Whose request it is, and whether it came before.
 #[derive(Default)]
 pub(crate) struct Caller {
-    /// If its path says.
-    pub(crate) ids: Option<PathIds>,
+    pub(crate) whose: WhoseCall,
     /// Whether the attempt is made if it is not there.
     pub(crate) begins_attempt: bool,
     /// If the gateway counts it.
@@ -28,26 +31,30 @@ pub(crate) struct Caller {
     pub(crate) idempotency_key: Option<String>,
     /// Whether the client's library says that it sent the request before.
     pub(crate) is_retry: bool,
-    /// `x-fulgurite-trainable`: whether its answers may be trained, whatever the rules for side requests say.
+    /// Whether its answers may be trained, whatever the rules for side requests say.
     pub(crate) trainable: Option<bool>,
 }
 
 impl Caller {
-    pub(crate) fn new(path: CallPath, headers: &HeaderMap) -> Self {
-        Self { ids: path.ids(), ..Self::default() }.with_headers(headers)
+    pub(crate) fn new(path: CallPath, headers: &HeaderMap) -> Result<Self, ProxyError> {
+        let whose = WhoseCall::read(path, headers)?;
+        Self { whose, ..Self::default() }.with_headers(headers)
     }
 
-    /// With what headers tell: the libraries of OpenAI and Anthropic count their retries.
-    pub(crate) fn with_headers(self, headers: &HeaderMap) -> Self {
+    /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.
+    pub(crate) fn with_headers(self, headers: &HeaderMap) -> Result<Self, ProxyError> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        Self {
+        let trainable = header(TRAINABLE).map(|value| {
+            value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
+        });
+        Ok(Self {
             idempotency_key: header("idempotency-key").map(str::to_owned),
             is_retry: header("x-stainless-retry-count")
                 .and_then(|count| count.parse().ok())
                 .is_some_and(|n: u32| n > 0),
-            trainable: header("x-fulgurite-trainable").and_then(|value| value.parse().ok()),
+            trainable: trainable.transpose()?,
             ..self
-        }
+        })
     }
 }
 
@@ -61,8 +68,8 @@ pub(crate) async fn answer(
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     check_capabilities(&request, &info)?;
     let attribution = attribute(proxy, &caller).await?;
-    let token_ids =
-        request.return_token_ids || (attribution.is_some() && proxy.shared.options.token_ids_on_attributed_path);
+    let is_attributed = caller.whose.named_rollout().is_some();
+    let token_ids = request.return_token_ids || (is_attributed && proxy.shared.options.token_ids_on_attributed_path);
     let memory = match &attribution {
         Some(Attribution { rollout_id, attempt_id, .. }) => {
             Some(proxy.shared.memories.of(proxy, rollout_id, attempt_id).await.map_err(ProxyError::from)?)
@@ -135,9 +142,15 @@ fn check_capabilities(request: &ModelRequest, info: &SamplerInfo) -> Result<(), 
 
 /// Whose call it is, if that is said.
 async fn attribute(proxy: &Proxy, caller: &Caller) -> Result<Option<Attribution>, ProxyError> {
-    let Some(ids) = &caller.ids else { return Ok(None) };
-    if caller.begins_attempt {
-        proxy.shared.store.open_attempt(&ids.rollout_id, &ids.attempt_id).await?;
-    }
-    attribution::resolve(proxy, ids).await.map(Some)
+    let attribution = match &caller.whose {
+        WhoseCall::Unsaid => return Ok(None),
+        WhoseCall::Session(session) => attribution::resolve_session(proxy, session).await?,
+        WhoseCall::Attempt { rollout_id, attempt_id } => {
+            if let (Some(attempt_id), true) = (attempt_id, caller.begins_attempt) {
+                proxy.shared.store.open_attempt(rollout_id, attempt_id).await?;
+            }
+            attribution::resolve(proxy, rollout_id, attempt_id.as_deref()).await?
+        }
+    };
+    Ok(Some(attribution))
 }

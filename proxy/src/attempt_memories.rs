@@ -18,7 +18,8 @@ pub(crate) struct AttemptMemories {
 
 #[derive(Default)]
 struct State {
-    memories: HashMap<String, Remembered>,
+    /// By rollout and attempt, whose ids are unique within a rollout only.
+    memories: HashMap<(String, String), Remembered>,
     /// Counts up with every use.
     now: u64,
     size: usize,
@@ -50,7 +51,7 @@ impl AttemptMemories {
         rollout_id: &str,
         attempt_id: &str,
     ) -> Result<Arc<AttemptMemory>, StoreError> {
-        let cell = self.cell(attempt_id);
+        let cell = self.cell(rollout_id, attempt_id);
         let memory = cell
             .get_or_try_init(|| async {
                 let memory = restore(proxy, rollout_id, attempt_id).await?;
@@ -70,13 +71,13 @@ impl AttemptMemories {
         }
     }
 
-    fn cell(&self, attempt_id: &str) -> Arc<OnceCell<Arc<AttemptMemory>>> {
+    fn cell(&self, rollout_id: &str, attempt_id: &str) -> Arc<OnceCell<Arc<AttemptMemory>>> {
         let mut state = self.state();
         state.now += 1;
         let now = state.now;
         let remembered = state
             .memories
-            .entry(attempt_id.to_owned())
+            .entry((rollout_id.to_owned(), attempt_id.to_owned()))
             .or_insert_with(|| Remembered { memory: Arc::new(OnceCell::new()), last_used: now });
         remembered.last_used = now;
         Arc::clone(&remembered.memory)
@@ -90,14 +91,14 @@ impl State {
             Arc::strong_count(memory) > 1 || memory.get().is_none_or(|memory| Arc::strong_count(memory) > 1)
         };
         let idle = self.memories.iter().filter(|(_, remembered)| !is_used(&remembered.memory));
-        let mut idle: Vec<(u64, String)> =
-            idle.map(|(attempt_id, remembered)| (remembered.last_used, attempt_id.clone())).collect();
+        let mut idle: Vec<(u64, (String, String))> =
+            idle.map(|(ids, remembered)| (remembered.last_used, ids.clone())).collect();
         idle.sort_unstable();
-        for (_, attempt_id) in idle {
+        for (_, ids) in idle {
             if self.size <= limit {
                 break;
             }
-            if let Some(forgotten) = self.memories.remove(&attempt_id) {
+            if let Some(forgotten) = self.memories.remove(&ids) {
                 let size = forgotten.memory.get().map_or(0, |memory| BYTES_PER_ATTEMPT + memory.size());
                 self.size = self.size.saturating_sub(size);
             }

@@ -2,12 +2,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fulgurite_backends::derive_seed;
 use fulgurite_store::StoreError;
-use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout};
+use fulgurite_store::model::{
+    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus,
+};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::Proxy;
 use crate::error::ProxyError;
+use crate::whose_call::ClientSession;
+use crate::{Proxy, call};
 
 /// Whose call it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,53 +21,84 @@ pub(crate) struct Attribution {
     pub(crate) rollout_seed: u64,
 }
 
-/// Ids that a path names.
-#[derive(Clone, Debug)]
-pub(crate) struct PathIds {
-    pub(crate) rollout_id: String,
-    pub(crate) attempt_id: String,
-}
+/// For how long a client's session may be silent before the watchdog closes it. Its next call opens it again.
+const SESSION_SILENCE_SECONDS: f64 = 3600.0;
 
-/// The path of a model call, which may say nothing of whose it is.
-#[derive(Debug, serde::Deserialize)]
-pub(crate) struct CallPath {
-    rollout_id: Option<String>,
-    attempt_id: Option<String>,
-}
-
-impl CallPath {
-    /// Both ids or none: no route has one alone.
-    pub(crate) fn ids(self) -> Option<PathIds> {
-        let (rollout_id, attempt_id) = self.rollout_id.zip(self.attempt_id)?;
-        Some(PathIds { rollout_id, attempt_id })
-    }
-}
-
-/// Checks that the rollout and attempt of a path exist and that the attempt still runs.
-pub(crate) async fn resolve(proxy: &Proxy, ids: &PathIds) -> Result<Attribution, ProxyError> {
-    let PathIds { rollout_id, attempt_id } = ids;
+/// Checks that a rollout and its attempt exist and that the attempt still runs: of no attempt's id, the latest.
+pub(crate) async fn resolve(
+    proxy: &Proxy,
+    rollout_id: &str,
+    attempt_id: Option<&str>,
+) -> Result<Attribution, ProxyError> {
     let store = &proxy.shared.store;
     let Some((rollout, latest)) = store.get_rollout(rollout_id).await? else {
-        return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.clone() });
+        return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() });
     };
     // Nearly every call is of the latest attempt, which has been read already.
-    let attempt = match latest.filter(|latest| latest.attempt_id == *attempt_id) {
-        Some(latest) => latest,
-        None => match store.get_attempt(rollout_id, attempt_id).await? {
+    let attempt = match (attempt_id, latest) {
+        (None, Some(latest)) => latest,
+        (None, None) => return Err(no_attempt_yet(rollout_id)),
+        (Some(id), Some(latest)) if latest.attempt_id == id => latest,
+        (Some(id), _) => match store.get_attempt(rollout_id, id).await? {
             Some(earlier) => earlier,
-            None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id.clone() }),
+            None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },
     };
-    if attempt.status.is_ended() {
-        let status = attempt.status.as_str().to_owned();
-        return Err(ProxyError::AttemptEnded { attempt_id: attempt_id.clone(), status });
+    running(proxy, &rollout, attempt)
+}
+
+fn no_attempt_yet(rollout_id: &str) -> ProxyError {
+    ProxyError::InvalidRequest {
+        message: format!("the rollout `{rollout_id}` has no attempt yet, to which the call could belong"),
+        parameter: Some("x-rollout-id".to_owned()),
+        code: Some("attempt_not_found"),
+    }
+}
+
+/// The attempt of a client's session, which begins with the session's first call.
+pub(crate) async fn resolve_session(proxy: &Proxy, session: &ClientSession) -> Result<Attribution, ProxyError> {
+    let store = &proxy.shared.store;
+    let (rollout, attempt) = match store.get_rollout(&session.rollout_id).await? {
+        Some((rollout, Some(attempt))) => (rollout, attempt),
+        _ => {
+            // Of several first calls at once, one begins it and the others are given the same.
+            let started = store.start_rollout(rollout_of(session), None).await?;
+            (started.rollout, started.attempt)
+        }
+    };
+    let attempt = match (attempt.status, rollout.status) {
+        // Silent for too long: before this call, or while the last one was sampled.
+        (AttemptStatus::Unresponsive, _) | (AttemptStatus::Running, RolloutStatus::Failed) => {
+            let heard = AttemptUpdate {
+                last_heartbeat_time: Some(call::now()),
+                ..AttemptUpdate::status(AttemptStatus::Running)
+            };
+            store.update_attempt(&rollout.rollout_id, attempt.attempt_id.as_str(), heard).await?
+        }
+        _ => attempt,
+    };
+    running(proxy, &rollout, attempt)
+}
+
+fn rollout_of(session: &ClientSession) -> NewRollout {
+    let metadata = json!({ "kind": "session", "session": { "header": session.header } });
+    NewRollout {
+        rollout_id: Some(session.rollout_id.clone()),
+        metadata: metadata.as_object().cloned(),
+        config: Some(RolloutConfig { unresponsive_seconds: Some(SESSION_SILENCE_SECONDS), ..RolloutConfig::default() }),
+        ..NewRollout::default()
+    }
+}
+
+/// An attempt that takes calls.
+fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt) -> Result<Attribution, ProxyError> {
+    let Attempt { rollout_id, attempt_id, status, .. } = attempt;
+    if status.is_ended() {
+        return Err(ProxyError::AttemptEnded { attempt_id, status: status.as_str().to_owned() });
     }
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
-    Ok(Attribution {
-        rollout_id: rollout_id.clone(),
-        attempt_id: attempt_id.clone(),
-        rollout_seed: given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[rollout_id])),
-    })
+    let rollout_seed = given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[&rollout_id]));
+    Ok(Attribution { rollout_id, attempt_id, rollout_seed })
 }
 
 /// To whom a request's generations belong: to an attempt that is known, or to a session of their own, which is opened

@@ -39,7 +39,7 @@ pub(crate) enum ProxyError {
         /// Names that are served.
         served: String,
     },
-    /// The path names what is not in the store.
+    /// Path or headers name what is not in the store.
     #[error("there is no {kind} `{id}`")]
     UnknownTarget {
         /// `rollout`, `attempt` or `response`.

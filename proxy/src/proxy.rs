@@ -30,7 +30,7 @@ pub struct ProxyOptions {
     pub body_limit: usize,
     /// Seed of calls whose rollout brings none of its own.
     pub seed: u64,
-    /// Whether a call below an attempt's path is answered with token ids and logprobs though it did not ask for them,
+    /// Whether a call that names its rollout, by path or header, is answered with token ids and logprobs though it did not ask for them,
     /// so that a tracer in the agent records them.
     pub token_ids_on_attributed_path: bool,
     /// Temperature of the gateway's calls in mode `train`, whatever the agent asks for.

@@ -161,4 +161,9 @@ async fn side_requests_are_answered_and_marked_unless_their_client_says_otherwis
         let generation = generation(&setup, reply["id"].as_str().unwrap()).await;
         assert_eq!(generation.defect.as_deref(), defect, "{trainable:?}");
     }
+    let call =
+        setup.client.post(format!("{base}/chat/completions")).json(&task).header("x-fulgurite-trainable", "maybe");
+    let refused = call.send().await.unwrap();
+    assert_eq!(refused.status(), 400);
+    assert_eq!(refused.json::<Value>().await.unwrap()["error"]["param"], "x-fulgurite-trainable");
 }

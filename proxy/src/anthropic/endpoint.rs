@@ -8,9 +8,9 @@ use super::error::{RequestId, response};
 use super::message_request::{read, read_prompt};
 use crate::Proxy;
 use crate::answering::{Caller, answer};
-use crate::attribution::CallPath;
 use crate::error::ProxyError;
 use crate::request_body::{parse, read_body};
+use crate::whose_call::CallPath;
 
 /// `POST /v1/messages`, also below an attempt's path.
 pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPath>, request: Request) -> Response {
@@ -22,7 +22,7 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 }
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
-    let caller = Caller::new(path, request.headers());
+    let caller = Caller::new(path, request.headers())?;
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
     answer(proxy, caller, read(body, id.clone())?).await
 }

@@ -8,10 +8,10 @@ use super::models::model_of_call;
 use super::pause::InFlight;
 use crate::Proxy;
 use crate::answering::{Caller, answer};
-use crate::attribution::PathIds;
 use crate::error::ProxyError;
 use crate::openai::{chat_request, completion_request, responses};
 use crate::request_body::{parse, read_body};
+use crate::whose_call::WhoseCall;
 
 #[derive(Deserialize)]
 pub(crate) struct GatewayPath {
@@ -44,12 +44,13 @@ pub(crate) async fn call(
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
     let caller = Caller {
-        ids: Some(PathIds { rollout_id: path.rollout_id, attempt_id: path.attempt_id }),
+        // Its path says it all: headers that say otherwise are none of Agent-lightning's.
+        whose: WhoseCall::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
         begins_attempt: true,
         in_flight: Some(in_flight),
         ..Caller::default()
     }
-    .with_headers(incoming.headers());
+    .with_headers(incoming.headers())?;
     let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
     let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
     for (key, value) in
@@ -60,7 +61,7 @@ pub(crate) async fn call(
     let request = match path.endpoint.as_str() {
         "chat/completions" => chat_request::read(body)?,
         "completions" => completion_request::read(body)?,
-        _ => responses::read(body, &proxy, caller.ids.as_ref()).await?,
+        _ => responses::read(body, &proxy, caller.whose.named_rollout()).await?,
     };
     Ok(answer(&proxy, caller, request).await?)
 }

@@ -6,10 +6,10 @@ use super::error::OpenAiError;
 use super::{chat_request, completion_request};
 use crate::Proxy;
 use crate::answering::{Caller, answer};
-use crate::attribution::CallPath;
 use crate::error::ProxyError;
 use crate::model_request::ModelRequest;
 use crate::request_body::{parse, read_body};
+use crate::whose_call::CallPath;
 
 /// `POST /v1/chat/completions`, also below an attempt's path.
 pub(crate) async fn chat_completions(
@@ -35,7 +35,7 @@ async fn call(
     request: Request,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, request.headers());
+    let caller = Caller::new(path, request.headers())?;
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
     Ok(answer(proxy, caller, read(body)?).await?)
 }

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 
 use super::output_items::response_of_item;
 use crate::Proxy;
-use crate::attribution::PathIds;
 use crate::error::ProxyError;
 use crate::recorded_conversation::{RecordedCall, turn};
 
@@ -22,7 +21,7 @@ impl EarlierResponses {
     pub(super) async fn named_in(
         body: &Map<String, Value>,
         proxy: &Proxy,
-        caller: Option<&PathIds>,
+        rollout_id: Option<&str>,
     ) -> Result<Self, StoreError> {
         let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
         let references = items.filter(|item| item.get("type").is_some_and(|kind| kind == "item_reference"));
@@ -31,7 +30,7 @@ impl EarlierResponses {
         let mut found = HashMap::new();
         for id in previous.into_iter().chain(referenced) {
             if !found.contains_key(&id)
-                && let Some(call) = visible_response(proxy, caller, &id).await?
+                && let Some(call) = visible_response(proxy, rollout_id, &id).await?
             {
                 found.insert(id, call);
             }
@@ -57,17 +56,17 @@ impl EarlierResponses {
     }
 }
 
-/// A recorded answer to messages, if there is one that the caller may see: its own rollout's, or, for a caller that is
-/// of no rollout, one of a session.
+/// A recorded answer to messages, if there is one that the caller may see: its own rollout's, or, for a caller that
+/// names no rollout, one of a session.
 pub(super) async fn visible_response(
     proxy: &Proxy,
-    caller: Option<&PathIds>,
+    rollout_id: Option<&str>,
     id: &str,
 ) -> Result<Option<RecordedCall>, StoreError> {
     let store = &proxy.shared.store;
     let Some(call) = turn(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
-    let is_visible = match caller {
-        Some(ids) => ids.rollout_id == call.generation.rollout_id,
+    let is_visible = match rollout_id {
+        Some(rollout_id) => rollout_id == call.generation.rollout_id,
         None => {
             let rollout = store.get_rollout(&call.generation.rollout_id).await?;
             let metadata = rollout.and_then(|(rollout, _)| rollout.metadata);

@@ -1,5 +1,6 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -9,11 +10,11 @@ use super::recorded_response::recorded_response;
 use super::response_request;
 use crate::Proxy;
 use crate::answering::{Caller, answer};
-use crate::attribution::{CallPath, PathIds};
 use crate::error::ProxyError;
 use crate::model_request::ModelRequest;
 use crate::openai::error::OpenAiError;
 use crate::request_body::{parse, read_body};
+use crate::whose_call::{CallPath, WhoseCall};
 
 /// `POST /v1/responses`, also below an attempt's path.
 pub(crate) async fn create(
@@ -21,19 +22,19 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, request.headers());
+    let caller = Caller::new(path, request.headers())?;
     let body = parse(&read_body(request.into_body(), &proxy).await?)?;
-    let request = read(body, &proxy, caller.ids.as_ref()).await?;
+    let request = read(body, &proxy, caller.whose.named_rollout()).await?;
     Ok(answer(&proxy, caller, request).await?)
 }
 
-/// Reads and checks a request of a caller, who may go on from responses of its own.
+/// Reads and checks a request of a caller of that rollout or of none, who may go on from responses of its own.
 pub(crate) async fn read(
     body: Map<String, Value>,
     proxy: &Proxy,
-    caller: Option<&PathIds>,
+    rollout_id: Option<&str>,
 ) -> Result<ModelRequest, ProxyError> {
-    let earlier = EarlierResponses::named_in(&body, proxy, caller).await?;
+    let earlier = EarlierResponses::named_in(&body, proxy, rollout_id).await?;
     response_request::read(body, &earlier)
 }
 
@@ -49,8 +50,10 @@ pub(crate) struct ResponsePath {
 pub(crate) async fn retrieve(
     State(proxy): State<Proxy>,
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
+    headers: HeaderMap,
 ) -> Result<Json<Value>, OpenAiError> {
-    let found = visible_response(&proxy, call.ids().as_ref(), &response_id).await.map_err(ProxyError::from)?;
+    let whose = WhoseCall::read(call, &headers)?;
+    let found = visible_response(&proxy, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
         Some(call) => Ok(Json(recorded_response(&call))),
         None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),

@@ -1,0 +1,159 @@
+//! What a request itself says of whose it is: by its path, by ids in headers, or by its client's own session.
+
+use axum::http::HeaderMap;
+use sha2::{Digest, Sha256};
+
+use crate::error::ProxyError;
+
+const ROLLOUT: &str = "x-rollout-id";
+const ATTEMPT: &str = "x-attempt-id";
+
+/// Headers by which clients tell their sessions apart; the first that is there counts. Ours, which somebody set on
+/// purpose; Claude Code's; opencode's; Codex's, one of whose sessions has several threads.
+const SESSIONS: [&str; 5] =
+    ["x-fulgurite-session", "x-claude-code-session-id", "x-session-id", "session-id", "thread-id"];
+
+/// Whose a call is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum WhoseCall {
+    /// It says nothing.
+    #[default]
+    Unsaid,
+    /// That attempt's; with no attempt named, the rollout's latest.
+    Attempt { rollout_id: String, attempt_id: Option<String> },
+    /// Its client's session's.
+    Session(ClientSession),
+}
+
+/// A session as its client counts them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClientSession {
+    /// Which header told of it.
+    pub(crate) header: &'static str,
+    /// Follows from the header's name and value, so that every server finds the same.
+    pub(crate) rollout_id: String,
+}
+
+/// The path of a model call, which may say nothing of whose it is.
+#[derive(Debug, Default, serde::Deserialize)]
+pub(crate) struct CallPath {
+    rollout_id: Option<String>,
+    attempt_id: Option<String>,
+}
+
+impl WhoseCall {
+    /// Reads path and headers, which must not name different ones.
+    pub(crate) fn read(path: CallPath, headers: &HeaderMap) -> Result<Self, ProxyError> {
+        let rollout_id = agreed(path.rollout_id, ROLLOUT, headers)?;
+        let attempt_id = agreed(path.attempt_id, ATTEMPT, headers)?;
+        match (rollout_id, attempt_id) {
+            (Some(rollout_id), attempt_id) => Ok(WhoseCall::Attempt { rollout_id, attempt_id }),
+            (None, Some(_)) => {
+                let why = "an attempt's id is unique within its rollout only";
+                Err(ProxyError::invalid(ATTEMPT, format!("{ATTEMPT} needs {ROLLOUT} beside it: {why}")))
+            }
+            (None, None) => Ok(ClientSession::read(headers).map_or(WhoseCall::Unsaid, WhoseCall::Session)),
+        }
+    }
+
+    /// The rollout that it names, and to whose records it is confined.
+    pub(crate) fn named_rollout(&self) -> Option<&str> {
+        match self {
+            WhoseCall::Attempt { rollout_id, .. } => Some(rollout_id),
+            WhoseCall::Unsaid | WhoseCall::Session(_) => None,
+        }
+    }
+}
+
+impl ClientSession {
+    fn read(headers: &HeaderMap) -> Option<Self> {
+        let session = |header| {
+            let value = headers.get(header).filter(|value| !value.is_empty())?;
+            let digest = Sha256::new().chain_update(header).chain_update("\n").chain_update(value).finalize();
+            let rollout_id = format!("session-{:.32}", format!("{digest:x}"));
+            Some(Self { header, rollout_id })
+        };
+        SESSIONS.into_iter().find_map(session)
+    }
+}
+
+/// The id that path and header name, or one of them.
+fn agreed(path: Option<String>, header: &str, headers: &HeaderMap) -> Result<Option<String>, ProxyError> {
+    let given = id(header, headers)?;
+    if let (Some(path), Some(given)) = (&path, given)
+        && path != given
+    {
+        let message = format!("the path names `{path}`, but {header} names `{given}`");
+        return Err(ProxyError::invalid(header, message));
+    }
+    Ok(path.or(given.map(str::to_owned)))
+}
+
+/// A header's id. One that is empty was meant to name something: it is refused, not passed over.
+fn id<'h>(header: &str, headers: &'h HeaderMap) -> Result<Option<&'h str>, ProxyError> {
+    let mut values = headers.get_all(header).iter();
+    let Some(first) = values.next() else { return Ok(None) };
+    match first.to_str() {
+        Ok(id) if !id.is_empty() && values.all(|other| other == first) => Ok(Some(id)),
+        _ => Err(ProxyError::invalid(header, format!("{header} must be one id, in ASCII"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn read(path: Option<(&str, &str)>, headers: &[(&'static str, &'static str)]) -> Result<WhoseCall, String> {
+        let (rollout_id, attempt_id) = path.map(|(rollout, attempt)| (rollout.to_owned(), attempt.to_owned())).unzip();
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        WhoseCall::read(CallPath { rollout_id, attempt_id }, &map).map_err(|error| error.to_string())
+    }
+
+    fn attempt(rollout_id: &str, attempt_id: Option<&str>) -> Result<WhoseCall, String> {
+        Ok(WhoseCall::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.map(str::to_owned) })
+    }
+
+    #[test]
+    fn the_path_comes_before_headers_and_ids_before_sessions() {
+        let session = ("x-claude-code-session-id", "s");
+        assert_eq!(read(None, &[]), Ok(WhoseCall::Unsaid));
+        assert_eq!(read(Some(("r", "a")), &[session]), attempt("r", Some("a")));
+        assert_eq!(read(Some(("r", "a")), &[("x-rollout-id", "r")]), attempt("r", Some("a")));
+        assert_eq!(read(None, &[session, ("x-rollout-id", "r")]), attempt("r", None));
+        assert_eq!(read(None, &[("x-attempt-id", "a"), ("x-rollout-id", "r")]), attempt("r", Some("a")));
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_names_nothing_is_refused_by_name() {
+        let path = Some(("r", "a"));
+        for (path, headers, expected) in [
+            (path, &[("x-rollout-id", "other")] as &[_], "the path names `r`, but x-rollout-id names `other`"),
+            (path, &[("x-attempt-id", "other")], "the path names `a`, but x-attempt-id names `other`"),
+            (None, &[("x-rollout-id", "")], "x-rollout-id must be one id, in ASCII"),
+            (None, &[("x-rollout-id", "r"), ("x-rollout-id", "s")], "x-rollout-id must be one id, in ASCII"),
+        ] {
+            assert_eq!(read(path, headers), Err(expected.to_owned()));
+        }
+        assert!(read(None, &[("x-attempt-id", "a")]).unwrap_err().starts_with("x-attempt-id needs x-rollout-id"));
+    }
+
+    #[test]
+    fn a_session_is_the_same_by_the_same_header_and_value_only() {
+        let session = |headers| match read(None, headers) {
+            Ok(WhoseCall::Session(session)) => session,
+            other => panic!("{other:?}"),
+        };
+        let first = session(&[("session-id", "s"), ("thread-id", "t")]);
+        // printf 'session-id\ns' | sha256sum
+        assert_eq!(first.rollout_id, "session-29a1264af627fbcaba0e60598aed6b82");
+        assert_eq!(first, session(&[("session-id", "s"), ("thread-id", "u")]));
+        assert_ne!(first.rollout_id, session(&[("session-id", "t")]).rollout_id);
+        assert_ne!(first.rollout_id, session(&[("x-session-id", "s")]).rollout_id);
+        assert_eq!(session(&[("session-id", ""), ("thread-id", "t")]).header, "thread-id");
+    }
+}

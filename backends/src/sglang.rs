@@ -1,11 +1,12 @@
 use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::host::fault_of_error;
 use crate::remote::pump::ReadEvent;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
+use crate::remote::sampling_fields::sampling_fields;
 use crate::remote::served_models::served_model;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
 use crate::{
@@ -73,20 +74,11 @@ impl Wire for Sglang {
 /// A request. What a server may have other defaults for is written out.
 fn body(request: &SampleRequest) -> Value {
     let sampling = &request.sampling;
-    let mut fields = Map::new();
+    let mut fields = sampling_fields(request);
     let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
-    set("n", json!(1));
     set("max_new_tokens", json!(request.max_tokens));
-    set("temperature", json!(sampling.temperature));
-    set("top_p", json!(sampling.top_p));
-    set("top_k", sampling.top_k.map_or(json!(-1), |top_k| json!(top_k)));
-    set("min_p", json!(0.0));
-    set("repetition_penalty", json!(1.0));
-    set("presence_penalty", json!(sampling.presence_penalty));
-    set("frequency_penalty", json!(sampling.frequency_penalty));
     // A positive i64 there.
     set("sampling_seed", json!(request.seed & i64::MAX.cast_unsigned()));
-    set("stop_token_ids", json!(request.stop_tokens));
     set("ignore_eos", json!(false));
     set("skip_special_tokens", json!(false));
     if !sampling.logit_bias.is_empty() {

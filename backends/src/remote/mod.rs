@@ -5,6 +5,7 @@
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
 //! - [`pump`]: runs an answer from its connection to whoever listens.
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
+//! - [`sampling_fields`]: how tokens are drawn, by the names that servers share.
 //! - [`served_models`]: which of a server's models is meant.
 //! - [`weights_label`]: versions of weights as servers name them.
 
@@ -13,5 +14,6 @@ pub(crate) mod event_decoder;
 pub(crate) mod host;
 pub(crate) mod pump;
 pub(crate) mod sampler;
+pub(crate) mod sampling_fields;
 pub(crate) mod served_models;
 pub(crate) mod weights_label;

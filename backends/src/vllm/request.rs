@@ -1,5 +1,6 @@
 use serde_json::{Map, Value, json};
 
+use crate::remote::sampling_fields::sampling_fields;
 use crate::{Constraint, SampleRequest};
 
 /// A request to `/v1/completions`.
@@ -36,19 +37,10 @@ pub(super) fn generate(model: &str, request: &SampleRequest, greatest_top_logpro
 /// model's `generation_config.json`.
 fn sampling(request: &SampleRequest, logprobs: usize) -> Map<String, Value> {
     let sampling = &request.sampling;
-    let mut fields = Map::new();
+    let mut fields = sampling_fields(request);
     let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
-    set("n", json!(1));
     set("max_tokens", json!(request.max_tokens));
-    set("temperature", json!(sampling.temperature));
-    set("top_p", json!(sampling.top_p));
-    set("top_k", sampling.top_k.map_or(json!(-1), |top_k| json!(top_k)));
-    set("min_p", json!(0.0));
-    set("repetition_penalty", json!(1.0));
-    set("presence_penalty", json!(sampling.presence_penalty));
-    set("frequency_penalty", json!(sampling.frequency_penalty));
     set("seed", json!(seed(request.seed)));
-    set("stop_token_ids", json!(request.stop_tokens));
     // The request's stop tokens alone end an answer. A constraint's end, though, is the model's own.
     set("ignore_eos", json!(sampling.constraint.is_none()));
     set("logprobs", json!(logprobs));

@@ -62,6 +62,7 @@ fn remote(entry: &ModelEntry, vocabulary_size: usize) -> Result<Replicas> {
             vocabulary_size,
             api_key: api_key.clone(),
             silence_limit: SILENCE_LIMIT,
+            changeover: fulgurite_backends::Changeover::default(),
         };
         hosts.push((url.clone(), sampler(entry.backend, &options)?));
     }

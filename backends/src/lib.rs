@@ -5,6 +5,7 @@
 //! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
 //!   [`RemoteOptions`].
+//! - [`NewWeights`]: what is put behind a sampler, and where it is.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
@@ -12,6 +13,7 @@ mod datum;
 mod error;
 mod learner;
 mod llama_cpp;
+mod new_weights;
 mod remote;
 mod replicas;
 mod sampler;
@@ -23,6 +25,7 @@ pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
 pub use learner::{AdamParameters, ForwardBackward, Learner, LossFunction, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
+pub use new_weights::{Changeover, NewWeights, WeightsSource};
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};

@@ -6,6 +6,7 @@ use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::host::fault_of_error;
 use crate::remote::pump::ReadEvent;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
+use crate::remote::serving::Serving;
 use crate::{
     AnswerFault, BackendError, Capabilities, Constraint, SampleRequest, SampleStream, SamplerInfo, StopReason,
 };
@@ -62,7 +63,12 @@ impl Wire for LlamaCpp {
         None
     }
 
-    async fn ask(remote: &Remote, _: &LlamaCppServer, request: &SampleRequest) -> Result<SampleStream, BackendError> {
+    async fn ask(
+        remote: &Remote,
+        _: &LlamaCppServer,
+        request: &SampleRequest,
+        _: &Serving,
+    ) -> Result<SampleStream, BackendError> {
         let answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
         remote.stream("completion", &body(request), answer, LlamaCppReader).await
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::BackendError;
+use crate::{BackendError, NewWeights};
 
 /// Which weights sampled a token: counts up by one with every update that is put behind the sampler.
 /// Version 0 is the model as it was loaded.
@@ -138,14 +138,24 @@ pub enum SampleEvent {
 #[derive(Debug)]
 pub struct SampleStream {
     receiver: mpsc::UnboundedReceiver<Result<SampleEvent, BackendError>>,
+    /// Dropped with the stream, whatever they are.
+    _kept: Vec<Kept>,
 }
+
+type Kept = Box<dyn std::fmt::Debug + Send + Sync>;
 
 impl SampleStream {
     /// A stream and the end that feeds it. `is_closed` on the sender tells that nobody listens any more.
     /// Unbounded, because `max_tokens` bounds what a request can put into it.
     pub fn channel() -> (mpsc::UnboundedSender<Result<SampleEvent, BackendError>>, Self) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        (sender, Self { receiver })
+        (sender, Self { receiver, _kept: Vec::new() })
+    }
+
+    /// Keeps something for as long as the stream is there: a place in a queue, say.
+    pub fn keeping(mut self, kept: impl std::fmt::Debug + Send + Sync + 'static) -> Self {
+        self._kept.push(Box::new(kept));
+        self
     }
 
     /// Stops the sampling. What had been sampled by then can still be taken.
@@ -254,6 +264,13 @@ pub trait Sampler: Send + Sync + 'static {
 
     /// Starts sampling. Fails at once for a request that can never succeed.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;
+
+    /// Puts these weights behind requests that arrive from now on. They are there when it returns, as the host confirms;
+    /// after an error they may or may not be, and the versions of tokens are as the host tells them, or unknown.
+    async fn load_weights(&self, _weights: &NewWeights) -> Result<(), BackendError> {
+        let message = "this model's host takes no new weights while it runs".to_owned();
+        Err(BackendError::Configuration { message })
+    }
 
     /// Whether a remote host answers at all. One in this process does.
     async fn check_health(&self) -> Result<(), BackendError> {

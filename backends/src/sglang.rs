@@ -5,12 +5,14 @@ use serde_json::{Value, json};
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::host::fault_of_error;
 use crate::remote::pump::ReadEvent;
-use crate::remote::sampler::{Remote, RemoteSampler, Wire};
+use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
 use crate::remote::sampling_fields::sampling_fields;
 use crate::remote::served_models::served_model;
+use crate::remote::serving::Serving;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
 use crate::{
-    AnswerFault, BackendError, Capabilities, Constraint, SampleRequest, SampleStream, SamplerInfo, StopReason,
+    AnswerFault, BackendError, Capabilities, Changeover, Constraint, SampleRequest, SampleStream, SamplerInfo,
+    StopReason,
 };
 
 /// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
@@ -65,10 +67,72 @@ impl Wire for Sglang {
             .then_some("SGLang takes them before top_k and top_p; leave these out")
     }
 
-    async fn ask(remote: &Remote, _: &SglangServer, request: &SampleRequest) -> Result<SampleStream, BackendError> {
-        let answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
-        remote.stream("generate", &body(request), answer, SglangReader::default()).await
+    async fn ask(
+        remote: &Remote,
+        _: &SglangServer,
+        request: &SampleRequest,
+        serving: &Serving,
+    ) -> Result<SampleStream, BackendError> {
+        let mut body = body(request);
+        let mut answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
+        if let Some(adapter) = &serving.adapter {
+            body["lora_path"] = json!(adapter);
+            // What the server tells is the version of the model below the adapter.
+            answer = answer.of_weights(serving.version);
+        }
+        remote.stream("generate", &body, answer, SglangReader::default()).await
     }
+
+    async fn load_model(
+        remote: &Remote,
+        directory: &str,
+        label: &str,
+        changeover: Changeover,
+    ) -> Result<(), BackendError> {
+        let host = &remote.host;
+        let update = async {
+            let body = json!({ "model_path": directory, "weight_version": label, "flush_cache": true });
+            succeeded(remote, host.post("update_weights_from_disk", &[], &body).await?)
+        };
+        match changeover {
+            Changeover::Drain => update.await?,
+            Changeover::InFlight => {
+                // Back to the queue, so that what is cached of their prompts is computed again.
+                host.post("pause_generation", &[], &json!({ "mode": "retract" })).await?;
+                let updated = update.await;
+                host.post("continue_generation", &[], &json!({})).await?;
+                updated?;
+            }
+        }
+        let told = match host.get("model_info").await {
+            Err(BackendError::Configuration { .. }) => host.get("get_model_info").await,
+            told => told,
+        }?;
+        match told["weight_version"].as_str() {
+            Some(version) if version == label => Ok(()),
+            told => Err(remote.unusable(&format!("after an update to `{label}` it says that it has {told:?}"))),
+        }
+    }
+
+    async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
+        let body = json!({ "lora_name": name, "lora_path": directory });
+        let loaded = remote.host.post("load_lora_adapter", &[], &body).await;
+        let hint = "start it with --enable-lora, --max-lora-rank and --lora-target-modules";
+        succeeded(remote, loaded.map_err(|error| with_hint(error, hint))?)
+    }
+
+    async fn unload_adapter(remote: &Remote, name: &str) -> Result<(), BackendError> {
+        succeeded(remote, remote.host.post("unload_lora_adapter", &[], &json!({ "lora_name": name })).await?)
+    }
+}
+
+/// Failures to change weights come with status 200 too.
+fn succeeded(remote: &Remote, reply: Value) -> Result<(), BackendError> {
+    if reply["success"] == json!(true) {
+        return Ok(());
+    }
+    let told = [&reply["message"], &reply["error_message"]].into_iter().find_map(Value::as_str);
+    Err(remote.unusable(told.unwrap_or("it does not say that it has done what it was asked")))
 }
 
 /// A request. What a server may have other defaults for is written out.

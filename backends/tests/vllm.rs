@@ -23,6 +23,7 @@ fn options(url: &str) -> RemoteOptions {
         vocabulary_size: 100,
         api_key: Some("a-secret".into()),
         silence_limit: Duration::from_secs(60),
+        changeover: fulgurite_backends::Changeover::default(),
     }
 }
 

@@ -38,6 +38,7 @@ fn real() -> Option<Real> {
         vocabulary_size: 291,
         api_key: Some(key.clone()),
         silence_limit: Duration::from_secs(120),
+        changeover: fulgurite_backends::Changeover::default(),
     };
     Some(Real { sampler: VllmSampler::new(&options).unwrap(), url, key, model: model.into() })
 }
@@ -134,6 +135,7 @@ async fn what_the_server_refuses_is_the_callers_to_put_right() {
         vocabulary_size: 291,
         api_key: None,
         silence_limit: Duration::from_secs(120),
+        changeover: fulgurite_backends::Changeover::default(),
     };
     let refused = VllmSampler::new(&keyless).unwrap().info().await;
     assert!(matches!(refused, Err(BackendError::Configuration { .. })), "{refused:?}");

@@ -39,6 +39,7 @@ impl Setup {
                 vocabulary_size: renderer.tokenizer().vocabulary_size(),
                 api_key: None,
                 silence_limit: Duration::from_secs(60),
+                changeover: fulgurite_backends::Changeover::default(),
             };
             (host.url.clone(), Arc::new(VllmSampler::new(&options).unwrap()) as Arc<dyn Sampler>)
         };

@@ -49,6 +49,8 @@ pub(crate) struct Answer {
     is_greedy: bool,
     vocabulary_size: usize,
     ends_at: EndsAt,
+    /// The weights behind every token, where that is certain, whatever the host tells.
+    certain_weights: Option<WeightsVersion>,
     taken: usize,
 }
 
@@ -62,8 +64,14 @@ impl Answer {
             is_greedy: request.sampling.temperature == 0.0,
             vocabulary_size,
             ends_at,
+            certain_weights: None,
             taken: 0,
         }
+    }
+
+    /// With the weights behind every token, where that is certain.
+    pub(crate) fn of_weights(self, certain_weights: Option<WeightsVersion>) -> Self {
+        Self { certain_weights, ..self }
     }
 
     /// How many tokens have come.
@@ -94,7 +102,9 @@ impl Answer {
             if reason == StopReason::StopToken && !at_stop_token && self.ends_at == EndsAt::StopTokens {
                 return Err(AnswerFault::NotAtStopToken);
             }
-            if let Some(spans) = &piece.weights {
+            if self.certain_weights.is_none()
+                && let Some(spans) = &piece.weights
+            {
                 events.push(SampleEvent::WeightsVersions(versions_of_tokens(spans, self.taken)?));
             }
             events.push(SampleEvent::Finished(reason));
@@ -127,7 +137,8 @@ impl Answer {
         top_logprobs.sort_by(|a, b| b.1.total_cmp(&a.1));
         top_logprobs.truncate(self.top_logprobs);
         self.taken += 1;
-        Ok(SampledToken { id, logprob: logprob as f32, weights_version: token.weights_version, top_logprobs })
+        let weights_version = self.certain_weights.or(token.weights_version);
+        Ok(SampledToken { id, logprob: logprob as f32, weights_version, top_logprobs })
     }
 
     fn known(&self, token: i64) -> Result<u32, AnswerFault> {

@@ -4,7 +4,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use serde_json::{Value, json};
 
-use crate::{AnswerFault, BackendError};
+use crate::{AnswerFault, BackendError, Changeover};
 
 /// How long a host may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -28,6 +28,8 @@ pub struct RemoteOptions {
     pub api_key: Option<String>,
     /// How long a host may be silent in the middle of a request before it is given up.
     pub silence_limit: Duration,
+    /// What becomes of answers under way when the whole model is replaced.
+    pub changeover: Changeover,
 }
 
 impl std::fmt::Debug for RemoteOptions {
@@ -105,6 +107,17 @@ impl Host {
             let message = format!("{} answers GET /{path} with no JSON: {error}", self.name());
             BackendError::Unavailable { message }
         })
+    }
+
+    /// What a POST is answered with: JSON, or null for anything else.
+    pub(crate) async fn post(&self, path: &str, query: &[(&str, &str)], body: &Value) -> Result<Value, BackendError> {
+        let mut request = self.client.post(self.url(path)).json(body);
+        if !query.is_empty() {
+            request = request.query(query);
+        }
+        let response = self.successful(request).await?;
+        // Some say in plain words that it is done.
+        Ok(serde_json::from_slice(&self.body(response).await?).unwrap_or(Value::Null))
     }
 
     /// Whether `GET /health` succeeds.
@@ -239,6 +252,7 @@ mod tests {
             vocabulary_size: 10,
             api_key: Some("secret".into()),
             silence_limit: Duration::from_secs(1),
+            changeover: Changeover::default(),
         }
     }
 

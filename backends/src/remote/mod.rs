@@ -7,6 +7,7 @@
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
 //! - [`sampling_fields`]: how tokens are drawn, by the names that servers share.
 //! - [`served_models`]: which of a server's models is meant.
+//! - [`serving`]: which weights a request gets, and what keeps them from being replaced under it.
 //! - [`weights_label`]: versions of weights as servers name them.
 
 pub(crate) mod answer;
@@ -16,4 +17,5 @@ pub(crate) mod pump;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;
 pub(crate) mod served_models;
+pub(crate) mod serving;
 pub(crate) mod weights_label;

@@ -1,4 +1,5 @@
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,7 +9,11 @@ use tokio::sync::Mutex;
 use crate::remote::answer::Answer;
 use crate::remote::host::{Host, RemoteOptions};
 use crate::remote::pump::{LastWeights, Pump, ReadEvent};
-use crate::{BackendError, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
+use crate::remote::serving::{Serving, WeightsInUse};
+use crate::{
+    BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
+    WeightsVersion,
+};
 
 /// How a kind of server is talked to.
 #[async_trait]
@@ -25,9 +30,34 @@ pub trait Wire: Send + Sync + 'static {
     /// Why the logprobs of an answer to this request would not be those of what it was sampled from, if so.
     fn unfaithful(server: &Self::Server, request: &SampleRequest) -> Option<&'static str>;
 
-    /// Starts sampling.
-    async fn ask(remote: &Remote, server: &Self::Server, request: &SampleRequest)
-    -> Result<SampleStream, BackendError>;
+    /// Starts sampling from what is served.
+    async fn ask(
+        remote: &Remote,
+        server: &Self::Server,
+        request: &SampleRequest,
+        serving: &Serving,
+    ) -> Result<SampleStream, BackendError>;
+
+    /// Replaces the model by that of a directory, which tokens are from then on said to be sampled from by `label`. The
+    /// server holds requests meanwhile. What fails in the middle leaves a label that is no version.
+    async fn load_model(
+        remote: &Remote,
+        _directory: &str,
+        _label: &str,
+        _changeover: Changeover,
+    ) -> Result<(), BackendError> {
+        Err(remote.unusable("such a server takes no new weights while it runs"))
+    }
+
+    /// Adds an adapter under a name.
+    async fn load_adapter(remote: &Remote, _name: &str, _directory: &str) -> Result<(), BackendError> {
+        Err(remote.unusable("such a server takes no adapters while it runs"))
+    }
+
+    /// Removes an adapter that nobody uses any more.
+    async fn unload_adapter(_remote: &Remote, _name: &str) -> Result<(), BackendError> {
+        Ok(())
+    }
 }
 
 /// A server of some kind, as it was configured.
@@ -68,6 +98,10 @@ impl Remote {
 pub struct RemoteSampler<W: Wire> {
     remote: Remote,
     server: Mutex<Option<W::Server>>,
+    weights: WeightsInUse,
+    /// Adapters that were replaced and that somebody may still use. Held while weights are put behind the server, which
+    /// happens once at a time.
+    replaced: Mutex<Vec<Arc<Serving>>>,
 }
 
 impl<W: Wire> RemoteSampler<W> {
@@ -79,7 +113,8 @@ impl<W: Wire> RemoteSampler<W> {
             vocabulary_size: options.vocabulary_size,
             last_weights: LastWeights::default(),
         };
-        Ok(Self { remote, server: Mutex::new(None) })
+        let weights = WeightsInUse::new(options.changeover);
+        Ok(Self { remote, server: Mutex::new(None), weights, replaced: Mutex::default() })
     }
 
     async fn server(&self) -> Result<W::Server, BackendError> {
@@ -91,6 +126,60 @@ impl<W: Wire> RemoteSampler<W> {
         tracing::info!(host = %self.remote.host.name(), ?server, "found a model host");
         Ok(known.insert(server).clone())
     }
+
+    async fn load_model(&self, directory: &str, version: WeightsVersion) -> Result<(), BackendError> {
+        let _alone = self.weights.alone().await;
+        // Until the server confirms it, and if it does not.
+        self.weights.replace(Serving::default());
+        let label = format!("v{}", version.0);
+        W::load_model(&self.remote, directory, &label, self.weights.changeover).await?;
+        let is_certain = self.weights.changeover == Changeover::Drain;
+        self.weights.replace(Serving { version: is_certain.then_some(version), adapter: None });
+        Ok(())
+    }
+
+    async fn load_adapter(
+        &self,
+        directory: &str,
+        version: WeightsVersion,
+        replaced: &mut Vec<Arc<Serving>>,
+    ) -> Result<(), BackendError> {
+        let name = format!("{}-weights-{}", self.remote.model, version.0);
+        W::load_adapter(&self.remote, &name, directory).await?;
+        let before = self.weights.replace(Serving { version: Some(version), adapter: Some(name.clone()) });
+        if before.adapter.as_ref().is_some_and(|before| *before != name) {
+            replaced.push(before);
+        }
+        Ok(())
+    }
+
+    /// Removes those replaced adapters that nobody uses any more.
+    async fn unload(&self, replaced: &mut Vec<Arc<Serving>>) {
+        let (unused, used) = replaced.drain(..).partition(|serving| Arc::strong_count(serving) == 1);
+        *replaced = used;
+        for name in Vec::into_iter(unused).filter_map(|serving: Arc<Serving>| serving.adapter.clone()) {
+            if let Err(error) = W::unload_adapter(&self.remote, &name).await {
+                tracing::warn!(host = %self.remote.host.name(), name, %error, "an adapter could not be removed");
+            }
+        }
+    }
+}
+
+/// An error that the way a server was started may explain.
+pub(crate) fn with_hint(error: BackendError, hint: &str) -> BackendError {
+    match error {
+        BackendError::Configuration { message } => {
+            BackendError::Configuration { message: format!("{message}; {hint}") }
+        }
+        other => other,
+    }
+}
+
+/// A path as another process is told of it.
+fn absolute(directory: &Path) -> Result<String, BackendError> {
+    let wrong = |message: String| BackendError::Files { path: directory.to_owned(), message };
+    let path = std::path::absolute(directory).map_err(|error| wrong(error.to_string()))?;
+    path.into_os_string().into_string().map_err(|_| wrong("its path is no UTF-8".to_owned()))
 }
 
 #[async_trait]
@@ -99,9 +188,9 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
         Ok(W::info(&self.remote, &self.server().await?))
     }
 
-    /// As the last answer told it.
+    /// As it was put there, or as the last answer told it.
     fn weights_version(&self) -> Option<WeightsVersion> {
-        self.remote.last_weights.get()
+        self.weights.current().version.or_else(|| self.remote.last_weights.get())
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
@@ -114,11 +203,28 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
                 format!("the host of `{}` cannot tell the logprobs of such an answer: {why}", self.remote.model);
             return Err(BackendError::InvalidRequest { message });
         }
-        let asked = W::ask(&self.remote, &server, &request).await;
+        let hold = self.weights.hold().await;
+        let asked = W::ask(&self.remote, &server, &request, &hold.serving).await;
+        let asked = asked.map(|stream| stream.keeping(hold));
         if asked.as_ref().is_err_and(BackendError::is_hosts_fault) {
             *self.server.lock().await = None;
         }
         asked
+    }
+
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
+        let mut replaced = self.replaced.lock().await;
+        match &weights.source {
+            WeightsSource::Model(directory) => self.load_model(&absolute(directory)?, weights.version).await?,
+            WeightsSource::Adapter(directory) => {
+                self.load_adapter(&absolute(directory)?, weights.version, &mut replaced).await?;
+            }
+            WeightsSource::Kept(name) => {
+                return Err(self.remote.unusable(&format!("such a server keeps no weights by names like `{name}`")));
+            }
+        }
+        self.unload(&mut replaced).await;
+        Ok(())
     }
 
     async fn check_health(&self) -> Result<(), BackendError> {

@@ -10,6 +10,8 @@ pub(crate) struct ListedModel {
     pub(crate) id: String,
     /// Tokens of prompt and answer together.
     pub(crate) max_model_len: Option<usize>,
+    /// Of an adapter, the model that it belongs to.
+    parent: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -17,15 +19,28 @@ struct ListedModels {
     data: Vec<ListedModel>,
 }
 
+/// Whether a host lists a model or an adapter of that name.
+pub(crate) async fn lists(host: &Host, name: &str) -> Result<bool, BackendError> {
+    Ok(listed(host).await?.iter().any(|model| model.id == name))
+}
+
 /// The model that a host serves under a name, or its only one.
 pub(crate) async fn served_model(host: &Host, name: &str) -> Result<ListedModel, BackendError> {
-    let unusable = |message: String| BackendError::Configuration { message: format!("{}: {message}", host.name()) };
-    let listed: ListedModels = serde_json::from_value(host.get("v1/models").await?)
-        .map_err(|error| unusable(format!("GET /v1/models gives no list of models: {error}")))?;
-    choose(listed.data, name).map_err(unusable)
+    choose(listed(host).await?, name).map_err(|message| unusable(host, &message))
+}
+
+async fn listed(host: &Host) -> Result<Vec<ListedModel>, BackendError> {
+    let models: ListedModels = serde_json::from_value(host.get("v1/models").await?)
+        .map_err(|error| unusable(host, &format!("GET /v1/models gives no list of models: {error}")))?;
+    Ok(models.data)
+}
+
+fn unusable(host: &Host, message: &str) -> BackendError {
+    BackendError::Configuration { message: format!("{}: {message}", host.name()) }
 }
 
 fn choose(models: Vec<ListedModel>, name: &str) -> Result<ListedModel, String> {
+    let models: Vec<ListedModel> = models.into_iter().filter(|model| model.parent.is_none()).collect();
     let ids: Vec<String> = models.iter().map(|model| model.id.clone()).collect();
     let is_only_one = models.len() == 1;
     let mut found = models.into_iter().filter(|model| is_only_one || model.id == name);
@@ -39,7 +54,7 @@ mod tests {
     use super::*;
 
     fn models(ids: &[&str]) -> Vec<ListedModel> {
-        ids.iter().map(|id| ListedModel { id: id.to_string(), max_model_len: None }).collect()
+        ids.iter().map(|id| ListedModel { id: id.to_string(), max_model_len: None, parent: None }).collect()
     }
 
     #[test]
@@ -48,5 +63,11 @@ mod tests {
         assert_eq!(choose(models(&["a"]), "tiny").unwrap().id, "a");
         assert!(choose(models(&["a", "b"]), "tiny").unwrap_err().ends_with("a, b"));
         assert!(choose(models(&[]), "tiny").is_err());
+        let adapter = ListedModel { parent: Some("a".into()), ..models(&["tiny"]).remove(0) };
+        assert_eq!(
+            choose([adapter, models(&["a"]).remove(0)].into(), "tiny").unwrap().id,
+            "a",
+            "an adapter is no model"
+        );
     }
 }

@@ -36,6 +36,11 @@ impl Circuit {
         }
     }
 
+    /// Whether nothing is wrong there, as far as is known.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed { .. })
+    }
+
     /// A request goes there, whether or not it is admitted: the last resort may be a host that is given up.
     pub(super) fn begin(&mut self) {
         if let State::Open { .. } = self.state {

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -6,7 +6,21 @@ use tokio::time::Instant;
 
 use super::ReplicaOptions;
 use super::circuit::Circuit;
-use crate::{BackendError, SampleEvent, SampleRequest, SampleStream, Sampler};
+use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleStream, Sampler};
+
+/// The weights that every host is to have, once some were put behind the sampler.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WantedWeights(Arc<Mutex<Option<Arc<NewWeights>>>>);
+
+impl WantedWeights {
+    pub(super) fn get(&self) -> Option<Arc<NewWeights>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, weights: Arc<NewWeights>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(weights);
+    }
+}
 
 /// One host among several.
 pub(super) struct Replica {
@@ -17,6 +31,8 @@ pub(super) struct Replica {
     /// Requests that run there or wait for a place.
     load: AtomicUsize,
     circuit: Mutex<Circuit>,
+    /// Whether it may have other weights than those that were last put behind the sampler: then it is asked for nothing.
+    lacks_weights: AtomicBool,
 }
 
 impl Replica {
@@ -27,6 +43,7 @@ impl Replica {
             places: Arc::new(Semaphore::new(options.max_concurrency)),
             load: AtomicUsize::new(0),
             circuit: Mutex::new(Circuit::new(options.failures_to_open, options.reopen_after)),
+            lacks_weights: AtomicBool::new(false),
         }
     }
 
@@ -50,7 +67,43 @@ impl Replica {
         Ok(turn)
     }
 
-    pub(super) async fn check_health(&self) {
+    pub(super) fn lacks_weights(&self) -> bool {
+        self.lacks_weights.load(Ordering::Acquire)
+    }
+
+    /// Puts weights behind it. Goes on to the end though nobody waits for it: a host is not to be left in the middle.
+    pub(super) async fn load_weights(self: &Arc<Self>, weights: Arc<NewWeights>) -> Result<(), BackendError> {
+        let replica = self.clone();
+        let loading = tokio::spawn(async move {
+            let loaded = replica.sampler.load_weights(&weights).await;
+            replica.lacks_weights.store(loaded.is_err(), Ordering::Release);
+            if loaded.is_ok() {
+                replica.circuit().succeeded();
+            }
+            loaded
+        });
+        loading.await.unwrap_or_else(|error| Err(BackendError::Internal { message: error.to_string() }))
+    }
+
+    /// Asks how it is. One that was down may have come back with the weights that it was started with, so that it is
+    /// given those that are `wanted` again.
+    pub(super) async fn watch(self: &Arc<Self>, wanted: &WantedWeights) {
+        self.check_health().await;
+        let Some(weights) = wanted.get() else { return };
+        if !self.circuit().is_closed() {
+            self.lacks_weights.store(true, Ordering::Release);
+        }
+        if self.lacks_weights() && self.sampler.check_health().await.is_ok() {
+            match self.load_weights(weights).await {
+                Ok(()) => tracing::info!(host = %self.name, "a model host has the newest weights again"),
+                Err(error) => {
+                    tracing::warn!(host = %self.name, %error, "a model host does not take the newest weights")
+                }
+            }
+        }
+    }
+
+    async fn check_health(&self) {
         let health = self.sampler.check_health().await;
         let (mut circuit, now) = (self.circuit(), Instant::now());
         match health {

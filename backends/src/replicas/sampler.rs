@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::replica::Replica;
-use crate::{BackendError, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
+use super::replica::{Replica, WantedWeights};
+use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
 
 /// How hosts of one model are used.
 #[derive(Clone, Debug)]
@@ -38,6 +38,9 @@ impl Default for ReplicaOptions {
 /// are asked all the same: refusing would help nobody.
 pub struct Replicas {
     replicas: Vec<Arc<Replica>>,
+    wanted: WantedWeights,
+    /// Held while weights are put behind the hosts, once at a time.
+    loading: tokio::sync::Mutex<()>,
 }
 
 impl Replicas {
@@ -46,16 +49,32 @@ impl Replicas {
     pub fn new(hosts: Vec<(String, Arc<dyn Sampler>)>, options: &ReplicaOptions) -> Self {
         let replica = |(name, sampler)| Arc::new(Replica::new(name, sampler, options));
         let replicas: Vec<Arc<Replica>> = hosts.into_iter().map(replica).collect();
+        let wanted = WantedWeights::default();
         if let Some(interval) = options.health_interval {
-            replicas.iter().for_each(|replica| drop(tokio::spawn(watch(Arc::downgrade(replica), interval))));
+            for replica in &replicas {
+                tokio::spawn(watch(Arc::downgrade(replica), wanted.clone(), interval));
+            }
         }
-        Self { replicas }
+        Self { replicas, wanted, loading: tokio::sync::Mutex::default() }
+    }
+
+    /// The hosts that have the weights that they are to have.
+    fn current(&self) -> Vec<Arc<Replica>> {
+        self.replicas.iter().filter(|replica| !replica.lacks_weights()).cloned().collect()
+    }
+
+    /// Why nobody can be asked.
+    fn nobody(&self) -> BackendError {
+        match self.replicas.is_empty() {
+            true => BackendError::Configuration { message: "the model has no hosts".to_owned() },
+            false => BackendError::Unavailable { message: "no host has taken the newest weights".to_owned() },
+        }
     }
 
     /// Whom to ask first, second and so on.
     fn order(&self, affinity: Option<&str>) -> Vec<Arc<Replica>> {
         let now = Instant::now();
-        let mut order = self.replicas.clone();
+        let mut order = self.current();
         match affinity {
             Some(affinity) => order.sort_by_cached_key(|replica| Reverse(rendezvous(affinity, &replica.name))),
             None => order.sort_by_cached_key(|replica| replica.load()),
@@ -66,13 +85,13 @@ impl Replicas {
 }
 
 /// Asks a host how it is until nobody has it any more.
-async fn watch(replica: Weak<Replica>, interval: Duration) {
+async fn watch(replica: Weak<Replica>, wanted: WantedWeights, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(replica) = replica.upgrade() else { return };
-        replica.check_health().await;
+        replica.watch(&wanted).await;
     }
 }
 
@@ -85,7 +104,7 @@ fn rendezvous(affinity: &str, name: &str) -> [u8; 32] {
 impl Sampler for Replicas {
     /// As the first host tells it that can be asked.
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        let mut failure = no_hosts();
+        let mut failure = self.nobody();
         for replica in self.order(None) {
             match replica.sampler.info().await {
                 Ok(info) => return Ok(info),
@@ -97,13 +116,14 @@ impl Sampler for Replicas {
 
     /// Known where all hosts have the same.
     fn weights_version(&self) -> Option<WeightsVersion> {
-        let mut versions = self.replicas.iter().map(|replica| replica.sampler.weights_version());
+        let current = self.current();
+        let mut versions = current.iter().map(|replica| replica.sampler.weights_version());
         let first = versions.next().flatten();
         versions.all(|version| version == first).then_some(first).flatten()
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let mut failure = no_hosts();
+        let mut failure = self.nobody();
         for replica in self.order(request.affinity.as_deref()) {
             let mut turn = replica.turn().await?;
             match turn.begin(request.clone()).await {
@@ -118,9 +138,38 @@ impl Sampler for Replicas {
         Err(failure)
     }
 
+    /// At all hosts side by side. One that fails is asked for nothing until it has them, which is tried again whenever
+    /// it is well; an error only if none has taken them.
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
+        let _one_at_a_time = self.loading.lock().await;
+        let weights = Arc::new(weights.clone());
+        let mut failure = self.nobody();
+        let mut taken = 0;
+        let loading: Vec<_> = (self.replicas.iter().cloned())
+            .map(|replica| {
+                let weights = weights.clone();
+                tokio::spawn(async move { (replica.load_weights(weights).await, replica) })
+            })
+            .collect();
+        for host in loading {
+            match host.await.map_err(|error| BackendError::Internal { message: error.to_string() })? {
+                (Ok(()), _) => taken += 1,
+                (Err(error), replica) => {
+                    tracing::warn!(host = %replica.name, %error, "a model host does not take new weights");
+                    failure = error;
+                }
+            }
+        }
+        if taken == 0 {
+            return Err(failure);
+        }
+        self.wanted.set(weights);
+        Ok(())
+    }
+
     /// Whether any host is well.
     async fn check_health(&self) -> Result<(), BackendError> {
-        let mut failure = no_hosts();
+        let mut failure = self.nobody();
         for replica in &self.replicas {
             match replica.sampler.check_health().await {
                 Ok(()) => return Ok(()),
@@ -129,8 +178,4 @@ impl Sampler for Replicas {
         }
         Err(failure)
     }
-}
-
-fn no_hosts() -> BackendError {
-    BackendError::Configuration { message: "the model has no hosts".to_owned() }
 }

@@ -3,6 +3,7 @@
 //! - [`VllmSampler`]: one server.
 //! - [`request`]: what it is asked, on either of its routes.
 //! - [`event`]: what the events of both routes have in common.
+//! - [`weights`]: how it is given new ones.
 //! - [`completions`], [`generate`]: what is answered on `/v1/completions` and on `/inference/v1/generate`.
 
 mod completions;
@@ -10,5 +11,6 @@ mod event;
 mod generate;
 mod request;
 mod sampler;
+mod weights;
 
 pub use sampler::VllmSampler;

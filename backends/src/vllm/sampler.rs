@@ -3,11 +3,14 @@ use reqwest::StatusCode;
 
 use super::completions::CompletionReader;
 use super::generate::GenerateReader;
-use super::request;
+use super::{request, weights};
 use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
-use crate::{BackendError, Capabilities, SampleEvent, SampleRequest, SampleStream, SamplerInfo, SamplingParameters};
+use crate::remote::serving::Serving;
+use crate::{
+    BackendError, Capabilities, Changeover, SampleEvent, SampleRequest, SampleStream, SamplerInfo, SamplingParameters,
+};
 
 const COMPLETIONS: &str = "v1/completions";
 const GENERATE: &str = "inference/v1/generate";
@@ -84,16 +87,41 @@ impl Wire for Vllm {
         )
     }
 
-    async fn ask(remote: &Remote, server: &VllmServer, request: &SampleRequest) -> Result<SampleStream, BackendError> {
+    async fn ask(
+        remote: &Remote,
+        server: &VllmServer,
+        request: &SampleRequest,
+        serving: &Serving,
+    ) -> Result<SampleStream, BackendError> {
         let ends_at = if request.sampling.constraint.is_none() { EndsAt::StopTokens } else { EndsAt::HostsEnd };
         let answer = Answer::new(request, remote.vocabulary_size, ends_at);
+        let model = serving.adapter.as_ref().unwrap_or(&server.model);
         if server.generates {
-            let body = request::generate(&server.model, request, GREATEST_TOP_LOGPROBS);
+            // The server tells the version of the model below an adapter.
+            let answer = answer.of_weights(serving.adapter.as_ref().and(serving.version));
+            let body = request::generate(model, request, GREATEST_TOP_LOGPROBS);
             remote.stream(GENERATE, &body, answer, GenerateReader).await
         } else {
-            let body = request::completion(&server.model, request);
-            remote.stream(COMPLETIONS, &body, answer, CompletionReader).await
+            let body = request::completion(model, request);
+            remote.stream(COMPLETIONS, &body, answer.of_weights(serving.version), CompletionReader).await
         }
+    }
+
+    async fn load_model(
+        remote: &Remote,
+        directory: &str,
+        label: &str,
+        changeover: Changeover,
+    ) -> Result<(), BackendError> {
+        weights::load_model(remote, directory, label, changeover).await
+    }
+
+    async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
+        weights::load_adapter(remote, name, directory).await
+    }
+
+    async fn unload_adapter(remote: &Remote, name: &str) -> Result<(), BackendError> {
+        weights::unload_adapter(remote, name).await
     }
 }
 
@@ -108,7 +136,7 @@ async fn logprobs_are_processed(remote: &Remote, server: &VllmServer) -> Result<
         top_logprobs: 2,
         affinity: None,
     };
-    let mut stream = Vllm::ask(remote, server, &request).await?;
+    let mut stream = Vllm::ask(remote, server, &request, &Serving::default()).await?;
     match stream.next().await? {
         SampleEvent::Token(token) => Ok(token.top_logprobs.len() < 2),
         event => Err(remote.unusable(&format!("asked for one token, it answers with {event:?}"))),

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_engine::Engine;
+use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{RouteOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,12 +26,23 @@ pub struct LoadedModel {
 impl LoadedModel {
     /// Opens a model directory.
     pub fn open(name: &str, path: &Path, renderer: &str) -> Result<Self> {
-        let engine = Engine::open(path, fulgurite_engine::EngineOptions::default())
-            .with_context(|| format!("model `{name}`"))?;
-        let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(|| format!("model `{name}`"))?;
+        let model = || format!("model `{name}`");
+        let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
+        let engine = Engine::open_with_vocabulary(path, &vocabulary(renderer.tokenizer()), EngineOptions::default())
+            .with_context(model)?;
         let served = ServedModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
         Ok(Self { served, engine })
     }
+}
+
+/// What the engine must know of a tokenizer to keep answers to a grammar.
+fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
+    let text = |id: u32| match tokenizer.id_to_bytes(id) {
+        None => TokenText::Unused,
+        Some(name) if tokenizer.is_control(id) => TokenText::Control(name.to_vec()),
+        Some(bytes) => TokenText::Text(bytes.to_vec()),
+    };
+    (0..tokenizer.vocabulary_size() as u32).map(text).collect()
 }
 
 /// A server that answers.

@@ -104,7 +104,7 @@ pub struct SampledToken {
     /// Token id.
     pub id: u32,
     /// Natural log of the token's probability in the distribution that it was really sampled from
-    /// (after temperature, top-p and top-k).
+    /// (after penalties, biases, the constraint's mask, temperature, top-p and top-k).
     pub logprob: f32,
     /// The weights that sampled it; `None` if the host has not said.
     pub weights_version: Option<WeightsVersion>,
@@ -248,6 +248,28 @@ impl SamplerInfo {
         }
         if let Some(missing) = self.capabilities.missing(&request.sampling, request.top_logprobs) {
             return refuse(format!("{missing} is not supported by this model's host"));
+        }
+        self.check_changes_of_logits(&request.sampling)
+    }
+
+    /// Refuses what is added to logits that are not there, or would not be numbers any more.
+    fn check_changes_of_logits(&self, sampling: &SamplingParameters) -> Result<(), BackendError> {
+        let refuse = |message: String| Err(BackendError::InvalidRequest { message });
+        let penalties =
+            [("presence_penalty", sampling.presence_penalty), ("frequency_penalty", sampling.frequency_penalty)];
+        if let Some((field, value)) = penalties.iter().find(|(_, value)| !value.is_finite()) {
+            return refuse(format!("{field} is {value}"));
+        }
+        for (&token, bias) in &sampling.logit_bias {
+            if token as usize >= self.vocabulary_size {
+                return refuse(format!(
+                    "logit_bias: there is no token {token}; ids are below {}",
+                    self.vocabulary_size
+                ));
+            }
+            if !bias.is_finite() {
+                return refuse(format!("logit_bias of token {token} is {bias}"));
+            }
         }
         Ok(())
     }

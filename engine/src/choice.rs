@@ -15,8 +15,9 @@ pub(crate) struct Choice {
 /// Chooses a token: `uniform`, a number in `[0, 1)`, is a place in the cumulated probabilities.
 ///
 /// Temperature comes first, then top-k, then top-p, each over what the one before has left. At temperature 0 the
-/// likeliest token is certain; the alternatives reported are then those of the model's own distribution, because in
-/// a certain choice they have no logprob. `None` if the logits are not finite.
+/// likeliest token is certain; the alternatives reported are then those of the distribution that `logits` are, because
+/// in a certain choice they have no logprob. A token of logit -∞ cannot be chosen and is no alternative. `None` if the
+/// logits are not finite otherwise.
 pub(crate) fn choose(
     logits: &[f32],
     sampling: &SamplingParameters,
@@ -56,9 +57,10 @@ fn choose_among(kept: &[u32], weights: &[f32], uniform: f64, alternatives: usize
     Choice { token, logprob: logprob(token), likeliest }
 }
 
-/// Tokens, likeliest first; of equals the lower id.
+/// Tokens that can be chosen, likeliest first; of equals the lower id.
 fn by_likelihood(logits: &[f32]) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+    let can_be_chosen = |token: &u32| logits[*token as usize] > f32::NEG_INFINITY;
+    let mut order: Vec<u32> = (0..logits.len() as u32).filter(can_be_chosen).collect();
     order.sort_unstable_by(|&left, &right| {
         logits[right as usize].total_cmp(&logits[left as usize]).then(left.cmp(&right))
     });
@@ -150,6 +152,24 @@ mod tests {
     #[test]
     fn logits_that_are_not_numbers_choose_nothing() {
         assert_eq!(choose(&[0.0, f32::NAN], &SamplingParameters::default(), 0.5, 0, &mut Vec::new()), None);
+    }
+
+    #[test]
+    fn a_masked_token_is_neither_chosen_nor_reported() {
+        let mut masked = logits();
+        (masked[1], masked[3]) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
+        for temperature in [0.0, 1.0] {
+            for uniform in [0.0, 0.5, 0.999] {
+                let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
+                let choice = choose(&masked, &sampling, uniform, 4, &mut Vec::new()).unwrap();
+                assert_eq!(choice.token, if temperature == 1.0 && uniform < 0.3 { 0 } else { 2 });
+                let probabilities: Vec<f32> = choice.likeliest.iter().map(|(_, logprob)| logprob.exp()).collect();
+                assert!((probabilities[0] - 2.0 / 3.0).abs() < 1e-6 && (probabilities[1] - 1.0 / 3.0).abs() < 1e-6);
+                assert_eq!(probabilities.len(), 2);
+            }
+        }
+        let nothing = [f32::NEG_INFINITY; 2];
+        assert_eq!(choose(&nothing, &SamplingParameters::default(), 0.5, 2, &mut Vec::new()), None);
     }
 
     proptest! {

@@ -5,9 +5,10 @@ use fulgurite_backends::WeightsVersion;
 
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
+use crate::grammars::Grammars;
 use crate::sampler::Published;
 use crate::weights::{Model, Weights, random_values};
-use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, ModelConfig};
+use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, ModelConfig, Vocabulary};
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,24 @@ impl Engine {
     ///
     /// Starts the sampler's thread, which ends when the last handle to the sampler is dropped.
     pub fn open(directory: impl AsRef<Path>, options: EngineOptions) -> Result<Self, EngineError> {
-        let directory = directory.as_ref();
+        Self::open_knowing(directory.as_ref(), None, options)
+    }
+
+    /// Opens a model directory as [`open`](Self::open) does. What its tokens stand for is known, so that answers can be
+    /// kept to a schema or grammar.
+    pub fn open_with_vocabulary(
+        directory: impl AsRef<Path>,
+        vocabulary: &Vocabulary,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        Self::open_knowing(directory.as_ref(), Some(vocabulary), options)
+    }
+
+    fn open_knowing(
+        directory: &Path,
+        vocabulary: Option<&Vocabulary>,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
         let EngineOptions { threads, queue_limit, max_batch } = options;
         for (name, value) in [("threads", threads), ("queue_limit", queue_limit), ("max_batch", max_batch)] {
             if value == 0 {
@@ -54,9 +72,10 @@ impl Engine {
         let model = Arc::new(Model::new(config.clone()));
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
+        let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
         let first = Published { version: WeightsVersion(0), weights: weights.clone() };
         let published = Arc::new(RwLock::new(Arc::new(first)));
-        let sampler = EmbeddedSampler::start(published.clone(), threads, queue_limit, max_batch)?;
+        let sampler = EmbeddedSampler::start(published.clone(), grammars, threads, queue_limit, max_batch)?;
         let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), published);
         let directory = directory.to_path_buf();
         Ok(Self { config, directory, sampler: Arc::new(sampler), learner: Arc::new(learner) })

@@ -71,6 +71,12 @@ pub enum EngineError {
         /// What is wrong with it.
         message: String,
     },
+    /// An answer cannot be kept to what it must look like.
+    #[error("the answer's schema or grammar cannot be used: {message}")]
+    Constraint {
+        /// What the grammar's compiler says.
+        message: String,
+    },
     /// A number given to the optimizer makes no sense.
     #[error("optimizer: {name} is {value}")]
     Optimizer {
@@ -94,6 +100,10 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    pub(crate) fn constraint(message: String) -> Self {
+        Self::Constraint { message }
+    }
+
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| EngineError::Io { action, path, source }
@@ -115,6 +125,7 @@ impl From<EngineError> for BackendError {
             | EngineError::Datum { .. }
             | EngineError::DatumLists { .. }
             | EngineError::Request { .. }
+            | EngineError::Constraint { .. }
             | EngineError::Optimizer { .. } => BackendError::InvalidRequest { message: error.to_string() },
             EngineError::GradientNotFinite { .. } | EngineError::Panicked { .. } => {
                 BackendError::Internal { message: error.to_string() }

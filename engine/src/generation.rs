@@ -5,8 +5,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::choice::choose;
+use crate::adjustments::Adjustments;
+use crate::choice::{Choice, choose};
 use crate::decode::{Cache, Extension};
+use crate::grammars::Grammar;
 use crate::sampler::Published;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
@@ -22,19 +24,37 @@ pub(crate) struct Generation {
     /// The last sampled token, which is not in the cache yet.
     last: [u32; 1],
     sampled: usize,
+    adjustments: Adjustments,
     /// Gives one number per sampled token, whatever is done with it: position `i` always gets number `i`.
     generator: ChaCha8Rng,
     finished: bool,
 }
 
+/// Memory for choosing a token, kept between steps.
+#[derive(Debug, Default)]
+pub(crate) struct ChoiceScratch {
+    adjusted: Vec<f32>,
+    weights: Vec<f32>,
+}
+
 impl Generation {
     pub(crate) fn new(
         request: SampleRequest,
+        grammar: Option<Grammar>,
         published: Arc<Published>,
         sender: UnboundedSender<Result<SampleEvent, BackendError>>,
     ) -> Self {
-        let generator = ChaCha8Rng::seed_from_u64(request.seed);
-        Self { request, published, sender, cache: Cache::default(), last: [0], sampled: 0, generator, finished: false }
+        Self {
+            generator: ChaCha8Rng::seed_from_u64(request.seed),
+            adjustments: Adjustments::new(&request, grammar),
+            request,
+            published,
+            sender,
+            cache: Cache::default(),
+            last: [0],
+            sampled: 0,
+            finished: false,
+        }
     }
 
     /// Nothing more is to be done: it has finished, or nobody listens.
@@ -51,18 +71,18 @@ impl Generation {
     }
 
     /// Takes the logits of what follows the tokens read, and samples if the whole prompt has been read.
-    pub(crate) fn advance(&mut self, logits: &[f32], scratch: &mut Vec<f32>) {
+    pub(crate) fn advance(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) {
         if self.cache.len() < self.request.prompt.len() {
             return;
         }
-        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
-        let uniform = (self.generator.next_u64() >> 11) as f64 * UNIT;
-        let Some(choice) = choose(logits, &self.request.sampling, uniform, self.request.top_logprobs, scratch) else {
-            let message = "the weights give logits that are not finite numbers".into();
-            self.send(Err(BackendError::Internal { message }));
+        if let Err(error) = self.sample(logits, scratch) {
+            self.send(Err(error));
             self.finished = true;
-            return;
-        };
+        }
+    }
+
+    fn sample(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) -> Result<(), BackendError> {
+        let choice = self.choose(logits, scratch)?;
         self.last = [choice.token];
         self.sampled += 1;
         self.send(Ok(SampleEvent::Token(SampledToken {
@@ -71,10 +91,25 @@ impl Generation {
             weights_version: Some(self.published.version),
             top_logprobs: choice.likeliest,
         })));
-        if let Some(reason) = self.stop_reason(choice.token) {
-            self.send(Ok(SampleEvent::Finished(reason)));
-            self.finished = true;
+        match self.stop_reason(choice.token) {
+            Some(reason) => {
+                self.send(Ok(SampleEvent::Finished(reason)));
+                self.finished = true;
+            }
+            None => self.adjustments.note(choice.token)?,
         }
+        Ok(())
+    }
+
+    fn choose(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) -> Result<Choice, BackendError> {
+        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+        let uniform = (self.generator.next_u64() >> 11) as f64 * UNIT;
+        let SampleRequest { sampling, top_logprobs, .. } = &self.request;
+        let logits = self.adjustments.apply(logits, &mut scratch.adjusted)?;
+        choose(logits, sampling, uniform, *top_logprobs, &mut scratch.weights).ok_or_else(|| {
+            let message = "the weights give logits that are not finite numbers".into();
+            BackendError::Internal { message }
+        })
     }
 
     fn stop_reason(&self, token: u32) -> Option<StopReason> {

@@ -1,10 +1,12 @@
 //! The embedded model host: samples from and trains a small HF-format decoder on this machine.
 //!
-//! - [`create_model`] writes a model directory with fresh weights, [`Engine::open`] opens one.
+//! - [`create_model`] writes a model directory with fresh weights, [`Engine::open`] opens one. With the [`Vocabulary`] of its
+//!   tokenizer it can keep answers to a schema or grammar.
 //! - [`EmbeddedSampler`] and [`EmbeddedLearner`] are its two halves. They share one set of kernels, whose result for a
 //!   token does not depend on what else is in the batch: at temperature 1 the sampler's logprob of a token is the
 //!   learner's, bit for bit, under the same weights.
 
+mod adjustments;
 mod backward;
 mod checkpoint;
 mod choice;
@@ -15,6 +17,7 @@ mod error;
 mod files;
 mod forward;
 mod generation;
+mod grammars;
 mod head;
 mod kernels;
 mod layout;
@@ -24,6 +27,7 @@ mod optimizer;
 mod sampler;
 mod scheduler;
 mod shard;
+mod vocabulary;
 mod weights;
 
 #[cfg(test)]
@@ -36,3 +40,4 @@ pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use learner::EmbeddedLearner;
 pub use sampler::EmbeddedSampler;
+pub use vocabulary::{TokenText, Vocabulary};

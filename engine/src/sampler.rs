@@ -9,6 +9,7 @@ use fulgurite_backends::{
 
 use crate::EngineError;
 use crate::generation::Generation;
+use crate::grammars::{Grammar, Grammars};
 use crate::scheduler::Scheduler;
 use crate::weights::Weights;
 
@@ -29,12 +30,15 @@ pub struct EmbeddedSampler {
     /// Taken only by drop, which ends the thread.
     queue: Option<SyncSender<Generation>>,
     queue_limit: usize,
+    /// Only where the model's vocabulary is known.
+    grammars: Option<Arc<Grammars>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl EmbeddedSampler {
     pub(crate) fn start(
         published: Arc<RwLock<Arc<Published>>>,
+        grammars: Option<Grammars>,
         threads: usize,
         queue_limit: usize,
         max_batch: usize,
@@ -44,33 +48,66 @@ impl EmbeddedSampler {
             .name("fulgurite-sampler".into())
             .spawn(move || Scheduler::new(threads, max_batch).run(&waiting))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
-        Ok(Self { published, queue: Some(queue), queue_limit, thread: Some(thread) })
+        let grammars = grammars.map(Arc::new);
+        Ok(Self { published, queue: Some(queue), queue_limit, grammars, thread: Some(thread) })
     }
 
     /// What a request arriving now is sampled from. A panic while publishing cannot leave half a version behind.
     fn current(&self) -> Arc<Published> {
         self.published.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
+
+    /// As many alternatives are reported as there are tokens, if somebody asks.
+    fn info_of(&self, weights: &Weights) -> SamplerInfo {
+        let has_grammars = self.grammars.is_some();
+        SamplerInfo {
+            context_length: weights.model.config.max_position_embeddings,
+            vocabulary_size: weights.model.config.vocab_size,
+            capabilities: Capabilities {
+                penalties: true,
+                logit_bias: true,
+                json_schema: has_grammars,
+                lark: has_grammars,
+                top_logprobs: usize::MAX,
+            },
+        }
+    }
+
+    /// The grammar of the request's constraint, compiled aside: no other request waits for it.
+    async fn grammar(&self, request: &SampleRequest) -> Result<Option<Grammar>, BackendError> {
+        let (Some(constraint), Some(grammars)) = (request.sampling.constraint.clone(), self.grammars.clone()) else {
+            return Ok(None);
+        };
+        if request.stop_tokens.is_empty() {
+            let message = "a constraint needs a stop token, which ends the answer".to_owned();
+            return Err(BackendError::InvalidRequest { message });
+        }
+        let compiled = tokio::task::spawn_blocking(move || grammars.begin(&constraint)).await;
+        let broken = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(Some(compiled.map_err(broken)??))
+    }
 }
 
 #[async_trait]
 impl Sampler for EmbeddedSampler {
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        Ok(info(&self.current().weights))
+        Ok(self.info_of(&self.current().weights))
     }
 
     fn weights_version(&self) -> Option<WeightsVersion> {
         Some(self.current().version)
     }
 
-    /// As the trait says. At temperature 0 the alternatives are reported under the model's own distribution.
+    /// As the trait says. At temperature 0 the alternatives are reported under the distribution that the likeliest
+    /// token was taken from.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let published = self.current();
-        info(&published.weights).check(&request)?;
+        self.info_of(&published.weights).check(&request)?;
+        let grammar = self.grammar(&request).await?;
         let (sender, stream) = SampleStream::channel();
         let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        match queue.try_send(Generation::new(request, published, sender)) {
+        match queue.try_send(Generation::new(request, grammar, published, sender)) {
             Ok(()) => Ok(stream),
             Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
             Err(TrySendError::Disconnected(_)) => Err(stopped()),
@@ -87,14 +124,5 @@ impl Drop for EmbeddedSampler {
         {
             tracing::error!("the sampler's thread had panicked");
         }
-    }
-}
-
-/// As many alternatives are reported as there are tokens, if somebody asks.
-fn info(weights: &Weights) -> SamplerInfo {
-    SamplerInfo {
-        context_length: weights.model.config.max_position_embeddings,
-        vocabulary_size: weights.model.config.vocab_size,
-        capabilities: Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() },
     }
 }

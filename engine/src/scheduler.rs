@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use crate::decode::{DecodeScratch, Extension, extend};
-use crate::generation::Generation;
+use crate::generation::{ChoiceScratch, Generation};
 
 /// Multiplications below which a step is not worth the start of another thread.
 const WORTH_A_THREAD: usize = 1 << 20;
@@ -18,7 +18,7 @@ pub(crate) struct Scheduler {
 #[derive(Default)]
 struct Worker {
     decode: DecodeScratch,
-    choice: Vec<f32>,
+    choice: ChoiceScratch,
 }
 
 impl Scheduler {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use common::{answer, create, open, options, request, sequence, tiny_config};
 use fulgurite_backends::{
-    BackendError, Capabilities, Learner, LossFunction, SampleEvent, Sampler, SamplerInfo, StopReason, WeightsVersion,
+    BackendError, Capabilities, Constraint, Learner, LossFunction, SampleEvent, Sampler, SamplerInfo,
+    SamplingParameters, StopReason, WeightsVersion,
 };
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig};
 
@@ -20,7 +21,12 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
         SamplerInfo {
             context_length: 96,
             vocabulary_size: 41,
-            capabilities: Capabilities { top_logprobs: usize::MAX, ..Capabilities::default() }
+            capabilities: Capabilities {
+                penalties: true,
+                logit_bias: true,
+                top_logprobs: usize::MAX,
+                ..Capabilities::default()
+            }
         }
     );
 
@@ -50,6 +56,17 @@ async fn what_can_never_succeed_is_refused_at_once() {
     {
         let mut request = base();
         (request.sampling.temperature, request.sampling.top_p, request.sampling.top_k) = (temperature, top_p, top_k);
+        bad.push(request);
+    }
+    for change in [
+        |sampling: &mut SamplingParameters| sampling.presence_penalty = f32::NAN,
+        |sampling: &mut SamplingParameters| sampling.frequency_penalty = f32::INFINITY,
+        |sampling: &mut SamplingParameters| sampling.logit_bias = [(41, 1.0)].into(),
+        |sampling: &mut SamplingParameters| sampling.logit_bias = [(1, f32::NAN)].into(),
+        |sampling: &mut SamplingParameters| sampling.constraint = Some(Constraint::JsonSchema(true.into())),
+    ] {
+        let mut request = base();
+        change(&mut request.sampling);
         bad.push(request);
     }
     for request in bad {

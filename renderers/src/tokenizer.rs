@@ -219,7 +219,7 @@ impl Tokenizer {
     }
 
     /// Whether a token is a control token: one of the added vocabulary that is more than white space.
-    pub(crate) fn is_control(&self, token: u32) -> bool {
+    pub fn is_control(&self, token: u32) -> bool {
         let added = self.inner.get_added_vocabulary().get_added_tokens_decoder();
         added.get(&token).is_some_and(|token| is_control_text(&token.content))
     }

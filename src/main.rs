@@ -8,6 +8,7 @@ mod bench;
 mod cli;
 mod config;
 mod config_show;
+mod metrics_page;
 mod model_config;
 mod models;
 mod output;

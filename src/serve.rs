@@ -5,6 +5,7 @@ use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous};
+use crate::metrics_page::MetricsPage;
 use crate::model_config::parse_model;
 use crate::models::OpenModel;
 use crate::output;
@@ -12,6 +13,7 @@ use crate::server::{RunningServer, interruption, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
+    let metrics = MetricsPage::install()?;
     let mut loaded = LoadedConfig::read(arguments.config.as_deref())?;
     if let Some(listen) = arguments.listen {
         loaded.config.server.listen = listen;
@@ -32,7 +34,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(OpenModel::open(&parse_model(spec)?, "".as_ref())?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let mut server = RunningServer::start(&loaded.config, store.clone(), served).await?;
+    let mut server = RunningServer::start(&loaded.config, store.clone(), served, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let interrupted = interruption()?;
     if let Some(path) = &arguments.ready_file {

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::metrics_page::MetricsPage;
 
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {
@@ -52,11 +53,12 @@ pub struct RunningServer {
     stop: oneshot::Sender<()>,
     task: JoinHandle<std::io::Result<()>>,
     watchdog: Option<JoinHandle<()>>,
+    upkeep: JoinHandle<()>,
 }
 
 impl RunningServer {
     /// Listens, and answers from now on.
-    pub async fn start(config: &Config, store: Store, models: Vec<ServedModel>) -> Result<Self> {
+    pub async fn start(config: &Config, store: Store, models: Vec<ServedModel>, metrics: &MetricsPage) -> Result<Self> {
         let interval = config.server.watchdog_interval;
         if !(interval.is_finite() && interval >= 0.0) {
             bail!("server.watchdog_interval is {interval}, but must be a number of seconds, 0 for before each call");
@@ -79,6 +81,7 @@ impl RunningServer {
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         let router = fulgurite_proxy::routes(proxy)
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
+            .merge(metrics.routes())
             .fallback(fulgurite_proxy::unknown_route);
         let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
         let (stop, stopped) = oneshot::channel::<()>();
@@ -89,7 +92,7 @@ impl RunningServer {
             };
             axum::serve(listener, router).with_graceful_shutdown(shutdown).await
         });
-        Ok(Self { url: format!("http://{address}"), stop, task, watchdog })
+        Ok(Self { url: format!("http://{address}"), stop, task, watchdog, upkeep: metrics.spawn_upkeep() })
     }
 
     /// Lets calls in flight finish, for a while, and stops.
@@ -99,6 +102,7 @@ impl RunningServer {
         if let Some(watchdog) = self.watchdog {
             watchdog.abort();
         }
+        self.upkeep.abort();
         match tokio::time::timeout(Duration::from_secs(10), self.task).await {
             Ok(finished) => Ok(finished.context("the server broke")??),
             Err(_) => Ok(()),

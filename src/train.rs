@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::base_model;
 use crate::cli::TrainArguments;
 use crate::config::LoadedConfig;
+use crate::metrics_page::MetricsPage;
 use crate::model_config::{Backend, ModelEntry};
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
@@ -27,6 +28,7 @@ const CONFIG_FILE: &str = "config.json";
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
     let started = Instant::now();
+    let metrics = MetricsPage::install()?;
     let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
     override_by_flags(&mut loaded, &arguments);
     let mut reporter: Box<dyn Reporter> =
@@ -59,7 +61,8 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         // A free port: such a run is no service that others must find, and several may run at once.
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
-    let mut server = RunningServer::start(&server_config, store.clone(), vec![opened.served.clone()]).await?;
+    let served = vec![opened.served.clone()];
+    let mut server = RunningServer::start(&server_config, store.clone(), served, &metrics).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }

@@ -35,6 +35,7 @@ mod spans;
 mod sql;
 mod store;
 mod summary;
+mod telemetry;
 #[cfg(test)]
 mod testing;
 mod tokens;
@@ -51,4 +52,6 @@ pub use raw_sql::{SqlRows, SqlValue};
 pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, routes, routes_with};
 pub use rewards::reward_of;
 pub use store::{Statistics, Store, StoreOptions, Synchronous};
+
 pub use summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
+pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

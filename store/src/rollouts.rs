@@ -18,6 +18,7 @@ use crate::sql::{
     to_optional_json, word,
 };
 use crate::store::new_id;
+use crate::telemetry::rollouts_were_taken;
 use crate::workers::{worker_found_nothing, worker_took};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
@@ -109,6 +110,7 @@ impl Store {
                 .writer()?
                 .write_if_awaited(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
                 .await?;
+            rollouts_were_taken(&taken);
             if !taken.is_empty() || tokio::time::timeout_at(deadline, queued).await.is_err() {
                 return Ok(taken);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use sqlx::{AnyConnection, Connection};
@@ -12,6 +12,7 @@ use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
 use crate::signals::{Effects, Signals};
+use crate::telemetry::WriterMetrics;
 use crate::{Result, StoreError};
 
 /// Jobs that may wait; whoever brings another one waits until there is room.
@@ -107,7 +108,8 @@ impl Writer {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
         let commits = Arc::new(AtomicU64::new(0));
         let connection = Some(connection);
-        tokio::spawn(Task { connector, connection, signals, commits: Arc::clone(&commits), receiver }.run());
+        let metrics = WriterMetrics::new();
+        tokio::spawn(Task { connector, connection, signals, commits: Arc::clone(&commits), receiver, metrics }.run());
         Self { messages, commits }
     }
 
@@ -163,6 +165,7 @@ struct Task {
     signals: Arc<Signals>,
     commits: Arc<AtomicU64>,
     receiver: mpsc::Receiver<Message>,
+    metrics: WriterMetrics,
 }
 
 impl Task {
@@ -196,13 +199,19 @@ impl Task {
     }
 
     async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+        let began = Instant::now();
         let outcome = self.transaction(&mut jobs).await;
+        self.metrics.transaction.record(began.elapsed());
+        self.metrics.writes.record(jobs.len() as f64);
         match &outcome {
             Ok(effects) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 self.signals.raise(*effects);
             }
-            Err(error) => tracing::error!(%error, jobs = jobs.len(), "a transaction was lost"),
+            Err(error) => {
+                self.metrics.lost.increment(1);
+                tracing::error!(%error, jobs = jobs.len(), "a transaction was lost");
+            }
         }
         for job in jobs {
             job.answer(outcome.as_ref().map(|_| ()).map_err(StoreError::clone));
@@ -215,7 +224,7 @@ impl Task {
             None => self.connector.connect().await?,
         };
         let mut write = Write { connection, effects: Effects::default() };
-        let outcome = run_jobs(&mut write, jobs, &self.signals).await;
+        let outcome = run_jobs(&mut write, jobs, &self.signals, &self.metrics).await;
         // A connection that cannot be taken back to a known state is not used again.
         if outcome.is_ok() || write.execute("ROLLBACK").await.is_ok() {
             self.connection = Some(write.connection);
@@ -226,7 +235,12 @@ impl Task {
 
 /// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the
 /// transaction began, each other one to a savepoint. An error means that the whole transaction is lost.
-async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>], signals: &Signals) -> Result<Effects> {
+async fn run_jobs(
+    write: &mut Write,
+    jobs: &mut [Box<dyn Job>],
+    signals: &Signals,
+    metrics: &WriterMetrics,
+) -> Result<Effects> {
     let dialect = Dialect::of(&write.connection);
     write.execute(dialect.begin()).await?;
     for (index, job) in jobs.iter_mut().enumerate() {
@@ -251,7 +265,9 @@ async fn run_jobs(write: &mut Write, jobs: &mut [Box<dyn Job>], signals: &Signal
         // Leaves with the commit.
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(message).execute(write.connection()).await?;
     }
+    let began = Instant::now();
     write.execute("COMMIT").await?;
+    metrics.commit.record(began.elapsed());
     Ok(write.effects)
 }
 

@@ -6,6 +6,7 @@
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
 //!   [`RemoteOptions`].
 //! - [`NewWeights`]: what is put behind a sampler, and where it is.
+//! - [`tinker`]: hosts that speak the Tinker API, and its messages.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
@@ -19,6 +20,7 @@ mod replicas;
 mod sampler;
 mod seed;
 mod sglang;
+pub mod tinker;
 mod vllm;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};

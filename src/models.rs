@@ -9,7 +9,7 @@ use fulgurite_backends::{
     BackendError, LlamaCppSampler, RemoteOptions, ReplicaOptions, Replicas, Sampler, SglangSampler, VllmSampler,
 };
 use fulgurite_engine::Engine;
-use fulgurite_proxy::ServedModel;
+use fulgurite_proxy::{SampledModel, ServedModel};
 use serde_json::Value;
 
 use crate::model_config::{Backend, ModelEntry};
@@ -35,13 +35,14 @@ impl OpenModel {
         let path = directory.join(&entry.path);
         if entry.backend == Backend::Embedded {
             let LoadedModel { served, engine } = LoadedModel::open(&entry.name, &path, &entry.renderer)?;
+            let served = ServedModel::Sampled(served);
             return Ok(Self { served, remote: None, _engine: Some(engine) });
         }
         let model = || format!("model `{}`", entry.name);
         let renderer = fulgurite_renderers::open_renderer(&path, &entry.renderer).with_context(model)?;
         let vocabulary_size = vocabulary_size(&path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
         let sampler = Arc::new(remote(entry, vocabulary_size).with_context(model)?);
-        let served = ServedModel { name: entry.name.clone(), renderer, sampler };
+        let served = ServedModel::Sampled(SampledModel { name: entry.name.clone(), renderer, sampler });
         let place =
             format!("{} at {}, connected to when it is first called", entry.backend.name(), entry.urls.join(", "));
         Ok(Self { served, remote: Some(place), _engine: None })

@@ -51,7 +51,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
 }
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
-    let names: Vec<&str> = models.iter().map(|model| model.served.name.as_str()).collect();
+    let names: Vec<&str> = models.iter().map(|model| model.served.name()).collect();
     if json {
         output::line(serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
         return;
@@ -61,7 +61,7 @@ fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
     output::line(format!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
     for model in models {
         if let Some(place) = &model.remote {
-            output::line(format!("             {}: {place}", model.served.name));
+            output::line(format!("             {}: {place}", model.served.name()));
         }
     }
 }

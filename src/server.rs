@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
-use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{RouteOptions, Store};
 use tokio::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::metrics_page::MetricsPage;
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {
     /// As agents know it.
-    pub served: ServedModel,
+    pub served: SampledModel,
     /// What holds it.
     pub engine: Engine,
 }
@@ -31,7 +31,7 @@ impl LoadedModel {
         let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
         let engine = Engine::open_with_vocabulary(path, &vocabulary(renderer.tokenizer()), EngineOptions::default())
             .with_context(model)?;
-        let served = ServedModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
+        let served = SampledModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
         Ok(Self { served, engine })
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_proxy::ServedModel;
 use fulgurite_store::Store;
 use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
 use fulgurite_trainer::{Grpo, PolicyEndpoint, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
@@ -61,7 +62,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         // A free port: such a run is no service that others must find, and several may run at once.
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
-    let served = vec![opened.served.clone()];
+    let served = vec![ServedModel::Sampled(opened.served.clone())];
     let mut server = RunningServer::start(&server_config, store.clone(), served, &metrics).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;

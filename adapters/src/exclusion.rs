@@ -10,7 +10,9 @@ const BROKEN_OFF: &str = "error";
 /// Why this generation must not be trained, whatever its rollout earned; `None` if it may. The first cause that
 /// applies, in the order of [`UntrainedCause`]'s declaration.
 pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
-    if generation.client_gone {
+    if generation.defect.as_deref() == Some(UntrainedCause::Upstream.as_str()) {
+        Some(UntrainedCause::Upstream)
+    } else if generation.client_gone {
         Some(UntrainedCause::ClientGone)
     } else if generation.stop_reason == BROKEN_OFF {
         Some(UntrainedCause::BrokenOff)
@@ -69,6 +71,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_its_name() {
+        assert_eq!(cause(|g| g.defect = Some("upstream".into())), Some("upstream"));
         assert_eq!(cause(|g| g.client_gone = true), Some("client_gone"));
         assert_eq!(cause(|g| g.stop_reason = "error".into()), Some("broken_off"));
         assert_eq!(cause(|g| g.sampled_tokens.clear()), Some("no_sampled_tokens"));
@@ -77,6 +80,16 @@ mod tests {
         assert_eq!(cause(|g| g.defect = Some("auxiliary:opencode_title".into())), Some("auxiliary"));
         assert_eq!(cause(|g| g.defect = Some("auxiliary".into())), Some("auxiliary"));
         assert_eq!(cause(|g| g.weights_versions.clear()), Some("unknown_weights"));
+    }
+
+    #[test]
+    fn a_call_that_was_passed_on_is_counted_as_that_whatever_else_is_missing() {
+        let passed_on = |g: &mut Generation| {
+            g.defect = Some("upstream".into());
+            g.client_gone = true;
+            g.sampled_tokens.clear();
+        };
+        assert_eq!(cause(passed_on), Some("upstream"));
     }
 
     #[test]

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UntrainedCause {
+    /// The call was passed on to an upstream: whose weights and which tokens they were is not known here.
+    Upstream,
     /// The client hung up before it had the whole answer: what it acted on is not known.
     ClientGone,
     /// The sampler failed in the middle of the answer: the agent got an error instead.
@@ -46,7 +48,8 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
+        Self::Upstream,
         Self::ClientGone,
         Self::BrokenOff,
         Self::NoSampledTokens,
@@ -70,6 +73,7 @@ impl UntrainedCause {
     /// The name in ledgers and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Upstream => "upstream",
             Self::ClientGone => "client_gone",
             Self::BrokenOff => "broken_off",
             Self::NoSampledTokens => "no_sampled_tokens",

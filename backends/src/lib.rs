@@ -8,6 +8,7 @@
 //! - [`NewWeights`]: what is put behind a sampler, and where it is.
 //! - [`tinker`]: hosts that speak the Tinker API, and its messages.
 //! - [`Replicas`]: several hosts of one model as one.
+//! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod datum;
@@ -21,6 +22,7 @@ mod sampler;
 mod seed;
 mod sglang;
 pub mod tinker;
+mod upstream;
 mod vllm;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
@@ -37,4 +39,5 @@ pub use sampler::{
 };
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;
+pub use upstream::{Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;

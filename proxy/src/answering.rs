@@ -14,7 +14,7 @@ use crate::reply_writer::ReplyContext;
 use crate::request_log::{Claim, Identity, Joined};
 use crate::responding;
 use crate::whose_call::{CallPath, WhoseCall};
-use crate::{Proxy, ServedModel};
+use crate::{Proxy, SampledModel};
 
 /// Header by which a client says whether the answers may be trained.
 const TRAINABLE: &str = "x-fulgurite-trainable";
@@ -64,7 +64,7 @@ pub(crate) async fn answer(
     mut caller: Caller,
     request: ModelRequest,
 ) -> Result<Response, Arc<ProxyError>> {
-    let model = proxy.model(&request.model)?.clone();
+    let model = proxy.sampled_model(&request.model)?.clone();
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     check_capabilities(&request, &info)?;
     let attribution = attribute(proxy, &caller).await?;
@@ -110,7 +110,7 @@ pub(crate) async fn answer(
 async fn respond(
     proxy: &Proxy,
     request: ModelRequest,
-    model: &ServedModel,
+    model: &SampledModel,
     joined: Joined,
     token_ids: bool,
 ) -> Result<Response, Arc<ProxyError>> {
@@ -141,7 +141,7 @@ fn check_capabilities(request: &ModelRequest, info: &SamplerInfo) -> Result<(), 
 }
 
 /// Whose call it is, if that is said.
-async fn attribute(proxy: &Proxy, caller: &Caller) -> Result<Option<Attribution>, ProxyError> {
+pub(crate) async fn attribute(proxy: &Proxy, caller: &Caller) -> Result<Option<Attribution>, ProxyError> {
     let attribution = match &caller.whose {
         WhoseCall::Unsaid => return Ok(None),
         WhoseCall::Session(session) => attribution::resolve_session(proxy, session).await?,

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fulgurite_store::StoreError;
 use tokio::sync::OnceCell;
 
-use crate::Proxy;
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::recorded_conversation::{self, RecordedCall};
 use crate::request_log::Identity;
+use crate::{Proxy, ServedModel};
 
 /// Memories of attempts, the least recently used of which give way to others.
 pub(crate) struct AttemptMemories {
@@ -131,7 +131,7 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
             memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
         }
     }
-    let model = proxy.shared.models.get(&generation.model).filter(|model| {
+    let model = proxy.shared.models.get(&generation.model).and_then(ServedModel::sampled).filter(|model| {
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
     });

@@ -16,7 +16,7 @@ use crate::gateway::InFlight;
 use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
 use crate::request_log::OpenRequest;
-use crate::{Proxy, ServedModel};
+use crate::{Proxy, SampledModel};
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
 pub(crate) struct Call {
@@ -25,7 +25,7 @@ pub(crate) struct Call {
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     /// What was sampled for the same request before, whose answer nobody got or somebody asks for again.
     pub(crate) earlier: Option<Generation>,
-    pub(crate) model: ServedModel,
+    pub(crate) model: SampledModel,
     /// Of the first answer to a request it is also the reply's id on the wire.
     pub(crate) generation_id: String,
     pub(crate) prompt: Arc<[u32]>,

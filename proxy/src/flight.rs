@@ -5,9 +5,9 @@ use tokio::sync::{Notify, mpsc};
 use crate::call::CallEvent;
 
 /// The answers to one request while they are sampled. Several may listen, each from the first word on: a client that
-/// sends its request again listens to the answers that it was already given a part of.
-pub(crate) struct Flight {
-    state: Mutex<State>,
+/// sends its request again listens to the answers that it was already given a part of. `E` is what is said.
+pub(crate) struct Flight<E = Said> {
+    state: Mutex<State<E>>,
     /// Listeners came or went.
     changed: Notify,
 }
@@ -20,10 +20,9 @@ pub(crate) struct Said {
     pub(crate) event: CallEvent,
 }
 
-#[derive(Default)]
-struct State {
-    history: Vec<Said>,
-    listeners: Vec<mpsc::UnboundedSender<Said>>,
+struct State<E> {
+    history: Vec<E>,
+    listeners: Vec<mpsc::UnboundedSender<E>>,
     listening: usize,
     /// Somebody got all of it.
     delivered: bool,
@@ -31,24 +30,19 @@ struct State {
     closed: bool,
 }
 
-impl Flight {
+impl<E: Clone> Flight<E> {
     /// A flight with one listener.
-    pub(crate) fn new() -> (Arc<Self>, Listener) {
+    pub(crate) fn new() -> (Arc<Self>, Listener<E>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let state = State { listeners: vec![sender], listening: 1, ..State::default() };
+        let (history, delivered, closed) = (Vec::new(), false, false);
+        let state = State { history, listeners: vec![sender], listening: 1, delivered, closed };
         let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
         let listener = Listener { receiver, flight: Arc::clone(&flight) };
         (flight, listener)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole after every statement, so a poisoned lock holds nothing broken.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Tells all who listen, and all who will.
-    pub(crate) fn say(&self, choice: usize, event: CallEvent) {
-        let said = Said { choice, event };
+    pub(crate) fn tell(&self, said: E) {
         let mut state = self.state();
         for listener in &state.listeners {
             // One that has gone is counted out by itself.
@@ -58,7 +52,7 @@ impl Flight {
     }
 
     /// Listens from the first word on; `None` once the flight is closed.
-    pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener> {
+    pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener<E>> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
         if state.closed {
@@ -71,6 +65,20 @@ impl Flight {
         state.listeners.push(sender);
         state.listening += 1;
         Some(Listener { receiver, flight: Arc::clone(self) })
+    }
+}
+
+impl Flight {
+    /// Tells what one of the answers says.
+    pub(crate) fn say(&self, choice: usize, event: CallEvent) {
+        self.tell(Said { choice, event });
+    }
+}
+
+impl<E> Flight<E> {
+    fn state(&self) -> MutexGuard<'_, State<E>> {
+        // The state is whole after every statement, so a poisoned lock holds nothing broken.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether nobody listens, and nobody may join from now on.
@@ -104,7 +112,7 @@ impl Flight {
         state.listeners.clear();
     }
 
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
+    async fn until(&self, holds: impl Fn(&State<E>) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -119,12 +127,12 @@ impl Flight {
 }
 
 /// One who listens. Whoever is the last to drop it stops the sampling.
-pub(crate) struct Listener {
-    pub(crate) receiver: mpsc::UnboundedReceiver<Said>,
-    flight: Arc<Flight>,
+pub(crate) struct Listener<E = Said> {
+    pub(crate) receiver: mpsc::UnboundedReceiver<E>,
+    flight: Arc<Flight<E>>,
 }
 
-impl Listener {
+impl<E> Listener<E> {
     /// Tells that all of it was handed over.
     pub(crate) fn delivered(&self) {
         self.flight.state().delivered = true;
@@ -132,7 +140,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl<E> Drop for Listener<E> {
     fn drop(&mut self) {
         self.flight.state().listening -= 1;
         self.flight.changed.notify_waiters();
@@ -167,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_abandoned_when_the_last_listener_goes_and_then_nobody_may_join() {
-        let (flight, first) = Flight::new();
+        let (flight, first) = Flight::<Said>::new();
         let second = flight.listen().unwrap();
         drop(first);
         assert!(!flight.close_if_abandoned());
@@ -184,7 +192,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_delivered_once_one_of_them_got_it() {
-        let (flight, first) = Flight::new();
+        let (flight, first) = Flight::<Said>::new();
         let _second = flight.listen().unwrap();
         first.delivered();
         assert!(flight.settled().await);

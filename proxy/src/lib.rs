@@ -44,5 +44,5 @@ mod token_logprobs;
 mod whose_call;
 
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
-pub use proxy::{Proxy, ProxyOptions, ServedModel};
+pub use proxy::{Proxy, ProxyOptions, SampledModel, ServedModel, UpstreamModel};
 pub use routes::{routes, unknown_route};

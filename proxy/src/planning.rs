@@ -12,7 +12,7 @@ use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
 use crate::request_log::LoggedRequest;
-use crate::{Proxy, ServedModel};
+use crate::{Proxy, SampledModel};
 
 /// Makes calls of a request.
 pub(crate) struct Planner<'p> {
@@ -21,7 +21,7 @@ pub(crate) struct Planner<'p> {
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     pub(crate) request: &'p ModelRequest,
-    pub(crate) model: &'p ServedModel,
+    pub(crate) model: &'p SampledModel,
     pub(crate) info: &'p SamplerInfo,
     /// Whether the client says that the answers may be trained.
     pub(crate) trainable: Option<bool>,

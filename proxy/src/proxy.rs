@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulgurite_backends::Sampler;
+use fulgurite_backends::{Sampler, Upstream};
 use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_store::Store;
 
@@ -14,13 +14,57 @@ use crate::request_log::RequestLog;
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
-pub struct ServedModel {
+pub enum ServedModel {
+    /// It is sampled token by token, and may be trained.
+    Sampled(SampledModel),
+    /// Its calls are passed on, recorded, and never trained.
+    Upstream(UpstreamModel),
+}
+
+impl ServedModel {
+    /// What agents send in `model`.
+    pub fn name(&self) -> &str {
+        match self {
+            ServedModel::Sampled(model) => &model.name,
+            ServedModel::Upstream(model) => &model.name,
+        }
+    }
+
+    /// The model, if it is sampled.
+    pub(crate) fn sampled(&self) -> Option<&SampledModel> {
+        match self {
+            ServedModel::Sampled(model) => Some(model),
+            ServedModel::Upstream(_) => None,
+        }
+    }
+
+    /// Tokens that prompt and answer may have together, as far as that is known now.
+    pub(crate) async fn context_length(&self) -> Option<usize> {
+        // A remote host that cannot be asked now is listed all the same.
+        self.sampled()?.sampler.info().await.ok().map(|info| info.context_length)
+    }
+}
+
+/// A model that is sampled token by token.
+#[derive(Clone)]
+pub struct SampledModel {
     /// What agents send in `model`.
     pub name: String,
     /// Conversation to tokens and back.
     pub renderer: Arc<dyn Renderer>,
     /// Tokens to sampled tokens.
     pub sampler: Arc<dyn Sampler>,
+}
+
+/// A model whose calls are passed on as they come.
+#[derive(Clone)]
+pub struct UpstreamModel {
+    /// What agents send in `model`.
+    pub name: String,
+    /// What goes on in its place.
+    pub upstream_name: String,
+    /// Who answers.
+    pub upstream: Arc<Upstream>,
 }
 
 /// Limits and choices of the proxy.
@@ -92,7 +136,7 @@ impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
     /// Fails if a rule for side requests cannot be used.
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
-        let models = models.into_iter().map(|model| (model.name.clone(), model)).collect();
+        let models = models.into_iter().map(|model| (model.name().to_owned(), model)).collect();
         let started = crate::call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
@@ -108,6 +152,13 @@ impl Proxy {
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// A model that is sampled here.
+    pub(crate) fn sampled_model(&self, name: &str) -> Result<&SampledModel, ProxyError> {
+        self.model(name)?.sampled().ok_or_else(|| {
+            ProxyError::invalid("model", format!("the calls of `{name}` are passed on, and not sampled here"))
+        })
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::error::ProxyError;
-use crate::flight::{Flight, Listener};
+use crate::flight::{Flight, Listener, Said};
 
 /// What tells a request that is sent again from one that asks anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,25 +21,24 @@ pub(crate) struct Identity {
 ///
 /// A request joins or replays an earlier one only if it carries the same `Idempotency-Key`, or says that it is a retry
 /// and has the same body, or has the same body as one whose connection broke before its last byte. All others are new
-/// samples, however much they look alike.
-pub(crate) struct RequestLog {
-    state: Mutex<State>,
+/// samples, however much they look alike. `E` is what their flights say.
+pub(crate) struct RequestLog<E = Said> {
+    state: Mutex<State<E>>,
     /// A request was prepared, or is over.
     changed: Notify,
     /// How many requests that are over are kept.
     limit: usize,
 }
 
-#[derive(Default)]
-struct State {
-    by_digest: HashMap<String, Vec<Arc<LoggedRequest>>>,
-    by_key: HashMap<String, Arc<LoggedRequest>>,
+struct State<E> {
+    by_digest: HashMap<String, Vec<Arc<LoggedRequest<E>>>>,
+    by_key: HashMap<String, Arc<LoggedRequest<E>>>,
     /// Requests that are over, the oldest first.
-    over: VecDeque<Arc<LoggedRequest>>,
+    over: VecDeque<Arc<LoggedRequest<E>>>,
 }
 
 /// A request that came.
-pub(crate) struct LoggedRequest {
+pub(crate) struct LoggedRequest<E = Said> {
     identity: Identity,
     /// Id of the reply, which is that of its first generation.
     pub(crate) reply_id: String,
@@ -47,12 +46,12 @@ pub(crate) struct LoggedRequest {
     pub(crate) created: u64,
     /// The prompt of its answers: known while it is in flight and prepared.
     prompt: Mutex<Option<Arc<[u32]>>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<Progress<E>>,
 }
 
 /// How far a request has come.
-enum Progress {
-    InFlight(Arc<Flight>),
+enum Progress<E> {
+    InFlight(Arc<Flight<E>>),
     /// Nobody got the whole answer.
     Broken,
     /// Somebody got the whole answer.
@@ -62,46 +61,42 @@ enum Progress {
 }
 
 /// What is to be done with a request.
-pub(crate) enum Claim {
+pub(crate) enum Claim<E = Said> {
     /// It asks anew.
-    New(OpenRequest),
+    New(OpenRequest<E>),
     /// It is being answered.
-    Join(Joined),
+    Join(Joined<E>),
     /// It was answered, at least in part; the answer is in the store.
-    Replay(OpenRequest),
+    Replay(OpenRequest<E>),
 }
 
 /// A request that is being answered, and one more who listens.
-pub(crate) struct Joined {
-    pub(crate) request: Arc<LoggedRequest>,
+pub(crate) struct Joined<E = Said> {
+    pub(crate) request: Arc<LoggedRequest<E>>,
     pub(crate) prompt: Arc<[u32]>,
-    pub(crate) listener: Listener,
+    pub(crate) listener: Listener<E>,
 }
 
 /// A request in our hands. Dropped before it is answered, it has failed.
-pub(crate) struct OpenRequest {
-    log: Arc<RequestLog>,
-    pub(crate) request: Arc<LoggedRequest>,
-    pub(crate) flight: Arc<Flight>,
+pub(crate) struct OpenRequest<E = Said> {
+    log: Arc<RequestLog<E>>,
+    pub(crate) request: Arc<LoggedRequest<E>>,
+    pub(crate) flight: Arc<Flight<E>>,
     /// The client's own.
-    pub(crate) listener: Option<Listener>,
+    pub(crate) listener: Option<Listener<E>>,
     is_over: bool,
 }
 
-enum Found {
-    Claim(Claim),
+enum Found<E> {
+    Claim(Claim<E>),
     Wait,
 }
 
-impl RequestLog {
+impl<E: Clone> RequestLog<E> {
     /// An empty log that keeps this many requests which are over.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), changed: Notify::new(), limit })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is whole after every statement, so a poisoned lock holds nothing broken.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = State { by_digest: HashMap::new(), by_key: HashMap::new(), over: VecDeque::new() };
+        Arc::new(Self { state: Mutex::new(state), changed: Notify::new(), limit })
     }
 
     /// Decides what a request is, and logs it if it is new. `reply_id` is then its reply's. Waits while the request that
@@ -111,7 +106,7 @@ impl RequestLog {
         identity: Identity,
         reply_id: String,
         created: u64,
-    ) -> Result<Claim, ProxyError> {
+    ) -> Result<Claim<E>, ProxyError> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -124,7 +119,7 @@ impl RequestLog {
         }
     }
 
-    fn find(self: &Arc<Self>, identity: &Identity, reply_id: &str, created: u64) -> Result<Found, ProxyError> {
+    fn find(self: &Arc<Self>, identity: &Identity, reply_id: &str, created: u64) -> Result<Found<E>, ProxyError> {
         let mut state = self.state();
         let Some(earlier) = state.earlier(identity)? else {
             let (flight, listener) = Flight::new();
@@ -153,7 +148,12 @@ impl RequestLog {
         }))
     }
 
-    fn open(self: &Arc<Self>, request: Arc<LoggedRequest>, flight: Arc<Flight>, listener: Listener) -> OpenRequest {
+    fn open(
+        self: &Arc<Self>,
+        request: Arc<LoggedRequest<E>>,
+        flight: Arc<Flight<E>>,
+        listener: Listener<E>,
+    ) -> OpenRequest<E> {
         OpenRequest { log: Arc::clone(self), request, flight, listener: Some(listener), is_over: false }
     }
 
@@ -166,8 +166,15 @@ impl RequestLog {
         state.over.push_back(request);
         state.forget(self.limit);
     }
+}
 
-    fn end(&self, request: &Arc<LoggedRequest>, progress: Progress) {
+impl<E> RequestLog<E> {
+    fn state(&self) -> MutexGuard<'_, State<E>> {
+        // The state is whole after every statement, so a poisoned lock holds nothing broken.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, request: &Arc<LoggedRequest<E>>, progress: Progress<E>) {
         let mut state = self.state();
         let has_failed = matches!(progress, Progress::Failed);
         *request.progress() = progress;
@@ -182,15 +189,15 @@ impl RequestLog {
     }
 }
 
-impl State {
-    fn add(&mut self, request: &Arc<LoggedRequest>) {
+impl<E> State<E> {
+    fn add(&mut self, request: &Arc<LoggedRequest<E>>) {
         self.by_digest.entry(request.identity.digest.clone()).or_default().push(Arc::clone(request));
         if let Some(key) = &request.identity.idempotency_key {
             self.by_key.insert(key.clone(), Arc::clone(request));
         }
     }
 
-    fn remove(&mut self, request: &Arc<LoggedRequest>) {
+    fn remove(&mut self, request: &Arc<LoggedRequest<E>>) {
         let Identity { digest, idempotency_key, .. } = &request.identity;
         if let Some(alike) = self.by_digest.get_mut(digest) {
             alike.retain(|other| !Arc::ptr_eq(other, request));
@@ -217,7 +224,7 @@ impl State {
     }
 
     /// The request that this one repeats.
-    fn earlier(&self, identity: &Identity) -> Result<Option<Arc<LoggedRequest>>, ProxyError> {
+    fn earlier(&self, identity: &Identity) -> Result<Option<Arc<LoggedRequest<E>>>, ProxyError> {
         if let Some(earlier) = identity.idempotency_key.as_ref().and_then(|key| self.by_key.get(key)) {
             if earlier.identity.digest != identity.digest {
                 let message = "Idempotency-Key: the same key came with another body before".to_owned();
@@ -227,11 +234,11 @@ impl State {
             return Ok(Some(Arc::clone(earlier)));
         }
         // Another key says that it is another request; no key says nothing.
-        let may_repeat = |earlier: &&Arc<LoggedRequest>| {
+        let may_repeat = |earlier: &&Arc<LoggedRequest<E>>| {
             identity.idempotency_key.is_none() || earlier.identity.idempotency_key.is_none()
         };
         let alike = self.by_digest.get(&identity.digest).map(Vec::as_slice).unwrap_or_default();
-        let latest = |holds: fn(&LoggedRequest) -> bool| {
+        let latest = |holds: fn(&LoggedRequest<E>) -> bool| {
             alike.iter().rev().filter(may_repeat).find(|earlier| holds(earlier)).map(Arc::clone)
         };
         let retried = || identity.is_retry.then(|| latest(LoggedRequest::is_in_flight).or_else(|| latest(|_| true)));
@@ -239,8 +246,8 @@ impl State {
     }
 }
 
-impl LoggedRequest {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+impl<E> LoggedRequest<E> {
+    fn progress(&self) -> MutexGuard<'_, Progress<E>> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -266,7 +273,7 @@ impl LoggedRequest {
     }
 }
 
-impl OpenRequest {
+impl<E> OpenRequest<E> {
     /// From now on others may join.
     pub(crate) fn prepared(&self, prompt: &Arc<[u32]>) {
         *self.request.prompt() = Some(Arc::clone(prompt));
@@ -281,7 +288,7 @@ impl OpenRequest {
     }
 }
 
-impl Drop for OpenRequest {
+impl<E> Drop for OpenRequest<E> {
     fn drop(&mut self) {
         self.flight.end();
         if !self.is_over {

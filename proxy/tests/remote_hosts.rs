@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
-use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
 use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, WeightsFrom};
 use fulgurite_store::{Store, StoreOptions};
@@ -47,7 +47,7 @@ impl Setup {
         let sampler = Arc::new(Replicas::new(hosts.iter().map(sampler).collect(), &options));
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler };
+        let model = ServedModel::Sampled(SampledModel { name: "tiny".into(), renderer: renderer.clone(), sampler });
         let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

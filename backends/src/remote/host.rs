@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{AnswerFault, BackendError, Changeover};
 
 /// How long a host may take to accept a connection.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long a host may take to say how it is.
 const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 /// What is read of an answer that is no stream, in bytes.
@@ -53,16 +53,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(options: &RemoteOptions) -> Result<Self, BackendError> {
         let refuse = |message: String| BackendError::Configuration { message };
-        let url = &options.url;
-        let mut base = Url::parse(url).map_err(|error| refuse(format!("`{url}` is no URL: {error}")))?;
-        if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
-            return Err(refuse(format!("`{url}` is no URL of a model host: it must begin with http:// or https://")));
-        }
-        if !base.username().is_empty() || base.password().is_some() {
-            let message = "the URL of a model host holds a user or a password, which errors would show: give the key by \
-                           api_key_env";
-            return Err(refuse(message.to_owned()));
-        }
+        let mut base = read_url(&options.url)?;
         let path = base.path().trim_end_matches('/');
         let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
         base.set_path(&path);
@@ -188,6 +179,21 @@ impl Host {
         }
         Ok(body)
     }
+}
+
+/// The URL of a server, which tells no secret.
+pub(crate) fn read_url(url: &str) -> Result<Url, BackendError> {
+    let refuse = |message: String| BackendError::Configuration { message };
+    let base = Url::parse(url).map_err(|error| refuse(format!("`{url}` is no URL: {error}")))?;
+    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
+        return Err(refuse(format!("`{url}` is no URL of a model host: it must begin with http:// or https://")));
+    }
+    if !base.username().is_empty() || base.password().is_some() {
+        let message = "the URL of a model host holds a user or a password, which errors would show: give the key by \
+                       api_key_env";
+        return Err(refuse(message.to_owned()));
+    }
+    Ok(base)
 }
 
 /// An error of the client with its causes, without the URL, which may hold a password.

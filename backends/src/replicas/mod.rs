@@ -1,11 +1,15 @@
 //! Several hosts of one model as one.
 //!
-//! - [`Replicas`]: which host gets a request, and what happens when it fails.
+//! - [`Replicas`]: samplers as one sampler: what happens when one fails.
+//! - [`choice`]: which host gets a request.
 //! - [`replica`]: one host: its turns, of which so many at a time, and their outcomes.
 //! - [`circuit`]: whether a host is worth asking.
 
+mod choice;
 mod circuit;
 mod replica;
 mod sampler;
 
+pub(crate) use choice::order;
+pub(crate) use replica::{Replica, Turn};
 pub use sampler::{ReplicaOptions, Replicas};

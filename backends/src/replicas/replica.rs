@@ -23,10 +23,10 @@ impl WantedWeights {
 }
 
 /// One host among several.
-pub(super) struct Replica {
+pub(crate) struct Replica<H> {
     /// Where it is: tells it from the others, across restarts too.
-    pub(super) name: String,
-    pub(super) sampler: Arc<dyn Sampler>,
+    pub(crate) name: String,
+    pub(crate) host: H,
     places: Arc<Semaphore>,
     /// Requests that run there or wait for a place.
     load: AtomicUsize,
@@ -35,11 +35,11 @@ pub(super) struct Replica {
     lacks_weights: AtomicBool,
 }
 
-impl Replica {
-    pub(super) fn new(name: String, sampler: Arc<dyn Sampler>, options: &ReplicaOptions) -> Self {
+impl<H> Replica<H> {
+    pub(crate) fn new(name: String, host: H, options: &ReplicaOptions) -> Self {
         Self {
             name,
-            sampler,
+            host,
             places: Arc::new(Semaphore::new(options.max_concurrency)),
             load: AtomicUsize::new(0),
             circuit: Mutex::new(Circuit::new(options.failures_to_open, options.reopen_after)),
@@ -57,7 +57,7 @@ impl Replica {
     }
 
     /// Waits for a place, however long that takes: some agents give up at the first refusal.
-    pub(super) async fn turn(self: &Arc<Self>) -> Result<Turn, BackendError> {
+    pub(crate) async fn turn(self: &Arc<Self>) -> Result<Turn<H>, BackendError> {
         self.load.fetch_add(1, Ordering::Relaxed);
         let mut turn = Turn { replica: self.clone(), place: None, is_decided: true };
         let closed = |_| BackendError::Unavailable { message: format!("{} takes no more requests", self.name) };
@@ -66,7 +66,9 @@ impl Replica {
         turn.is_decided = false;
         Ok(turn)
     }
+}
 
+impl Replica<Arc<dyn Sampler>> {
     pub(super) fn lacks_weights(&self) -> bool {
         self.lacks_weights.load(Ordering::Acquire)
     }
@@ -75,7 +77,7 @@ impl Replica {
     pub(super) async fn load_weights(self: &Arc<Self>, weights: Arc<NewWeights>) -> Result<(), BackendError> {
         let replica = self.clone();
         let loading = tokio::spawn(async move {
-            let loaded = replica.sampler.load_weights(&weights).await;
+            let loaded = replica.host.load_weights(&weights).await;
             replica.lacks_weights.store(loaded.is_err(), Ordering::Release);
             if loaded.is_ok() {
                 replica.circuit().succeeded();
@@ -93,7 +95,7 @@ impl Replica {
         if !self.circuit().is_closed() {
             self.lacks_weights.store(true, Ordering::Release);
         }
-        if self.lacks_weights() && self.sampler.check_health().await.is_ok() {
+        if self.lacks_weights() && self.host.check_health().await.is_ok() {
             match self.load_weights(weights).await {
                 Ok(()) => tracing::info!(host = %self.name, "a model host has the newest weights again"),
                 Err(error) => {
@@ -104,7 +106,7 @@ impl Replica {
     }
 
     async fn check_health(&self) {
-        let health = self.sampler.check_health().await;
+        let health = self.host.check_health().await;
         let (mut circuit, now) = (self.circuit(), Instant::now());
         match health {
             Ok(()) => circuit.is_up(now),
@@ -119,17 +121,17 @@ impl Replica {
 }
 
 /// A request's time at a host, from waiting for a place to its outcome.
-pub(super) struct Turn {
-    replica: Arc<Replica>,
+pub(crate) struct Turn<H> {
+    replica: Arc<Replica<H>>,
     place: Option<OwnedSemaphorePermit>,
     /// Whether the host has been told of as well or unwell, or was never asked.
     is_decided: bool,
 }
 
-impl Turn {
+impl Turn<Arc<dyn Sampler>> {
     /// Starts sampling, and waits for the first event: until then another host could do it as well.
     pub(super) async fn begin(&mut self, request: SampleRequest) -> Result<(SampleEvent, SampleStream), BackendError> {
-        let started = first_event(&*self.replica.sampler, request).await;
+        let started = first_event(&*self.replica.host, request).await;
         if let Err(error) = &started {
             self.decide(!error.is_hosts_fault());
         }
@@ -158,8 +160,11 @@ impl Turn {
         });
         passed_on
     }
+}
 
-    fn decide(&mut self, is_well: bool) {
+impl<H> Turn<H> {
+    /// Notes whether the host did what was asked of it.
+    pub(crate) fn decide(&mut self, is_well: bool) {
         self.is_decided = true;
         match is_well {
             true => self.replica.circuit().succeeded(),
@@ -176,7 +181,7 @@ async fn first_event(
     Ok((stream.next().await?, stream))
 }
 
-impl Drop for Turn {
+impl<H> Drop for Turn<H> {
     fn drop(&mut self) {
         self.replica.load.fetch_sub(1, Ordering::Relaxed);
         if !self.is_decided {

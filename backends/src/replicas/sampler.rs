@@ -1,11 +1,10 @@
-use std::cmp::Reverse;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 
+use super::choice::order;
 use super::replica::{Replica, WantedWeights};
 use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
 
@@ -37,7 +36,7 @@ impl Default for ReplicaOptions {
 /// over for another; after it, nothing is tried again, since what was sampled has left. With every host given up, they
 /// are asked all the same: refusing would help nobody.
 pub struct Replicas {
-    replicas: Vec<Arc<Replica>>,
+    replicas: Vec<Arc<Replica<Arc<dyn Sampler>>>>,
     wanted: WantedWeights,
     /// Held while weights are put behind the hosts, once at a time.
     loading: tokio::sync::Mutex<()>,
@@ -48,7 +47,7 @@ impl Replicas {
     /// runtime where hosts are asked how they are.
     pub fn new(hosts: Vec<(String, Arc<dyn Sampler>)>, options: &ReplicaOptions) -> Self {
         let replica = |(name, sampler)| Arc::new(Replica::new(name, sampler, options));
-        let replicas: Vec<Arc<Replica>> = hosts.into_iter().map(replica).collect();
+        let replicas: Vec<Arc<Replica<Arc<dyn Sampler>>>> = hosts.into_iter().map(replica).collect();
         let wanted = WantedWeights::default();
         if let Some(interval) = options.health_interval {
             for replica in &replicas {
@@ -59,7 +58,7 @@ impl Replicas {
     }
 
     /// The hosts that have the weights that they are to have.
-    fn current(&self) -> Vec<Arc<Replica>> {
+    fn current(&self) -> Vec<Arc<Replica<Arc<dyn Sampler>>>> {
         self.replicas.iter().filter(|replica| !replica.lacks_weights()).cloned().collect()
     }
 
@@ -72,20 +71,13 @@ impl Replicas {
     }
 
     /// Whom to ask first, second and so on.
-    fn order(&self, affinity: Option<&str>) -> Vec<Arc<Replica>> {
-        let now = Instant::now();
-        let mut order = self.current();
-        match affinity {
-            Some(affinity) => order.sort_by_cached_key(|replica| Reverse(rendezvous(affinity, &replica.name))),
-            None => order.sort_by_cached_key(|replica| replica.load()),
-        }
-        order.sort_by_cached_key(|replica| !replica.circuit().admits(now));
-        order
+    fn order(&self, affinity: Option<&str>) -> Vec<Arc<Replica<Arc<dyn Sampler>>>> {
+        order(self.current(), affinity)
     }
 }
 
 /// Asks a host how it is until nobody has it any more.
-async fn watch(replica: Weak<Replica>, wanted: WantedWeights, interval: Duration) {
+async fn watch(replica: Weak<Replica<Arc<dyn Sampler>>>, wanted: WantedWeights, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -95,18 +87,13 @@ async fn watch(replica: Weak<Replica>, wanted: WantedWeights, interval: Duration
     }
 }
 
-/// How much a host is the one for an affinity: of several, the one with the most is.
-fn rendezvous(affinity: &str, name: &str) -> [u8; 32] {
-    Sha256::new().chain_update(affinity).chain_update([0]).chain_update(name).finalize().into()
-}
-
 #[async_trait]
 impl Sampler for Replicas {
     /// As the first host tells it that can be asked.
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
         let mut failure = self.nobody();
         for replica in self.order(None) {
-            match replica.sampler.info().await {
+            match replica.host.info().await {
                 Ok(info) => return Ok(info),
                 Err(error) => failure = error,
             }
@@ -117,7 +104,7 @@ impl Sampler for Replicas {
     /// Known where all hosts have the same.
     fn weights_version(&self) -> Option<WeightsVersion> {
         let current = self.current();
-        let mut versions = current.iter().map(|replica| replica.sampler.weights_version());
+        let mut versions = current.iter().map(|replica| replica.host.weights_version());
         let first = versions.next().flatten();
         versions.all(|version| version == first).then_some(first).flatten()
     }
@@ -171,7 +158,7 @@ impl Sampler for Replicas {
     async fn check_health(&self) -> Result<(), BackendError> {
         let mut failure = self.nobody();
         for replica in &self.replicas {
-            match replica.sampler.check_health().await {
+            match replica.host.check_health().await {
                 Ok(()) => return Ok(()),
                 Err(error) => failure = error,
             }

@@ -39,7 +39,7 @@ pub(crate) async fn count_tokens(State(proxy): State<Proxy>, request: Request) -
 async fn counted(proxy: &Proxy, request: Request) -> Result<Value, ProxyError> {
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
     let prompt = read_prompt(body)?;
-    let model = proxy.model(&prompt.model)?;
+    let model = proxy.sampled_model(&prompt.model)?;
     let rendered = model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown)?;
     Ok(json!({ "input_tokens": rendered.tokens.len() }))
 }

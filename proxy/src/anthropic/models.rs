@@ -9,12 +9,11 @@ const UNKNOWN_TIME: &str = "1970-01-01T00:00:00Z";
 pub(crate) async fn model_list(proxy: &Proxy) -> Value {
     let mut models = Vec::new();
     for model in proxy.shared.models.values() {
-        // A remote host that cannot be asked now is listed all the same.
-        let context_length = model.sampler.info().await.ok().map(|info| info.context_length);
+        let context_length = model.context_length().await;
         models.push(json!({
             "type": "model",
-            "id": model.name,
-            "display_name": model.name,
+            "id": model.name(),
+            "display_name": model.name(),
             "created_at": UNKNOWN_TIME,
             "lifecycle": "active",
             "max_input_tokens": context_length,

@@ -103,11 +103,10 @@ pub(crate) async fn clear(State(proxy): State<Proxy>) -> Json<Value> {
 
 /// `GET /api/models`: what is served here, which has no endpoint of its own, and what was registered.
 pub(crate) async fn list(State(proxy): State<Proxy>) -> Json<Value> {
-    let served = proxy
-        .shared
-        .models
-        .values()
-        .map(|model| json!({ "model": model.name, "endpoint": null, "version": model.sampler.weights_version() }));
+    let served = proxy.shared.models.values().map(|model| {
+        let version = model.sampled().and_then(|model| model.sampler.weights_version());
+        json!({ "model": model.name(), "endpoint": null, "version": version })
+    });
     let remote: Vec<Value> = proxy.shared.remote_models.models().iter().map(|model| json!(model)).collect();
     Json(served.chain(remote).collect())
 }

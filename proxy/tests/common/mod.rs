@@ -16,7 +16,7 @@ use fulgurite_backends::{
     BackendError, Capabilities, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
     StopReason, WeightsVersion,
 };
-use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel};
+use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
     Continuation, FormatOptions, Message, Renderer, Tokenizer, open_renderer, renderer_of, train_byte_level_tokenizer,
     write_tokenizer_directory,
@@ -234,7 +234,11 @@ async fn listen(
     sampler: &Arc<ScriptedSampler>,
     options: &ProxyOptions,
 ) -> String {
-    let model = ServedModel { name: "tiny".into(), renderer: renderer.clone(), sampler: sampler.clone() };
+    let model = ServedModel::Sampled(SampledModel {
+        name: "tiny".into(),
+        renderer: renderer.clone(),
+        sampler: sampler.clone(),
+    });
     let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options.clone()).unwrap())
         .fallback(fulgurite_proxy::unknown_route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -126,7 +126,7 @@ pub struct TrainArguments {
 /// `fulgurite run`.
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// Server whose queue is worked off
+    /// Server whose queue is worked off; its admin key, if it has one, is taken from FULGURITE_ADMIN_KEY
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:4747", env = "FULGURITE_SERVER")]
     pub server: String,
     /// Name of this runner in the store; a new one of the same name takes over what the old one held

@@ -41,6 +41,11 @@ pub struct Config {
 pub struct ServerConfig {
     /// Address and port; 4747 is what Agent-lightning's clients expect, 0 takes a free one.
     pub listen: String,
+    /// Name of the environment variable that holds the admin key; `FULGURITE_ADMIN_KEY` if neither this nor a file is named.
+    /// With an admin key set, every request needs a key.
+    pub admin_key_env: Option<String>,
+    /// File that holds the admin key, in place of a variable.
+    pub admin_key_file: Option<PathBuf>,
     /// Greatest request body, in bytes.
     pub body_limit_bytes: usize,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
@@ -50,7 +55,13 @@ pub struct ServerConfig {
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:4747".to_owned(), body_limit_bytes: 32 * 1024 * 1024, watchdog_interval: 10.0 }
+        Self {
+            listen: "127.0.0.1:4747".to_owned(),
+            admin_key_env: None,
+            admin_key_file: None,
+            body_limit_bytes: 32 * 1024 * 1024,
+            watchdog_interval: 10.0,
+        }
     }
 }
 

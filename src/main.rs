@@ -3,6 +3,8 @@
 // This is the one place that prints.
 #![allow(clippy::print_stderr)]
 
+mod access;
+mod admin_key;
 mod base_model;
 mod bench;
 mod cli;

@@ -7,6 +7,7 @@ use fulgurite_runner::{RunnerOptions, RunnerSummary};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
+use crate::admin_key;
 use crate::cli::RunArguments;
 use crate::output;
 use crate::server::interrupted;
@@ -25,6 +26,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         None => Some(arguments.grade_word),
     };
     let mut options = RunnerOptions {
+        admin_key: admin_key::of_environment()?.map(|key| key.expose().to_owned()),
         parallel: arguments.parallel,
         grade,
         timeout: Duration::from_secs_f64(arguments.timeout),

@@ -5,11 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fulgurite_store::Store;
+use fulgurite_store::{AdminKey, Store};
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::admin_key;
 use crate::config::RunnerConfig;
 
 /// A runner that lived shorter than this was not worth starting.
@@ -25,6 +26,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct RunnerCommand {
     /// The server's URL.
     pub server: String,
+    /// What it needs there, if anything.
+    pub admin_key: Option<AdminKey>,
+    /// The variable that the server's own key came from, which agents must not inherit.
+    pub admin_key_env: Option<String>,
     /// Its name in the store, the same after each start.
     pub worker_id: String,
     /// What it runs.
@@ -46,6 +51,13 @@ impl RunnerCommand {
         }
         // Its standard input closes when this process dies, however it dies.
         command.args(["--until-stdin-closes", "--"]).args(&self.config.command);
+        if let Some(variable) = &self.admin_key_env {
+            command.env_remove(variable);
+        }
+        if let Some(key) = &self.admin_key {
+            // The runner keeps this variable from its agents.
+            command.env(admin_key::VARIABLE, key.expose());
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         command.spawn().context("cannot start the runner")
     }

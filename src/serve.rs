@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 
+use crate::admin_key;
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous};
 use crate::metrics_page::MetricsPage;
@@ -21,6 +22,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     if let Some(interval) = arguments.watchdog_interval {
         loaded.config.server.watchdog_interval = interval;
     }
+    let admin = admin_key::of_server(&loaded)?;
     let store_url = match arguments.store {
         Some(url) => url,
         None => store_url(&loaded),
@@ -34,7 +36,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(OpenModel::open(&parse_model(spec)?, "".as_ref())?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let mut server = RunningServer::start(&loaded.config, store.clone(), served, &metrics).await?;
+    let mut server = RunningServer::start(&loaded.config, admin, store.clone(), served, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let interrupted = interruption()?;
     if let Some(path) = &arguments.ready_file {

@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use axum::middleware::from_fn_with_state;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::Tokenizer;
-use fulgurite_store::{RouteOptions, Store};
+use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::access;
 use crate::config::Config;
 use crate::metrics_page::MetricsPage;
 
@@ -57,15 +59,21 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Listens, and answers from now on.
-    pub async fn start(config: &Config, store: Store, models: Vec<ServedModel>, metrics: &MetricsPage) -> Result<Self> {
+    /// Listens, and answers from now on. With an admin key, only who has a key is answered.
+    pub async fn start(
+        config: &Config,
+        admin: Option<AdminKey>,
+        store: Store,
+        models: Vec<ServedModel>,
+        metrics: &MetricsPage,
+    ) -> Result<Self> {
         let interval = config.server.watchdog_interval;
         if !(interval.is_finite() && interval >= 0.0) {
             bail!("server.watchdog_interval is {interval}, but must be a number of seconds, 0 for before each call");
         }
         let scan_before_calls = interval == 0.0;
         let body_limit = config.server.body_limit_bytes;
-        let listener = listen(&config.server.listen).await?;
+        let listener = listen(&config.server.listen, admin.is_some()).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let proxy_options = ProxyOptions {
             body_limit,
@@ -79,10 +87,12 @@ impl RunningServer {
             keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
         };
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
+        let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let router = fulgurite_proxy::routes(proxy)
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .merge(metrics.routes())
-            .fallback(fulgurite_proxy::unknown_route);
+            .fallback(fulgurite_proxy::unknown_route)
+            .layer(from_fn_with_state(keyring, access::check));
         let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -127,12 +137,15 @@ fn keep_alive(seconds: f64) -> Result<Duration> {
     }
 }
 
-async fn listen(address: &str) -> Result<TcpListener> {
+async fn listen(address: &str, has_admin_key: bool) -> Result<TcpListener> {
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.listen)"))?;
     let local = listener.local_addr().context("the listening socket has no address")?;
-    if !local.ip().is_loopback() {
-        bail!("server.listen is {address}: without an admin key the server listens on loopback addresses only");
+    if !local.ip().is_loopback() && !has_admin_key {
+        bail!(
+            "server.listen is {address}: without an admin key the server listens on loopback addresses only \
+             (FULGURITE_ADMIN_KEY, server.admin_key_env or server.admin_key_file sets one)"
+        );
     }
     Ok(listener)
 }

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_proxy::ServedModel;
-use fulgurite_store::Store;
 use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
+use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{Grpo, PolicyEndpoint, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::admin_key;
 use crate::base_model;
 use crate::cli::TrainArguments;
 use crate::config::LoadedConfig;
@@ -25,6 +26,9 @@ use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
 pub const STORE_FILE: &str = "fulgurite.db";
 /// Name of the file there that says which run it is, and how it was configured.
 const CONFIG_FILE: &str = "config.json";
+
+/// For how long runners that were started elsewhere may call the model of a run: longer than a run lasts.
+const RUNNERS_KEY_SECONDS: u64 = 90 * 24 * 3600;
 
 /// Makes what is missing, then trains.
 pub async fn train(arguments: TrainArguments) -> Result<()> {
@@ -51,6 +55,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         None => {}
     }
 
+    let admin = admin_key::of_server(&loaded)?;
     let run_directory = run_directory(&loaded, &arguments)?;
     let store = open_run_store(&loaded, &run_directory).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
@@ -63,13 +68,13 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let served = vec![ServedModel::Sampled(opened.served.clone())];
-    let mut server = RunningServer::start(&server_config, store.clone(), served, &metrics).await?;
+    let mut server = RunningServer::start(&server_config, admin.clone(), store.clone(), served, &metrics).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
     let (runner_process, runner) = match has_runner {
         true => {
-            let (process, runner) = start_runner(&loaded, &server.url, &run_id, &store).await?;
+            let (process, runner) = start_runner(&loaded, &server.url, admin.clone(), &run_id, &store).await?;
             (Some(process), runner)
         }
         false => {
@@ -77,6 +82,11 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
             // Nobody can say that no runner is left: another may come at any time.
             (None, watch::channel(None).1)
         }
+    };
+    let api_key = match admin {
+        // Stored with the resources: it opens model calls, and nothing else.
+        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
+        None => None,
     };
     let mut grpo = Grpo {
         store: store.clone(),
@@ -86,7 +96,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         identity: RunIdentity { run_id, seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
         tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
-        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key: None },
+        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
         runner,
     };
     let mut last_word = LastWord { reporter, started, summary: None };
@@ -112,6 +122,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
 async fn start_runner(
     loaded: &LoadedConfig,
     server: &str,
+    admin_key: Option<AdminKey>,
     run_id: &str,
     store: &Store,
 ) -> Result<(RunnerProcess, watch::Receiver<Option<String>>)> {
@@ -119,6 +130,8 @@ async fn start_runner(
     store.release_worker(&worker_id).await?;
     let command = RunnerCommand {
         server: server.to_owned(),
+        admin_key,
+        admin_key_env: loaded.config.server.admin_key_env.clone(),
         worker_id,
         config: loaded.config.runner.clone(),
         directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),

@@ -101,7 +101,8 @@ fn help_says_what_there_is() {
                   a shell
 
     Options:
-          --server <URL>        Server whose queue is worked off [env: FULGURITE_SERVER=] [default:
+          --server <URL>        Server whose queue is worked off; its admin key, if it has one, is taken
+                                from FULGURITE_ADMIN_KEY [env: FULGURITE_SERVER=] [default:
                                 http://127.0.0.1:4747]
           --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
                                 what the old one held
@@ -286,6 +287,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     let shown: Vec<&str> = shown.lines().filter(|line| !line.starts_with("trainer.")).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     server.listen = "127.0.0.1:4747"  # default
+    server.admin_key_env = null  # default
+    server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # default
     server.watchdog_interval = 10.0  # default
     proxy.token_ids_on_attributed_path = true  # default
@@ -331,6 +334,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
         shown.lines().filter(|line| line.starts_with("server") || line.starts_with("models")).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     server.listen = "127.0.0.1:0"  # [directory]/config.toml
+    server.admin_key_env = null  # default
+    server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # [directory]/config.toml
     server.watchdog_interval = 10.0  # default
     models.0.name = "m"  # [directory]/config.toml

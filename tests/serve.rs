@@ -355,7 +355,7 @@ fn what_cannot_be_served_is_a_clear_error() {
         ran.stderr
     };
     let serve = |arguments: &[&str]| serve_store(&store, arguments);
-    insta::assert_snapshot!(serve(&["--listen", "0.0.0.0:0"]), @"error: server.listen is 0.0.0.0:0: without an admin key the server listens on loopback addresses only");
+    insta::assert_snapshot!(serve(&["--listen", "0.0.0.0:0"]), @"error: server.listen is 0.0.0.0:0: without an admin key the server listens on loopback addresses only (FULGURITE_ADMIN_KEY, server.admin_key_env or server.admin_key_file sets one)");
     insta::assert_snapshot!(serve(&["--listen", "nowhere"]), @r"
     error: cannot listen on nowhere (server.listen)
       caused by: invalid socket address

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use fulgurite_backends::SamplerInfo;
@@ -36,9 +37,9 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(path: CallPath, headers: &HeaderMap) -> Result<Self, ProxyError> {
-        let whose = WhoseCall::read(path, headers)?;
-        Self { whose, ..Self::default() }.with_headers(headers)
+    pub(crate) fn new(path: CallPath, request: &Request) -> Result<Self, ProxyError> {
+        let whose = WhoseCall::read(path, request.headers(), request.extensions())?;
+        Self { whose, ..Self::default() }.with_headers(request.headers())
     }
 
     /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.

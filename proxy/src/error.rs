@@ -1,6 +1,6 @@
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
-use fulgurite_store::StoreError;
+use fulgurite_store::{KeyRefused, StoreError};
 
 /// Why a model call failed, in no dialect yet. `openai::error` turns it into that dialect's response.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +69,9 @@ pub(crate) enum ProxyError {
         /// The path.
         path: String,
     },
+    /// The key does not open it.
+    #[error(transparent)]
+    Key(#[from] KeyRefused),
     /// The conversation cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),

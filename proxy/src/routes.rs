@@ -3,6 +3,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, head, post};
+use fulgurite_store::KeyRefused;
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
@@ -41,12 +42,21 @@ pub async fn unknown_route(request: Request) -> Response {
     refusal(&request, ProxyError::UnknownRoute { method, path })
 }
 
+/// The answer to a request whose key does not open what it asks for, in the dialect that its client speaks.
+pub fn refused_key(uri: &Uri, headers: &HeaderMap, refused: KeyRefused) -> Response {
+    told(uri, headers, refused.into())
+}
+
 async fn method_not_allowed(request: Request) -> Response {
     refusal(&request, ProxyError::MethodNotAllowed { method: request.method().to_string() })
 }
 
 fn refusal(request: &Request, error: ProxyError) -> Response {
-    match anthropic::is_spoken(request.uri(), request.headers()) {
+    told(request.uri(), request.headers(), error)
+}
+
+fn told(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
+    match anthropic::is_spoken(uri, headers) {
         true => anthropic::refusal(&error),
         false => OpenAiError::from(error).into_response(),
     }

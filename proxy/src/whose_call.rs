@@ -1,6 +1,7 @@
-//! What a request itself says of whose it is: by its path, by ids in headers, or by its client's own session.
+//! What a request itself says of whose it is: by its path, by its key, by ids in headers, or by its client's own session.
 
-use axum::http::HeaderMap;
+use axum::http::{Extensions, HeaderMap};
+use fulgurite_store::{KeyHolder, KeyRefused};
 use sha2::{Digest, Sha256};
 
 use crate::error::ProxyError;
@@ -42,8 +43,15 @@ pub(crate) struct CallPath {
 }
 
 impl WhoseCall {
-    /// Reads path and headers, which must not name different ones.
-    pub(crate) fn read(path: CallPath, headers: &HeaderMap) -> Result<Self, ProxyError> {
+    /// Reads path, key and headers, which must not name different ones. Whether a key opens the path was found out before;
+    /// who holds it stands in the extensions.
+    pub(crate) fn read(path: CallPath, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, ProxyError> {
+        let path = match (path.rollout_id, extensions.get()) {
+            (None, Some(KeyHolder::Attempt { rollout_id, attempt_id })) => {
+                return Self::by_key(rollout_id, attempt_id, headers);
+            }
+            (rollout_id, _) => CallPath { rollout_id, ..path },
+        };
         let rollout_id = agreed(path.rollout_id, ROLLOUT, headers)?;
         let attempt_id = agreed(path.attempt_id, ATTEMPT, headers)?;
         match (rollout_id, attempt_id) {
@@ -54,6 +62,15 @@ impl WhoseCall {
             }
             (None, None) => Ok(ClientSession::read(headers).map_or(WhoseCall::Unsaid, WhoseCall::Session)),
         }
+    }
+
+    /// Of a key's rollout. A header may name another of its attempts.
+    fn by_key(rollout_id: &str, attempt_id: &str, headers: &HeaderMap) -> Result<Self, ProxyError> {
+        if let Some(asked) = id(ROLLOUT, headers)?.filter(|asked| *asked != rollout_id) {
+            return Err(KeyRefused::OtherRollout { of: rollout_id.to_owned(), asked: asked.to_owned() }.into());
+        }
+        let attempt_id = id(ATTEMPT, headers)?.unwrap_or(attempt_id);
+        Ok(WhoseCall::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: Some(attempt_id.to_owned()) })
     }
 
     /// The rollout that it names, and to whose records it is confined.
@@ -106,12 +123,24 @@ mod tests {
     use super::*;
 
     fn read(path: Option<(&str, &str)>, headers: &[(&'static str, &'static str)]) -> Result<WhoseCall, String> {
+        read_with(None, path, headers)
+    }
+
+    fn read_with(
+        key: Option<KeyHolder>,
+        path: Option<(&str, &str)>,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<WhoseCall, String> {
         let (rollout_id, attempt_id) = path.map(|(rollout, attempt)| (rollout.to_owned(), attempt.to_owned())).unzip();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        WhoseCall::read(CallPath { rollout_id, attempt_id }, &map).map_err(|error| error.to_string())
+        let mut extensions = Extensions::new();
+        if let Some(key) = key {
+            extensions.insert(key);
+        }
+        WhoseCall::read(CallPath { rollout_id, attempt_id }, &map, &extensions).map_err(|error| error.to_string())
     }
 
     fn attempt(rollout_id: &str, attempt_id: Option<&str>) -> Result<WhoseCall, String> {
@@ -126,6 +155,21 @@ mod tests {
         assert_eq!(read(Some(("r", "a")), &[("x-rollout-id", "r")]), attempt("r", Some("a")));
         assert_eq!(read(None, &[session, ("x-rollout-id", "r")]), attempt("r", None));
         assert_eq!(read(None, &[("x-attempt-id", "a"), ("x-rollout-id", "r")]), attempt("r", Some("a")));
+    }
+
+    #[test]
+    fn a_key_says_whose_a_call_is_after_the_path_and_before_headers() {
+        let key = || Some(KeyHolder::Attempt { rollout_id: "k".into(), attempt_id: "ka".into() });
+        let session = ("x-claude-code-session-id", "s");
+        assert_eq!(read_with(key(), None, &[session]), attempt("k", Some("ka")));
+        assert_eq!(read_with(key(), None, &[("x-rollout-id", "k")]), attempt("k", Some("ka")));
+        assert_eq!(read_with(key(), None, &[("x-attempt-id", "kb")]), attempt("k", Some("kb")));
+        assert_eq!(read_with(key(), Some(("r", "a")), &[]), attempt("r", Some("a")));
+        let other = read_with(key(), None, &[("x-rollout-id", "r")]).unwrap_err();
+        assert_eq!(other, "the API key is of the rollout `k`, and opens nothing of `r`");
+        for says_nothing in [KeyHolder::Admin, KeyHolder::ModelCalls] {
+            assert_eq!(read_with(Some(says_nothing), None, &[("x-rollout-id", "r")]), attempt("r", None));
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::server::{Assignment, Server};
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
-pub const KEPT_BACK: [&str; 1] = ["FULGURITE_ADMIN_KEY"];
+pub const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];
 
 /// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
 pub fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {

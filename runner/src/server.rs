@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// The header of a dequeue's reply that holds the keys of the attempts in it.
 const KEY_HEADER: &str = "x-fulgurite-key";
 
-/// What an attempt's agents are given for a key when the server hands out none.
+/// What an attempt's agents are given for a key when the server hands out none, as other servers than ours do.
 const ANY_KEY: &str = "fulgurite";
 
 /// How long a request may take, beside the time that the server was asked to wait.

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::admin_key;
+
 /// A server and what its process has cost so far.
 pub struct Server {
     /// What the table calls it.
@@ -29,6 +31,7 @@ impl Server {
             .arg(directory.path().join(STORE))
             .arg("--ready-file")
             .arg(&ready)
+            .env_remove(admin_key::VARIABLE)
             .stdout(Stdio::null())
             .spawn()
             .context("cannot start a server")?;

@@ -6,9 +6,11 @@ use futures::future::BoxFuture;
 use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::dialect::Dialect;
+use crate::keys::IssuedKeys;
 use crate::listener::Listener;
 use crate::location::{Access, Location};
 use crate::signals::Signals;
@@ -81,6 +83,8 @@ struct Inner {
     writer: Option<Writer>,
     signals: Arc<Signals>,
     opened: Instant,
+    /// Once somebody has asked for them.
+    issued_keys: OnceCell<IssuedKeys>,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -104,8 +108,7 @@ impl Store {
             Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
         };
         let writer = Some(Writer::start(connector, connection, Arc::clone(&signals)));
-        let inner = Inner { readers, writer, signals, opened: Instant::now(), _listener: listener };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self::new(readers, writer, signals, listener))
     }
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
@@ -119,9 +122,18 @@ impl Store {
         // SQLite looks into the file only now.
         sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&readers).await?;
         require_migrated(&mut *readers.acquire().await?).await?;
-        let signals = Arc::default();
-        let inner = Inner { readers, writer: None, signals, opened: Instant::now(), _listener: None };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self::new(readers, None, Arc::default(), None))
+    }
+
+    fn new(readers: AnyPool, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
+        let (opened, issued_keys) = (Instant::now(), OnceCell::new());
+        let inner = Inner { readers, writer, signals, opened, issued_keys, _listener: listener };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The keys that servers on this database issue. Their secret is made once, by whoever asks first, and stays.
+    pub async fn issued_keys(&self) -> Result<&IssuedKeys> {
+        self.inner.issued_keys.get_or_try_init(|| IssuedKeys::of(self)).await
     }
 
     /// Finishes the writes that wait and closes the database; every later call fails.

@@ -22,7 +22,7 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 }
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
-    let caller = Caller::new(path, request.headers())?;
+    let caller = Caller::new(path, &request)?;
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
     answer(proxy, caller, read(body, id.clone())?).await
 }

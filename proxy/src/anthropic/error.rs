@@ -89,6 +89,8 @@ pub(crate) fn refusal(error: &ProxyError) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_store::KeyRefused;
+
     use super::*;
 
     fn told(error: ProxyError) -> (u16, Value) {
@@ -103,6 +105,8 @@ mod tests {
             (ProxyError::BodyTooLarge { limit: 1 }, 413, "request_too_large"),
             (ProxyError::UnknownModel { model: "m".into(), served: "none".into() }, 404, "not_found_error"),
             (ProxyError::UnknownTarget { kind: "rollout", id: "r".into() }, 404, "not_found_error"),
+            (KeyRefused::Unknown.into(), 401, "authentication_error"),
+            (KeyRefused::AdminOnly { of: "an agent" }.into(), 403, "permission_error"),
             (ProxyError::MethodNotAllowed { method: "PUT".into() }, 405, "invalid_request_error"),
             (BackendError::Overloaded { limit: 1 }.into(), 529, "overloaded_error"),
             (BackendError::Unavailable { message: "m".into() }.into(), 503, "api_error"),

@@ -35,7 +35,7 @@ async fn call(
     request: Request,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, request.headers())?;
+    let caller = Caller::new(path, &request)?;
     let body = parse(&read_body(request.into_body(), proxy).await?)?;
     Ok(answer(proxy, caller, read(body)?).await?)
 }

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
-use fulgurite_store::StoreError;
+use fulgurite_store::{KeyRefused, StoreError};
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
@@ -58,6 +58,13 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::UnknownRoute { .. } => Shape::new(StatusCode::NOT_FOUND, INVALID, Some("unknown_url")),
         ProxyError::MethodNotAllowed { .. } => {
             Shape::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, Some("method_not_allowed"))
+        }
+        ProxyError::Key(refused) => {
+            let code = match refused {
+                KeyRefused::Unknown | KeyRefused::Expired { .. } => "invalid_api_key",
+                KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. } => "insufficient_permissions",
+            };
+            Shape::new(refused.status(), INVALID, Some(code))
         }
         ProxyError::Render(error) => match error {
             RenderError::File { .. }

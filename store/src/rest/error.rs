@@ -3,7 +3,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::StoreError;
+use crate::{KeyRefused, StoreError};
 
 /// What is said of a body that is too large.
 pub(super) const TOO_LARGE: &str = "The request body is too large";
@@ -17,6 +17,8 @@ pub(super) enum RestError {
     NotFound(String),
     /// 413: the body is too large.
     TooLarge,
+    /// 401 or 403: the key does not open it.
+    Key(KeyRefused),
     /// 405: the path is there, but not with this method.
     MethodNotAllowed,
     /// 422: a body or the parameters are not what they should be.
@@ -94,6 +96,7 @@ impl RestError {
         match self {
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, json!(message)),
             Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
+            Self::Key(refused) => (refused.status(), json!(refused.to_string())),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!(TOO_LARGE)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, json!("Method Not Allowed")),
             Self::Schema { source, mistakes } => {

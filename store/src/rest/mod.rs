@@ -16,15 +16,15 @@ mod traces;
 mod workers;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use self::error::RestError;
-use crate::Store;
+use crate::{KeyRefused, Store};
 
 /// Bytes that a request body may have, unless told otherwise.
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
@@ -85,6 +85,14 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body_limit))
         .with_state(store)
+}
+
+/// The answer to a request whose key does not open what it asks for, in the shape of its route's other errors.
+pub fn refusal(path: &str, headers: &HeaderMap, refused: KeyRefused) -> Response {
+    match path {
+        "/v1/traces" | "/v1/metrics" | "/v1/logs" | "/v1/development/profiles" => traces::refusal(headers, &refused),
+        _ => RestError::Key(refused).into_response(),
+    }
 }
 
 /// The routes of Agent-lightning's API at whose calls its own store looks for overdue attempts.

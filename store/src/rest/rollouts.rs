@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::error::RestError;
@@ -86,11 +86,41 @@ impl Default for DequeueRequest {
     }
 }
 
-pub(super) async fn dequeue(State(store): State<Store>, body: Body) -> Reply<Vec<AttemptedRollout>> {
+/// The header in which the keys of the attempts in a reply are handed out, in their order.
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-fulgurite-key");
+/// Many clients take no more header lines than a hundred, ours included, and some no line longer than 8 KB.
+const KEY_LINES: usize = 32;
+const KEYS_OF_A_LINE: usize = 16;
+
+/// The keys for the agents of attempts, so that each opens its own door and no other.
+async fn keys(store: &Store, attempts: &[AttemptedRollout]) -> Result<HeaderMap, RestError> {
+    let mut headers = HeaderMap::new();
+    if attempts.is_empty() {
+        return Ok(headers);
+    }
+    let issued = store.issued_keys().await?;
+    for line in attempts.chunks(KEYS_OF_A_LINE.max(attempts.len().div_ceil(KEY_LINES))) {
+        let keys = line.iter().map(|AttemptedRollout { attempt: Attempt { rollout_id, attempt_id, .. }, .. }| {
+            issued.attempt_key(rollout_id, attempt_id)
+        });
+        // A key is made of letters, digits, `-`, `_` and `.`.
+        if let Ok(mut line) = HeaderValue::from_str(&keys.collect::<Vec<_>>().join(",")) {
+            line.set_sensitive(true);
+            headers.append(KEY_HEADER, line);
+        }
+    }
+    Ok(headers)
+}
+
+pub(super) async fn dequeue(
+    State(store): State<Store>,
+    body: Body,
+) -> Result<(HeaderMap, Json<Vec<AttemptedRollout>>), RestError> {
     let request: DequeueRequest = body.or_empty().parse()?;
     let wait = request.wait_seconds.map_or(Ok(Duration::ZERO), |wait| seconds("wait_seconds", wait))?;
     let limit = usize::try_from(request.limit).unwrap_or(0);
-    Ok(Json(store.dequeue_rollouts(limit, request.worker_id.as_deref(), wait).await?))
+    let attempts = store.dequeue_rollouts(limit, request.worker_id.as_deref(), wait).await?;
+    Ok((keys(&store, &attempts).await?, Json(attempts)))
 }
 
 #[derive(Default, Deserialize)]

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{RouteOptions, routes, routes_with};
+use crate::model::{Attempt, AttemptedRollout};
 use crate::testing::{TestStore, generation};
+use crate::{KeyHolder, Keyring};
 
 pub(super) struct Api {
     pub router: Router,
@@ -443,4 +445,32 @@ async fn overdue_attempts_are_ended_before_a_call_that_looks_for_them() {
     let (_, found) = api.get(&path(&first)).await;
     assert_eq!((&found["status"], &found["attempt"]["status"]), (&json!("failed"), &json!("timeout")));
     assert!(found["attempt"]["end_time"].is_f64());
+}
+
+#[tokio::test]
+async fn a_dequeue_hands_out_the_key_of_each_attempt_in_few_header_lines() {
+    let api = Api::new().await;
+    let rollouts = vec![json!({ "input": null }); 40];
+    api.done("/v1/agl/queues/rollouts/enqueue", json!({ "rollouts": rollouts })).await;
+    let dequeue = || {
+        let body = Body::from(json!({ "limit": 40 }).to_string());
+        let request = Request::post("/v1/agl/queues/rollouts/dequeue").body(body).unwrap();
+        api.router.clone().oneshot(request)
+    };
+    let response = dequeue().await.unwrap();
+    let lines: Vec<_> = response.headers().get_all("x-fulgurite-key").iter().cloned().collect();
+    assert_eq!(lines.len(), 3);
+    let keyring = Keyring { admin: None, issued: api.store.issued_keys().await.unwrap().clone() };
+    let holders: Vec<_> =
+        lines.iter().flat_map(|line| line.to_str().unwrap().split(',')).map(|key| keyring.holder(key)).collect();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let attempts: Vec<AttemptedRollout> = serde_json::from_slice(&bytes).unwrap();
+    let expected: Vec<_> = attempts
+        .into_iter()
+        .map(|AttemptedRollout { attempt: Attempt { rollout_id, attempt_id, .. }, .. }| {
+            Ok(KeyHolder::Attempt { rollout_id, attempt_id })
+        })
+        .collect();
+    assert_eq!(holders, expected);
+    assert!(!dequeue().await.unwrap().headers().contains_key("x-fulgurite-key"));
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::error::{RestError, TOO_LARGE};
 use crate::model::{Ingested, Span};
 use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
-use crate::{Store, StoreError};
+use crate::{KeyRefused, Store, StoreError};
 
 /// How a client writes its messages, and reads ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +57,14 @@ impl Failure {
     fn too_large() -> Self {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: TOO_LARGE.to_owned() }
     }
+
+    fn response(self, encoding: Option<Encoding>) -> Response {
+        let Self { status, message } = self;
+        match encoding {
+            Some(Encoding::Json) => (status, Json(json!({ "message": message }))).into_response(),
+            Some(Encoding::Protobuf) | None => protobuf(status, &RpcStatus { message }),
+        }
+    }
 }
 
 impl From<StoreError> for Failure {
@@ -66,16 +74,18 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// The answer to an export whose key does not open the store.
+pub(super) fn refusal(headers: &HeaderMap, refused: &KeyRefused) -> Response {
+    Failure { status: refused.status(), message: refused.to_string() }.response(Encoding::of(headers))
+}
+
 /// Stores an export. Spans that name no attempt, or one that is not known, are counted and left out; the others are
 /// stored all the same.
 pub(super) async fn export(store: Store, request: Request, body_limit: usize) -> Response {
     let encoding = Encoding::of(request.headers());
     match stored(store, request, encoding, body_limit).await {
         Ok(rejected) => success(encoding.unwrap_or(Encoding::Protobuf), rejected),
-        Err(Failure { status, message }) => match encoding {
-            Some(Encoding::Json) => (status, Json(json!({ "message": message }))).into_response(),
-            Some(Encoding::Protobuf) | None => protobuf(status, &RpcStatus { message }),
-        },
+        Err(failure) => failure.response(encoding),
     }
 }
 

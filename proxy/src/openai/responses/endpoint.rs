@@ -1,6 +1,5 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -22,7 +21,7 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, request.headers())?;
+    let caller = Caller::new(path, &request)?;
     let body = parse(&read_body(request.into_body(), &proxy).await?)?;
     let request = read(body, &proxy, caller.whose.named_rollout()).await?;
     Ok(answer(&proxy, caller, request).await?)
@@ -50,9 +49,9 @@ pub(crate) struct ResponsePath {
 pub(crate) async fn retrieve(
     State(proxy): State<Proxy>,
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Json<Value>, OpenAiError> {
-    let whose = WhoseCall::read(call, &headers)?;
+    let whose = WhoseCall::read(call, request.headers(), request.extensions())?;
     let found = visible_response(&proxy, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
         Some(call) => Ok(Json(recorded_response(&call))),

@@ -1,0 +1,227 @@
+//! Who may ask for what: what each route needs, and whether a request's key is that.
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
+
+/// What a route needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// No key.
+    Nothing,
+    /// A key to model calls.
+    ModelCalls,
+    /// The rollout's own key.
+    Rollout,
+    /// The admin key.
+    Admin,
+}
+
+impl Need {
+    /// Of a route, by the path that it is registered under. A route that is not named here needs the admin key, and so does
+    /// what is no route.
+    fn of(method: &Method, route: Option<&str>) -> Self {
+        let Some(route) = route else { return Need::Admin };
+        // Clients ask an agent's base URL whether somebody is there, some before they have a key.
+        let asks_who_is_there = *method == Method::HEAD;
+        let of_attempt = route.strip_prefix("/rollout/{rollout_id}/attempt/{attempt_id}");
+        match (of_attempt, route) {
+            (_, "/healthz") => Need::Nothing,
+            (None, "/") | (Some("" | "/" | "/v1" | "/v1/"), _) if asks_who_is_there => Need::Nothing,
+            (Some("/reward"), _)
+            | (None, "/rollout/{rollout_id}/reward" | "/rollout/{rollout_id}/generation/{generation_id}/reward") => {
+                Need::Rollout
+            }
+            (Some(_), _) => Need::ModelCalls,
+            (None, route) if route.starts_with("/proxy/rollout/{rollout_id}/") => Need::ModelCalls,
+            (
+                None,
+                "/v1/chat/completions"
+                | "/v1/completions"
+                | "/v1/responses"
+                | "/v1/responses/{response_id}"
+                | "/v1/messages"
+                | "/v1/messages/count_tokens"
+                | "/v1/models",
+            ) => Need::ModelCalls,
+            _ => Need::Admin,
+        }
+    }
+
+    /// Whether whoever holds the key has what is needed, for the rollout that the path names.
+    fn is_met_by(self, holder: &KeyHolder, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
+        match (self, holder) {
+            (Need::Nothing, _) | (_, KeyHolder::Admin) | (Need::ModelCalls, KeyHolder::ModelCalls) => Ok(()),
+            (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. }) => match rollout_id {
+                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                _ => Ok(()),
+            },
+            (Need::Admin, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
+            (Need::Rollout | Need::Admin, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
+        }
+    }
+}
+
+/// Lets a request in if its key opens what it asks for. Without an admin key, everything is open whatever key is sent; a key
+/// that names an attempt says whose a call is all the same.
+pub async fn check(
+    State(keyring): State<Keyring>,
+    route: Option<MatchedPath>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = route.as_ref().map(MatchedPath::as_str);
+    let need = Need::of(request.method(), route);
+    let (mut parts, body) = request.into_parts();
+    let rollout_id = rollout_id(&mut parts).await;
+    let holder = holder(&keyring, &parts.headers);
+    let admitted = match (&holder, need, &keyring.admin) {
+        (_, Need::Nothing, _) | (_, _, None) => Ok(()),
+        (Ok(holder), need, Some(_)) => need.is_met_by(holder, rollout_id.as_deref()),
+        (Err(refused), ..) => Err(refused.clone()),
+    };
+    if let Err(refused) = admitted {
+        return refusal(need, &parts.uri, &parts.headers, route, refused);
+    }
+    let mut request = Request::from_parts(parts, body);
+    if let Ok(holder) = holder {
+        request.extensions_mut().insert(holder);
+    }
+    next.run(request).await
+}
+
+/// The rollout that the path names, read as its route reads it.
+async fn rollout_id(parts: &mut Parts) -> Option<String> {
+    // A path without variable parts has none to read.
+    let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
+    params.iter().find(|(name, _)| *name == "rollout_id").map(|(_, id)| id.to_owned())
+}
+
+/// Who bears the keys of a request: of several, the first that opens anything counts.
+fn holder(keyring: &Keyring, headers: &HeaderMap) -> Result<KeyHolder, KeyRefused> {
+    let mut refused = KeyRefused::Unknown;
+    for key in keys(headers) {
+        match keyring.holder(&key) {
+            Ok(holder) => return Ok(holder),
+            Err(expired @ KeyRefused::Expired { .. }) => refused = expired,
+            Err(_) => {}
+        }
+    }
+    Err(refused)
+}
+
+/// The keys that a request carries: as a bearer's token, as the password of basic authentication, which is all that some
+/// clients can be made to send (`http://any:KEY@host`), and as Anthropic's clients send theirs.
+fn keys(headers: &HeaderMap) -> Vec<String> {
+    let texts = |name| headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
+    let authorised = texts("authorization").filter_map(|value| {
+        let (scheme, credentials) = value.split_once(' ')?;
+        match scheme.to_ascii_lowercase().as_str() {
+            "bearer" => Some(credentials.trim().to_owned()),
+            "basic" => {
+                let pair = String::from_utf8(STANDARD.decode(credentials.trim()).ok()?).ok()?;
+                pair.split_once(':').map(|(_, password)| password.to_owned())
+            }
+            _ => None,
+        }
+    });
+    authorised.chain(texts("x-api-key").map(str::to_owned)).collect()
+}
+
+/// The refusal, in the dialect of what was asked for.
+fn refusal(need: Need, uri: &Uri, headers: &HeaderMap, route: Option<&str>, refused: KeyRefused) -> Response {
+    tracing::debug!(path = uri.path(), %refused, "a request was refused");
+    let status = refused.status();
+    let mut response = match (need, route) {
+        (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused_key(uri, headers, refused),
+        (_, Some(_)) => fulgurite_store::refusal(uri.path(), headers, refused),
+    };
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
+
+    fn need(method: &str, route: &str) -> Need {
+        Need::of(&method.parse().unwrap(), Some(route))
+    }
+
+    #[test]
+    fn every_route_needs_the_admin_key_but_for_those_of_agents() {
+        for route in ["/v1/chat/completions", "/v1/responses/{response_id}", "/v1/messages/count_tokens", "/v1/models"]
+        {
+            assert_eq!(need("POST", route), Need::ModelCalls, "{route}");
+            assert_eq!(need("GET", &format!("{ATTEMPT}{route}")), Need::ModelCalls, "{route}");
+        }
+        let gateway = "/proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{*endpoint}";
+        assert_eq!(need("POST", gateway), Need::ModelCalls);
+        for route in ["/rollout/{rollout_id}/reward", "/rollout/{rollout_id}/generation/{generation_id}/reward"] {
+            assert_eq!(need("POST", route), Need::Rollout, "{route}");
+        }
+        assert_eq!(need("POST", &format!("{ATTEMPT}/reward")), Need::Rollout);
+        for route in
+            ["/rollout/{rollout_id}/drift", "/v1/agl/health", "/v1/traces", "/api/models", "/proxy/pause", "/new"]
+        {
+            assert_eq!(need("GET", route), Need::Admin, "{route}");
+        }
+        assert_eq!(Need::of(&Method::GET, None), Need::Admin);
+    }
+
+    #[test]
+    fn whether_somebody_is_there_may_be_asked_without_a_key() {
+        assert_eq!(need("GET", "/healthz"), Need::Nothing);
+        assert_eq!(need("HEAD", "/"), Need::Nothing);
+        assert_eq!(need("HEAD", &format!("{ATTEMPT}/v1")), Need::Nothing);
+        assert_eq!(need("GET", "/"), Need::Admin);
+        assert_eq!(need("GET", ATTEMPT), Need::ModelCalls);
+        assert_eq!(need("HEAD", "/v1/models"), Need::ModelCalls);
+    }
+
+    #[test]
+    fn a_key_opens_its_own_door() {
+        let of = |id: &str| KeyHolder::Attempt { rollout_id: id.into(), attempt_id: "a".into() };
+        let other = KeyRefused::OtherRollout { of: "r".into(), asked: "s".into() };
+        for (need, holder, rollout_id, expected) in [
+            (Need::Admin, KeyHolder::Admin, None, Ok(())),
+            (Need::Rollout, KeyHolder::Admin, Some("s"), Ok(())),
+            (Need::ModelCalls, of("r"), Some("r"), Ok(())),
+            (Need::ModelCalls, of("r"), None, Ok(())),
+            (Need::ModelCalls, of("r"), Some("s"), Err(other.clone())),
+            (Need::Rollout, of("r"), Some("r"), Ok(())),
+            (Need::Rollout, of("r"), Some("s"), Err(other)),
+            (Need::Admin, of("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a rollout" })),
+            (Need::ModelCalls, KeyHolder::ModelCalls, Some("s"), Ok(())),
+            (Need::Rollout, KeyHolder::ModelCalls, Some("s"), Err(KeyRefused::AdminOnly { of: "model calls" })),
+        ] {
+            assert_eq!(need.is_met_by(&holder, rollout_id), expected, "{need:?} {holder:?} {rollout_id:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_read_wherever_clients_put_them() {
+        let read = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            keys(&headers)
+        };
+        assert_eq!(read(&[("authorization", "bearer  k"), ("x-api-key", "l")]), ["k", "l"]);
+        // echo -n any:a:b | base64
+        assert_eq!(read(&[("authorization", "Basic YW55OmE6Yg==")]), ["a:b"]);
+        for nothing in ["Bearer", "Basic YW55", "Basic ???", "Digest k"] {
+            assert!(read(&[("authorization", nothing)]).is_empty(), "{nothing}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Keys: who may ask for what. The admin key opens everything; the keys that are issued open one attempt's door, or model
+//! calls alone, for a time. Issued keys are kept nowhere: they are known again by the server's secret.
+
+mod admin_key;
+mod issued_keys;
+
+pub use admin_key::AdminKey;
+pub use issued_keys::{ISSUED_KEY_SECONDS, IssuedKeys};
+
+use axum::http::StatusCode;
+
+use crate::writer::now;
+
+/// Whom a key makes of its bearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyHolder {
+    /// Whoever runs the server.
+    Admin,
+    /// An agent: its rollout's model calls and rewards.
+    Attempt {
+        /// Its rollout.
+        rollout_id: String,
+        /// The attempt that the key was made for, to which calls belong that do not say whose they are.
+        attempt_id: String,
+    },
+    /// An agent that says itself whose its calls are: model calls of any rollout, and nothing else.
+    ModelCalls,
+}
+
+/// Why a key does not open what it was sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefused {
+    /// There is none, or nobody made it.
+    #[error("Invalid or missing API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")]
+    Unknown,
+    /// Its time is over.
+    #[error("the API key expired at {expired} (seconds since 1970)")]
+    Expired {
+        /// When, in seconds since the epoch.
+        expired: u64,
+    },
+    /// It opens another rollout.
+    #[error("the API key is of the rollout `{of}`, and opens nothing of `{asked}`")]
+    OtherRollout {
+        /// The rollout that it opens.
+        of: String,
+        /// The rollout that was asked for.
+        asked: String,
+    },
+    /// It opens model calls, and rewards at most.
+    #[error("the API key of {of} does not open this: the admin key does")]
+    AdminOnly {
+        /// Whose key it is.
+        of: &'static str,
+    },
+}
+
+impl KeyRefused {
+    /// 401 if nothing is known of whoever asks, 403 if it is known and not enough.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unknown | Self::Expired { .. } => StatusCode::UNAUTHORIZED,
+            Self::OtherRollout { .. } | Self::AdminOnly { .. } => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+/// The keys that a server takes.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    /// The admin key, if one is set.
+    pub admin: Option<AdminKey>,
+    /// The keys that it issues itself.
+    pub issued: IssuedKeys,
+}
+
+impl Keyring {
+    /// Who bears a key, at this moment.
+    pub fn holder(&self, key: &str) -> Result<KeyHolder, KeyRefused> {
+        if self.admin.as_ref().is_some_and(|admin| admin.is(key)) {
+            return Ok(KeyHolder::Admin);
+        }
+        self.issued.holder(key, now() as u64)
+    }
+}

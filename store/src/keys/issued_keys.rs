@@ -1,0 +1,190 @@
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::Mac;
+use serde::{Deserialize, Serialize};
+
+use super::admin_key::new_hmac;
+use super::{KeyHolder, KeyRefused};
+use crate::sql::column;
+use crate::writer::now;
+use crate::{Result, Store, StoreError};
+
+/// Seconds for which a key that is issued opens its door. An attempt that has ended takes no more calls, however long its
+/// key would last.
+pub const ISSUED_KEY_SECONDS: u64 = 7 * 24 * 3600;
+
+/// What issued keys begin with, so that people and scanners know them.
+const PREFIX: &str = "fgr-";
+/// Bytes of the secret, as many as its hash has.
+const SECRET_BYTES: usize = 32;
+
+/// What the secret is called among others.
+const NAME: &str = "issued_keys";
+
+/// Makes keys, and knows them again. A key's text is `fgr-CLAIMS.CODE`: what it opens until when, and the HMAC-SHA256
+/// of that under the servers' secret, both in base64 for URLs.
+#[derive(Clone)]
+pub struct IssuedKeys {
+    secret: [u8; SECRET_BYTES],
+}
+
+impl fmt::Debug for IssuedKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("IssuedKeys(..)")
+    }
+}
+
+/// What a key says of itself.
+#[derive(Serialize, Deserialize)]
+struct Claims {
+    opens: Opens,
+    /// Seconds since the epoch.
+    expires: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Opens {
+    Attempt { rollout_id: String, attempt_id: String },
+    ModelCalls,
+}
+
+impl IssuedKeys {
+    /// The keys under the secret that a store holds, or holds from now on.
+    pub(crate) async fn of(store: &Store) -> Result<Self> {
+        let mut fresh = [0; SECRET_BYTES];
+        getrandom::fill(&mut fresh).map_err(|error| StoreError::Unavailable {
+            message: format!("the system gives no random bytes: {error}"),
+        })?;
+        let secret = store
+            .write(move |write| {
+                Box::pin(async move {
+                    let insert = "INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
+                    sqlx::query(insert).bind(NAME).bind(fresh.to_vec()).execute(write.connection()).await?;
+                    let select = "SELECT secret FROM secrets WHERE name = $1";
+                    let row = sqlx::query(select).bind(NAME).fetch_one(write.connection()).await?;
+                    column::<Vec<u8>>(&row, "secret")
+                })
+            })
+            .await?;
+        let secret = secret.try_into().map_err(|_| StoreError::Corrupt {
+            column: "secrets.secret".to_owned(),
+            message: format!("it must have {SECRET_BYTES} bytes"),
+        })?;
+        Ok(IssuedKeys { secret })
+    }
+
+    /// The key of an attempt's agent, from now on.
+    pub fn attempt_key(&self, rollout_id: &str, attempt_id: &str) -> String {
+        let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
+        self.key(Opens::Attempt { rollout_id, attempt_id }, now() as u64 + ISSUED_KEY_SECONDS)
+    }
+
+    /// A key to model calls of any rollout, from now on for `seconds`.
+    pub fn model_calls_key(&self, seconds: u64) -> String {
+        self.key(Opens::ModelCalls, now() as u64 + seconds)
+    }
+
+    fn key(&self, opens: Opens, expires: u64) -> String {
+        // Texts and numbers can always be written.
+        let claims = serde_json::to_vec(&Claims { opens, expires }).unwrap_or_default();
+        let claims = URL_SAFE_NO_PAD.encode(claims);
+        let code = new_hmac(&self.secret).chain_update(&claims).finalize().into_bytes();
+        format!("{PREFIX}{claims}.{}", URL_SAFE_NO_PAD.encode(code))
+    }
+
+    /// Who bears a key at that time, in seconds since the epoch.
+    pub(super) fn holder(&self, key: &str, now: u64) -> std::result::Result<KeyHolder, KeyRefused> {
+        let Claims { opens, expires } = self.claims(key).ok_or(KeyRefused::Unknown)?;
+        if expires <= now {
+            return Err(KeyRefused::Expired { expired: expires });
+        }
+        Ok(match opens {
+            Opens::Attempt { rollout_id, attempt_id } => KeyHolder::Attempt { rollout_id, attempt_id },
+            Opens::ModelCalls => KeyHolder::ModelCalls,
+        })
+    }
+
+    /// What a key says, if it was made under this secret.
+    fn claims(&self, key: &str) -> Option<Claims> {
+        let (claims, code) = key.strip_prefix(PREFIX)?.split_once('.')?;
+        let code = URL_SAFE_NO_PAD.decode(code).ok()?;
+        // Takes the same time wherever the two differ.
+        new_hmac(&self.secret).chain_update(claims).verify_slice(&code).ok()?;
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::StoreOptions;
+    use crate::testing::TestStore;
+
+    const KEYS: IssuedKeys = IssuedKeys { secret: [7; SECRET_BYTES] };
+
+    fn attempt(rollout_id: &str, attempt_id: &str) -> Opens {
+        Opens::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.to_owned() }
+    }
+
+    #[test]
+    fn a_key_is_the_same_text_for_the_same_claims() {
+        // Its second part was computed by Python's hmac.
+        let key = KEYS.key(attempt("ro-1", "at-1"), 2_000_000_000);
+        let claims = URL_SAFE_NO_PAD
+            .encode(r#"{"opens":{"attempt":{"rollout_id":"ro-1","attempt_id":"at-1"}},"expires":2000000000}"#);
+        assert_eq!(key, format!("fgr-{claims}.bMCn1Ln-ElG_5fxq-gf8m_QRQe5_1lRVLlgSKA1YTPA"));
+    }
+
+    #[test]
+    fn a_key_opens_until_its_time_is_over() {
+        let key = KEYS.key(Opens::ModelCalls, 100);
+        assert_eq!(KEYS.holder(&key, 99), Ok(KeyHolder::ModelCalls));
+        assert_eq!(KEYS.holder(&key, 100), Err(KeyRefused::Expired { expired: 100 }));
+        // Of a key that nobody made, not even that is told.
+        let other = IssuedKeys { secret: [8; SECRET_BYTES] };
+        assert_eq!(other.holder(&key, 100), Err(KeyRefused::Unknown));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_ids_a_key_tells_them_and_can_stand_in_a_header_and_a_url(rollout in ".*", other in ".*") {
+            let key = KEYS.key(attempt(&rollout, &other), 100);
+            let expected = KeyHolder::Attempt { rollout_id: rollout, attempt_id: other };
+            prop_assert_eq!(KEYS.holder(&key, 0), Ok(expected));
+            prop_assert!(key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)));
+        }
+
+        #[test]
+        fn a_key_with_any_other_character_is_nobodys(place in 0_usize..1000, character in "[A-Za-z0-9._-]") {
+            let key = KEYS.key(attempt("ro-1", "at-1"), 100);
+            let place = place % key.len();
+            prop_assume!(key[place..=place] != *character);
+            let changed = format!("{}{character}{}", &key[..place], &key[place + 1..]);
+            prop_assert_eq!(KEYS.holder(&changed, 0), Err(KeyRefused::Unknown));
+        }
+
+        #[test]
+        fn a_text_that_is_no_key_is_nobodys(text in "(fgr-)?.*") {
+            prop_assert_eq!(KEYS.holder(&text, 0), Err(KeyRefused::Unknown));
+        }
+    }
+
+    #[tokio::test]
+    async fn all_servers_on_a_database_know_each_others_keys_and_keep_them_over_a_restart() {
+        let store = TestStore::new().await;
+        let (one, two) = tokio::join!(IssuedKeys::of(&store), IssuedKeys::of(&store));
+        let key = one.unwrap().attempt_key("ro-1", "at-1");
+        let holder = KeyHolder::Attempt { rollout_id: "ro-1".into(), attempt_id: "at-1".into() };
+        assert_eq!(two.unwrap().holder(&key, 0), Ok(holder.clone()));
+        store.close().await;
+        let again = Store::open(&store.database.url, StoreOptions::default()).await.unwrap();
+        assert_eq!(again.issued_keys().await.unwrap().holder(&key, 0), Ok(holder));
+        let elsewhere = TestStore::new().await;
+        assert_eq!(elsewhere.issued_keys().await.unwrap().holder(&key, 0), Err(KeyRefused::Unknown));
+    }
+}

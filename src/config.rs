@@ -51,6 +51,8 @@ pub struct ServerConfig {
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
     /// API instead.
     pub watchdog_interval: f64,
+    /// Whether a line is logged of each request, without contents and keys.
+    pub access_log: bool,
 }
 
 impl Default for ServerConfig {
@@ -61,6 +63,7 @@ impl Default for ServerConfig {
             admin_key_file: None,
             body_limit_bytes: 32 * 1024 * 1024,
             watchdog_interval: 10.0,
+            access_log: false,
         }
     }
 }

@@ -40,8 +40,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("FULGURITE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr);
+    log.with_ansi(paint::log_has_colours()).init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
@@ -50,6 +50,12 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+/// What is logged: warnings, and the requests of a server that is to log them, unless the environment says otherwise.
+fn log_filter() -> EnvFilter {
+    let said = ["FULGURITE_LOG", "RUST_LOG"].into_iter().find_map(|name| EnvFilter::try_from_env(name).ok());
+    said.unwrap_or_else(|| EnvFilter::new("warn,fulgurite::access=info"))
 }
 
 async fn dispatch(command: Command) -> anyhow::Result<()> {

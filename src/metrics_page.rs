@@ -25,11 +25,12 @@ impl MetricsPage {
     /// Begins to record, once in a process. What was opened before is not measured, so this comes first.
     pub fn install() -> Result<Self> {
         let mut builder = PrometheusBuilder::new();
-        for (name, bounds) in [fulgurite_store::HISTOGRAM_BUCKETS].concat() {
+        for (name, bounds) in [fulgurite_proxy::HISTOGRAM_BUCKETS, fulgurite_store::HISTOGRAM_BUCKETS].concat() {
             let metric = Matcher::Full(name.to_owned());
             builder = builder.set_buckets_for_metric(metric, bounds).context("a histogram has no buckets")?;
         }
         let recorder = builder.install_recorder().context("metrics are recorded already")?;
+        fulgurite_proxy::describe_metrics();
         fulgurite_store::describe_metrics();
         Ok(Self { recorder })
     }

@@ -1,6 +1,6 @@
 //! Colours, for terminals only.
 
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, stderr, stdout};
 
 /// Wraps text in the codes of a terminal, or leaves it as it is.
 #[derive(Clone, Copy, Debug)]
@@ -11,8 +11,7 @@ pub struct Paint {
 impl Paint {
     /// Colours if standard output is a terminal and `NO_COLOR` does not speak against it.
     pub fn for_stdout() -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { on: stdout().is_terminal() && !refused }
+        Self { on: stdout().is_terminal() && !is_refused() }
     }
 
     /// Bold.
@@ -43,6 +42,15 @@ impl Paint {
     fn wrap(self, code: &str, text: &str) -> String {
         if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// Whether the log, on standard error, has colours.
+pub fn log_has_colours() -> bool {
+    stderr().is_terminal() && !is_refused()
+}
+
+fn is_refused() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::Tokenizer;
@@ -93,6 +93,11 @@ impl RunningServer {
             .merge(metrics.routes())
             .fallback(fulgurite_proxy::unknown_route)
             .layer(from_fn_with_state(keyring, access::check));
+        // Outside of all, so that what is refused has its line too.
+        let router = match config.server.access_log {
+            true => router.layer(from_fn(fulgurite_proxy::log_access)),
+            false => router,
+        };
         let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {

@@ -291,6 +291,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # default
     server.watchdog_interval = 10.0  # default
+    server.access_log = false  # default
     proxy.token_ids_on_attributed_path = true  # default
     proxy.train_temperature = 1.0  # default
     proxy.val_temperature = 1.0  # default
@@ -338,6 +339,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # [directory]/config.toml
     server.watchdog_interval = 10.0  # default
+    server.access_log = false  # default
     models.0.name = "m"  # [directory]/config.toml
     models.0.backend = "embedded"  # [directory]/config.toml
     models.0.path = "model"  # [directory]/config.toml

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use axum::extract::Request;
-use axum::http::HeaderMap;
 use axum::response::Response;
 use fulgurite_backends::SamplerInfo;
 
 use crate::attribution::{self, Attribution};
 use crate::call;
+use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
 use crate::model_request::ModelRequest;
@@ -34,17 +34,18 @@ pub(crate) struct Caller {
     pub(crate) is_retry: bool,
     /// Whether its answers may be trained, whatever the rules for side requests say.
     pub(crate) trainable: Option<bool>,
+    pub(crate) facts: Arc<CallFacts>,
 }
 
 impl Caller {
     pub(crate) fn new(path: CallPath, request: &Request) -> Result<Self, ProxyError> {
         let whose = WhoseCall::read(path, request.headers(), request.extensions())?;
-        Self { whose, ..Self::default() }.with_headers(request.headers())
+        Self { whose, ..Self::default() }.told_by(request)
     }
 
     /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.
-    pub(crate) fn with_headers(self, headers: &HeaderMap) -> Result<Self, ProxyError> {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    pub(crate) fn told_by(self, request: &Request) -> Result<Self, ProxyError> {
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let trainable = header(TRAINABLE).map(|value| {
             value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
         });
@@ -54,6 +55,7 @@ impl Caller {
                 .and_then(|count| count.parse().ok())
                 .is_some_and(|n: u32| n > 0),
             trainable: trainable.transpose()?,
+            facts: request.extensions().get().map(Arc::clone).unwrap_or_default(),
             ..self
         })
     }
@@ -66,9 +68,15 @@ pub(crate) async fn answer(
     request: ModelRequest,
 ) -> Result<Response, Arc<ProxyError>> {
     let model = proxy.sampled_model(&request.model)?.clone();
+    let facts = Arc::clone(&caller.facts);
+    let metrics = proxy.shared.telemetry.of_model(&model.name);
+    facts.is_of_model(&metrics, request.endpoint.operation_name);
     let info = model.sampler.info().await.map_err(ProxyError::from)?;
     check_capabilities(&request, &info)?;
     let attribution = attribute(proxy, &caller).await?;
+    if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
+        facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
+    }
     let is_attributed = caller.whose.named_rollout().is_some();
     let token_ids = request.return_token_ids || (is_attributed && proxy.shared.options.token_ids_on_attributed_path);
     let memory = match &attribution {
@@ -86,7 +94,10 @@ pub(crate) async fn answer(
     let reply_id = format!("{}{}", request.endpoint.id_prefix, uuid::Uuid::now_v7().simple());
     let choices = request.asked.choices;
     let (earlier, mut open) = match log.claim(identity, reply_id, call::now() as u64).await? {
-        Claim::Join(joined) => return respond(proxy, request, &model, joined, token_ids).await,
+        Claim::Join(joined) => {
+            metrics.joined.increment(1);
+            return respond(proxy, request, &model, joined, token_ids, facts).await;
+        }
         Claim::New(open) => (Vec::new(), open),
         Claim::Replay(open) => (earlier_answers(proxy, &open.request.reply_id, choices).await?, open),
     };
@@ -98,13 +109,20 @@ pub(crate) async fn answer(
         request: &request,
         model: &model,
         info: &info,
+        metrics: &metrics,
+        facts: &facts,
         trainable: caller.trainable,
     };
+    let is_new = earlier.is_empty();
     let plan = planner.plan(&open.request, earlier).await?;
+    if !is_new {
+        let is_whole = plan.calls.iter().all(|call| call.ended_earlier().is_some());
+        if is_whole { &metrics.replayed } else { &metrics.resumed }.increment(1);
+    }
     open.prepared(&plan.prompt);
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };
     call::start(proxy, open, plan.calls, caller.in_flight);
-    respond(proxy, request, &model, joined, token_ids).await
+    respond(proxy, request, &model, joined, token_ids, facts).await
 }
 
 /// Hands the answers over to one who listens to them.
@@ -114,8 +132,10 @@ async fn respond(
     model: &SampledModel,
     joined: Joined,
     token_ids: bool,
+    facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
     let choices = request.asked.choices;
+    facts.prompt_tokens.get_or_init(|| joined.prompt.len());
     let writer = request.reply.writer(ReplyContext {
         id: joined.request.reply_id.clone(),
         created: joined.request.created,
@@ -127,8 +147,8 @@ async fn respond(
         choices,
     });
     match request.stream {
-        true => responding::stream(joined.listener, writer, choices, proxy.shared.options.keep_alive).await,
-        false => responding::whole(joined.listener, writer, choices).await,
+        true => responding::stream(joined.listener, writer, choices, proxy.shared.options.keep_alive, facts).await,
+        false => responding::whole(joined.listener, writer, choices, &facts).await,
     }
 }
 

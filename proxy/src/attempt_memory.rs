@@ -45,6 +45,8 @@ impl Default for Turns {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlacedPrompt {
     pub(crate) tokens: Vec<u32>,
+    /// How many of them it continues.
+    pub(crate) tokens_kept: usize,
     /// The generation that it continues token by token.
     pub(crate) continues: Option<String>,
     /// Why it does not continue the latest call; `None` where it does.
@@ -102,14 +104,14 @@ impl AttemptMemory {
         let turns = state.turns.entry(renderer.fingerprint().to_owned()).or_default();
         let next = turns.recorded.next_prompt(renderer, messages, tools, policy)?;
         let tokens = turns.recorded.prompt_tokens(&next);
-        let (turn, departure) = match next {
-            NextPrompt::Continued(continued) => (Some(continued.turn), continued.departure),
-            NextPrompt::Fresh(fresh) => (None, Some(fresh.departure)),
+        let (turn, tokens_kept, departure) = match next {
+            NextPrompt::Continued(continued) => (Some(continued.turn), continued.tokens_kept, continued.departure),
+            NextPrompt::Fresh(fresh) => (None, 0, Some(fresh.departure)),
         };
         let generation = |turn: usize| turns.generations.get(turn).cloned();
         let departure =
             departure.map(|departure| PlacedDeparture { generation: departure.turn.and_then(generation), departure });
-        Ok(PlacedPrompt { tokens, continues: turn.and_then(generation), departure })
+        Ok(PlacedPrompt { tokens, tokens_kept, continues: turn.and_then(generation), departure })
     }
 
     /// Remembers a call that was answered and is in the store; gives by how much the memory grew.

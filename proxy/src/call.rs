@@ -16,6 +16,7 @@ use crate::gateway::InFlight;
 use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
 use crate::request_log::OpenRequest;
+use crate::telemetry::SamplingClock;
 use crate::{Proxy, SampledModel};
 
 /// One model call, in no dialect: everything that is needed to sample it and to record it.
@@ -40,9 +41,18 @@ pub(crate) struct Call {
     pub(crate) defect: Option<String>,
     pub(crate) seed: u64,
     pub(crate) request_digest: String,
+    /// Measures how it is sampled.
+    pub(crate) clock: Option<SamplingClock>,
     pub(crate) span_name: &'static str,
     /// Attributes of the span that come from the request.
     pub(crate) attributes: Map<String, Value>,
+}
+
+impl Call {
+    /// How the answer ended that was recorded for the same request before, if all of it was sampled then.
+    pub(crate) fn ended_earlier(&self) -> Option<FinishReason> {
+        self.earlier.as_ref().and_then(|earlier| FinishReason::recorded(&earlier.stop_reason))
+    }
 }
 
 /// How what is sampled is read.
@@ -211,18 +221,19 @@ impl End {
 async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -> Option<Recorded> {
     let start_time = now();
     let mut answer = Answer::new(&call);
+    let whole = call.ended_earlier();
     let earlier = call.earlier.take();
+    let clock = call.clock.take();
     if let Some(earlier) = &earlier {
         for token in sampled_tokens(earlier) {
             flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
         }
     }
-    let whole = earlier.as_ref().and_then(|earlier| FinishReason::recorded(&earlier.stop_reason));
     let is_new = whole.is_none();
     let end = match whole.or_else(|| ended_before(&call, &answer)) {
         Some(reason) => End::Finished(reason),
         None => match begin(&call, answer.tokens().iter().map(|token| token.id).collect()).await {
-            Ok(stream) => sample(&mut answer, stream, choice, &flight).await,
+            Ok(stream) => sample(&mut answer, stream, choice, &flight, clock).await,
             Err(error) => End::Broken(error),
         },
     };
@@ -291,12 +302,18 @@ async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendEr
 }
 
 /// Takes tokens until the end, passing each on with what it makes certain.
-async fn sample(answer: &mut Answer, mut stream: SampleStream, choice: usize, flight: &Flight) -> End {
+async fn sample(
+    answer: &mut Answer,
+    mut stream: SampleStream,
+    choice: usize,
+    flight: &Flight,
+    mut clock: Option<SamplingClock>,
+) -> End {
     loop {
         let event = tokio::select! {
             biased;
             () = flight.abandoned() => match flight.close_if_abandoned() {
-                true => return client_gone(answer, stream).await,
+                true => return client_gone(answer, stream, clock).await,
                 false => continue,
             },
             event = stream.next() => event,
@@ -310,6 +327,7 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, choice: usize, fl
             Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
             Err(error) => return End::Broken(error),
         };
+        clock.iter_mut().for_each(SamplingClock::token);
         flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
         if answer.has_ended() {
             return End::Finished(FinishReason::Stop);
@@ -318,11 +336,14 @@ async fn sample(answer: &mut Answer, mut stream: SampleStream, choice: usize, fl
 }
 
 /// Stops the sampling, and keeps what had been sampled by then.
-async fn client_gone(answer: &mut Answer, mut stream: SampleStream) -> End {
+async fn client_gone(answer: &mut Answer, mut stream: SampleStream, mut clock: Option<SamplingClock>) -> End {
     stream.stop();
     loop {
         match stream.next().await {
-            Ok(SampleEvent::Token(token)) => drop(answer.take(token)),
+            Ok(SampleEvent::Token(token)) => {
+                clock.iter_mut().for_each(SamplingClock::token);
+                drop(answer.take(token));
+            }
             Ok(SampleEvent::WeightsVersions(versions)) => answer.set_weights_versions(versions),
             Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
             Err(_) => return End::ClientGone,

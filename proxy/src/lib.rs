@@ -3,6 +3,7 @@
 //!
 //! - [`Proxy`]: the models behind the door and the store that keeps the record.
 //! - [`routes`]: the HTTP routes over it.
+//! - [`log_access`]: a line for each request.
 //!
 //! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
@@ -12,8 +13,10 @@
 //! keeps those in use, and reads others from the store (`recorded_conversation`). `answer` turns sampled tokens into
 //! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
-//! `reply_writer`, and know whether all of it arrived.
+//! `reply_writer`, and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
+//! what became known of it on the way (`call_facts`).
 
+mod access_log;
 mod answer;
 mod answering;
 mod anthropic;
@@ -22,12 +25,15 @@ mod attempt_memory;
 mod attribution;
 mod auxiliary;
 mod call;
+mod call_facts;
 mod error;
 mod field_checks;
 mod flight;
 mod gateway;
 mod message_attributes;
+mod metering;
 mod model_request;
+mod observed_body;
 mod openai;
 mod planning;
 mod proxy;
@@ -40,9 +46,12 @@ mod request_log;
 mod responding;
 mod response_body;
 mod routes;
+mod telemetry;
 mod token_logprobs;
 mod whose_call;
 
+pub use access_log::log_access;
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
 pub use proxy::{Proxy, ProxyOptions, SampledModel, ServedModel, UpstreamModel};
 pub use routes::{refused_key, routes, unknown_route};
+pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

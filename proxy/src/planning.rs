@@ -7,11 +7,13 @@ use serde_json::{Map, Value, json};
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
 use crate::attribution::{Attribution, Owner, SessionIds};
 use crate::call::{Call, Conversation, Reading};
+use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
 use crate::request_log::LoggedRequest;
+use crate::telemetry::ModelMetrics;
 use crate::{Proxy, SampledModel};
 
 /// Makes calls of a request.
@@ -23,6 +25,8 @@ pub(crate) struct Planner<'p> {
     pub(crate) request: &'p ModelRequest,
     pub(crate) model: &'p SampledModel,
     pub(crate) info: &'p SamplerInfo,
+    pub(crate) metrics: &'p ModelMetrics,
+    pub(crate) facts: &'p CallFacts,
     /// Whether the client says that the answers may be trained.
     pub(crate) trainable: Option<bool>,
 }
@@ -50,6 +54,7 @@ impl Planner<'_> {
         logged: &LoggedRequest,
         mut earlier: Vec<Option<RecordedCall>>,
     ) -> Result<Plan, ProxyError> {
+        let defect = self.defect();
         let Begun { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
             // What was sampled is only worth anything after the very prompt that it was sampled from.
             Some(RecordedCall { generation, place, .. }) => Begun {
@@ -60,6 +65,8 @@ impl Planner<'_> {
             },
             None => {
                 let placed = self.prompt()?;
+                self.metrics.prompt_was_placed(&placed);
+                self.metrics.auxiliary.increment(defect.is_some().into());
                 let seed = self.seed(&logged.reply_id);
                 let branch_reason = placed.departure.as_ref().map(|left| left.departure.reason.name().to_owned());
                 Begun { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
@@ -91,9 +98,10 @@ impl Planner<'_> {
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
             branch_reason: branch_reason.clone(),
-            defect: self.defect(),
+            defect: defect.clone(),
             seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
             request_digest: self.request.digest.clone(),
+            clock: self.facts.sampling_clock(),
             span_name: self.request.endpoint.span_name,
             attributes: self.attributes(&place, logged, choice),
         });
@@ -104,7 +112,7 @@ impl Planner<'_> {
     /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.
     fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
         let renderer = &*self.model.renderer;
-        let alone = |tokens: Vec<u32>| PlacedPrompt { tokens, continues: None, departure: None };
+        let alone = |tokens: Vec<u32>| PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure: None };
         Ok(match (&self.request.prompt, &self.memory) {
             (Prompt::Messages { messages, tools }, Some(memory)) => {
                 memory.next_prompt(renderer, messages, tools, self.proxy.shared.options.continuation)?

@@ -11,6 +11,7 @@ use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
 use crate::error::ProxyError;
 use crate::gateway::{Gate, RemoteModels};
 use crate::request_log::RequestLog;
+use crate::telemetry::Telemetry;
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -127,6 +128,7 @@ pub(crate) struct Shared {
     pub(crate) auxiliary_rules: AuxiliaryRules,
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// Requests of sessions that are kept once they are over, so that their retries are recognised.
@@ -136,7 +138,8 @@ impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
     /// Fails if a rule for side requests cannot be used.
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
-        let models = models.into_iter().map(|model| (model.name().to_owned(), model)).collect();
+        let models: BTreeMap<_, _> = models.into_iter().map(|model| (model.name().to_owned(), model)).collect();
+        let telemetry = Telemetry::new(models.keys());
         let started = crate::call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
@@ -150,6 +153,7 @@ impl Proxy {
             memories,
             auxiliary_rules,
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
+            telemetry,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::answer::Taken;
 use crate::call::{CallEvent, Finished, broken_off};
+use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::flight::{Listener, Said};
 use crate::reply_writer::{ReplyWriter, WholeChoice};
@@ -18,13 +19,17 @@ pub(crate) async fn whole(
     mut listener: Listener,
     mut writer: Box<dyn ReplyWriter>,
     choices: usize,
+    facts: &CallFacts,
 ) -> Result<Response, Arc<ProxyError>> {
     let mut tokens: Vec<Vec<Arc<Taken>>> = vec![Vec::new(); choices];
     let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
     while finished.iter().any(Option::is_none) {
         let Said { choice, event } = listener.receiver.recv().await.ok_or_else(broken_off)?;
         match event {
-            CallEvent::Token(taken) => tokens[choice].push(taken),
+            CallEvent::Token(taken) => {
+                facts.hear_token();
+                tokens[choice].push(taken);
+            }
             CallEvent::Finished(end) => finished[choice] = Some(end),
             CallEvent::Failed(error) => return Err(error),
         }
@@ -44,6 +49,7 @@ pub(crate) async fn stream(
     writer: Box<dyn ReplyWriter>,
     choices: usize,
     quiet: Duration,
+    facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
     let heard = match tokio::time::timeout(quiet, listener.receiver.recv()).await {
         Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
@@ -51,7 +57,7 @@ pub(crate) async fn stream(
         Ok(None) => return Err(broken_off().into()),
         Err(_) => None,
     };
-    let body = StreamedBody::new(listener, writer, heard, choices, quiet);
+    let body = StreamedBody::new(listener, writer, heard, choices, quiet, facts);
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));

@@ -1,4 +1,5 @@
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
 use crate::call::CallEvent;
+use crate::call_facts::CallFacts;
 use crate::flight::{Listener, Said};
 use crate::reply_writer::ReplyWriter;
 
@@ -57,6 +59,7 @@ pub(crate) struct StreamedBody {
     quiet: Duration,
     last_said: Instant,
     keep_alive: Pin<Box<Sleep>>,
+    facts: Arc<CallFacts>,
 }
 
 impl StreamedBody {
@@ -67,6 +70,7 @@ impl StreamedBody {
         heard: Option<Said>,
         choices: usize,
         quiet: Duration,
+        facts: Arc<CallFacts>,
     ) -> Self {
         Self {
             listener,
@@ -78,6 +82,7 @@ impl StreamedBody {
             quiet,
             last_said: Instant::now(),
             keep_alive: Box::pin(tokio::time::sleep(quiet)),
+            facts,
         }
     }
 
@@ -88,7 +93,10 @@ impl StreamedBody {
             self.writer.begin(&mut out);
         }
         match &said.event {
-            CallEvent::Token(taken) => self.writer.token(said.choice, taken, &mut out),
+            CallEvent::Token(taken) => {
+                self.facts.hear_token();
+                self.writer.token(said.choice, taken, &mut out);
+            }
             CallEvent::Finished(finished) => {
                 self.writer.finish(said.choice, finished, &mut out);
                 self.unfinished -= 1;
@@ -98,6 +106,7 @@ impl StreamedBody {
                 }
             }
             CallEvent::Failed(error) => {
+                self.facts.fail();
                 self.writer.fail(error, &mut out);
                 self.has_ended = true;
             }

@@ -7,6 +7,7 @@ use fulgurite_store::KeyRefused;
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
+use crate::metering::meter;
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::openai::error::OpenAiError;
 use crate::openai::responses;
@@ -33,7 +34,8 @@ pub fn routes(proxy: Proxy) -> Router {
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
         router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
     }
-    router.merge(gateway::routes()).with_state(proxy)
+    let metered = axum::middleware::from_fn_with_state(proxy.clone(), meter);
+    router.merge(gateway::routes()).layer(metered).with_state(proxy)
 }
 
 /// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.

@@ -147,16 +147,36 @@ pub struct Server {
 impl Server {
     /// Serves what `arguments` say, with store, ready file and log in `directory`.
     pub fn start<S: AsRef<OsStr>>(directory: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
-        Self::start_on(&format!("sqlite://{}", directory.join("store.db").display()), directory, arguments)
+        Self::start_in(&[], directory, arguments)
     }
 
     /// As [`Server::start`], with a store that may be elsewhere.
     pub fn start_on<S: AsRef<OsStr>>(store: &str, directory: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
+        Self::start_with(&[], store, directory, arguments)
+    }
+
+    /// As [`Server::start`], with these variables in its environment.
+    pub fn start_in<S: AsRef<OsStr>>(
+        environment: &[(&str, &str)],
+        directory: &Path,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let store = format!("sqlite://{}", directory.join("store.db").display());
+        Self::start_with(environment, &store, directory, arguments)
+    }
+
+    fn start_with<S: AsRef<OsStr>>(
+        environment: &[(&str, &str)],
+        store: &str,
+        directory: &Path,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
         let (ready_file, log) = (directory.join("ready.json"), directory.join("serve.log"));
         if ready_file.exists() {
             std::fs::remove_file(&ready_file).unwrap();
         }
         let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--store", store]);
+        command.envs(environment.iter().copied());
         command.arg("--ready-file").arg(&ready_file).args(arguments);
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut process = Process::spawn(command);

@@ -1,6 +1,7 @@
-//! What a server tells of itself: `/metrics`.
+//! What a server tells of itself: `/metrics`, and the log of requests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod access_log;
 #[path = "../common/mod.rs"]
 mod common;
 mod metrics;

@@ -49,10 +49,10 @@ impl Page {
         let (series, value) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let labels: Labels = labels
-            .strip_suffix('}')
-            .unwrap()
-            .split_terminator("\",")
-            .map(|label| label.trim_end_matches('"').split_once("=\"").unwrap())
+            .trim_end_matches("\"}")
+            .trim_end_matches('}')
+            .split("\",")
+            .filter_map(|label| label.split_once("=\""))
             .map(|(label, value)| (label.to_owned(), value.to_owned()))
             .collect();
         let family = ["_bucket", "_sum", "_count"]

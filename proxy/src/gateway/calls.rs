@@ -50,7 +50,7 @@ pub(crate) async fn call(
         in_flight: Some(in_flight),
         ..Caller::default()
     }
-    .with_headers(incoming.headers())?;
+    .told_by(&incoming)?;
     let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
     let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
     for (key, value) in

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use fulgurite_engine::ModelConfig;
-use fulgurite_proxy::{AuxiliaryRule, ProxyOptions};
+use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
 use serde::{Deserialize, Serialize, Serializer};
@@ -88,6 +88,8 @@ pub struct ProxyConfig {
     /// Which calls are recognised as made beside the task, such as titles: regular expressions for the text of the
     /// system's messages and for the user's last one. They are recorded, and not trained.
     pub auxiliary_rules: Vec<AuxiliaryRule>,
+    /// What the model calls of one attempt may take together; a rollout may have less (`fulgurite_budget` in its metadata).
+    pub budget: Budget,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
 }
@@ -101,6 +103,7 @@ impl Default for ProxyConfig {
             continuation,
             conversation_memory_bytes,
             auxiliary_rules,
+            budget,
             keep_alive,
             ..
         } = ProxyOptions::default();
@@ -111,6 +114,7 @@ impl Default for ProxyConfig {
             continuation,
             conversation_memory_bytes,
             auxiliary_rules,
+            budget,
             keep_alive_seconds: keep_alive.as_secs_f64(),
         }
     }

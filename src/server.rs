@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
-use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
+use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
 use tokio::net::TcpListener;
@@ -84,6 +84,7 @@ impl RunningServer {
             continuation: config.proxy.continuation,
             conversation_memory_bytes: config.proxy.conversation_memory_bytes,
             auxiliary_rules: config.proxy.auxiliary_rules.clone(),
+            budget: budget(config.proxy.budget)?,
             keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
         };
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
@@ -131,6 +132,16 @@ impl RunningServer {
             Ok(Err(error)) => anyhow::Error::new(error).context("the server failed"),
             Err(error) => anyhow::Error::new(error).context("the server broke"),
         }
+    }
+}
+
+/// What an attempt may take, once it is known to be a number.
+fn budget(budget: Budget) -> Result<Budget> {
+    match budget.seconds {
+        Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => {
+            bail!("proxy.budget.seconds is {seconds}, but must be a number of seconds")
+        }
+        _ => Ok(budget),
     }
 }
 

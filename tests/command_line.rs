@@ -309,6 +309,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.auxiliary_rules.2.system = "(?i)\\bsummarize this coding conversation in under 50 characters\\b"  # default
     proxy.auxiliary_rules.2.user = null  # default
     proxy.auxiliary_rules.2.without_tools = true  # default
+    proxy.budget.calls = null  # default
+    proxy.budget.tokens = null  # default
+    proxy.budget.seconds = null  # default
     proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default

@@ -120,7 +120,9 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
 
 fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
     let RecordedCall { generation, messages, tools, reply, .. } = call;
+    memory.spending.sampled(generation.sampled_tokens.len());
     if is_first_answer(call) {
+        memory.spending.call(generation.prompt_tokens.len());
         let identity = Identity {
             digest: generation.request_digest.clone(),
             idempotency_key: call.idempotency_key.clone(),

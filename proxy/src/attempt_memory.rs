@@ -8,6 +8,7 @@ use fulgurite_renderers::{
 };
 use serde_json::Value;
 
+use crate::budget::Spending;
 use crate::request_log::RequestLog;
 
 /// Requests of an attempt that are kept once they are over.
@@ -16,6 +17,7 @@ const REQUESTS_KEPT: usize = 10_000;
 /// What is remembered of an attempt's calls while it runs; all of it is in the store as well.
 pub(crate) struct AttemptMemory {
     pub(crate) requests: Arc<RequestLog>,
+    pub(crate) spending: Arc<Spending>,
     state: Mutex<State>,
     /// Tokens and bytes of text that are held, about.
     size: AtomicUsize,
@@ -76,7 +78,12 @@ impl AttemptMemory {
     /// A memory of an attempt with so many requests before.
     pub(crate) fn new(requests: u64) -> Self {
         let state = State { requests, turns: HashMap::new() };
-        Self { requests: RequestLog::new(REQUESTS_KEPT), state: Mutex::new(state), size: AtomicUsize::new(0) }
+        Self {
+            requests: RequestLog::new(REQUESTS_KEPT),
+            spending: Arc::default(),
+            state: Mutex::new(state),
+            size: AtomicUsize::new(0),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

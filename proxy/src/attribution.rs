@@ -8,6 +8,7 @@ use fulgurite_store::model::{
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use crate::budget::{Allowance, Budget};
 use crate::error::ProxyError;
 use crate::whose_call::ClientSession;
 use crate::{Proxy, call};
@@ -19,6 +20,7 @@ pub(crate) struct Attribution {
     pub(crate) attempt_id: String,
     /// Seed of the rollout; calls derive theirs from it and from their place.
     pub(crate) rollout_seed: u64,
+    pub(crate) allowance: Allowance,
 }
 
 /// For how long a client's session may be silent before the watchdog closes it. Its next call opens it again.
@@ -44,7 +46,8 @@ pub(crate) async fn resolve(
             None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },
     };
-    running(proxy, &rollout, attempt)
+    let budget = proxy.shared.options.budget.of(&rollout)?;
+    running(proxy, &rollout, attempt, budget)
 }
 
 fn no_attempt_yet(rollout_id: &str) -> ProxyError {
@@ -77,7 +80,8 @@ pub(crate) async fn resolve_session(proxy: &Proxy, session: &ClientSession) -> R
         }
         _ => attempt,
     };
-    running(proxy, &rollout, attempt)
+    // It goes on for as long as its client does.
+    running(proxy, &rollout, attempt, Budget::default())
 }
 
 fn rollout_of(session: &ClientSession) -> NewRollout {
@@ -91,14 +95,14 @@ fn rollout_of(session: &ClientSession) -> NewRollout {
 }
 
 /// An attempt that takes calls.
-fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt) -> Result<Attribution, ProxyError> {
-    let Attempt { rollout_id, attempt_id, status, .. } = attempt;
+fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Result<Attribution, ProxyError> {
+    let Attempt { rollout_id, attempt_id, status, start_time, .. } = attempt;
     if status.is_ended() {
         return Err(ProxyError::AttemptEnded { attempt_id, status: status.as_str().to_owned() });
     }
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
     let rollout_seed = given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[&rollout_id]));
-    Ok(Attribution { rollout_id, attempt_id, rollout_seed })
+    Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance: Allowance { budget, start_time } })
 }
 
 /// To whom a request's generations belong: to an attempt that is known, or to a session of their own, which is opened

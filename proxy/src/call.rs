@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use crate::answer::{Answer, Taken};
 use crate::attempt_memory::AttemptMemory;
 use crate::attribution::Owner;
+use crate::budget::Admission;
 use crate::error::ProxyError;
 use crate::flight::Flight;
 use crate::gateway::InFlight;
@@ -24,6 +25,8 @@ pub(crate) struct Call {
     pub(crate) owner: Arc<Owner>,
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
+    /// What lets it take from its attempt's budget, unless its request was let in before.
+    pub(crate) admission: Option<Arc<Admission>>,
     /// What was sampled for the same request before, whose answer nobody got or somebody asks for again.
     pub(crate) earlier: Option<Generation>,
     pub(crate) model: SampledModel,
@@ -252,7 +255,16 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     let owner = Arc::clone(&call.owner);
     let was_gone = earlier.as_ref().is_some_and(|earlier| earlier.client_gone);
     let is_recorded = match is_new {
-        true => record(&proxy, call, answer, &end, Began { start_time, before: earlier.is_some() }).await,
+        true => {
+            record(
+                &proxy,
+                call,
+                answer,
+                &end,
+                Began { start_time, before: earlier.as_ref().map(|earlier| earlier.sampled_tokens.len()) },
+            )
+            .await
+        }
         false => Ok(true),
     };
     if let Err(error) = owner.end_call(&proxy).await {

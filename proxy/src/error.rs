@@ -25,6 +25,27 @@ pub(crate) enum ProxyError {
         /// Tokens that prompt and answer may have together.
         context_length: usize,
     },
+    /// The attempt has taken all that it may.
+    #[error("the attempt's budget of {of} is spent")]
+    BudgetSpent {
+        /// How much that was, and of what.
+        of: String,
+    },
+    /// The prompt is longer than what the attempt's budget leaves for it.
+    #[error(
+        "the prompt has {prompt_tokens} tokens, but of the attempt's budget of {tokens} tokens no more than {maximum} are \
+         left for it"
+    )]
+    TokensSpent {
+        /// The request's field that holds the prompt.
+        parameter: &'static str,
+        /// Tokens in the prompt.
+        prompt_tokens: usize,
+        /// Tokens that a prompt may still have.
+        maximum: usize,
+        /// The budget.
+        tokens: u64,
+    },
     /// The body is over the limit.
     #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
     BodyTooLarge {

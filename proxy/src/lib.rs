@@ -8,7 +8,7 @@
 //! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
 //! `whose_call` reads whose it is (by path, key or headers) and `attribution` finds that in the store; `answering` finds in the `request_log` whether it came before, and `planning` makes a
-//! `call` of it for each answer: from prompt to record (`recording`) the same for every dialect. `attempt_memory` knows
+//! `call` of it for each answer, if the attempt's `budget` has something left: from prompt to record (`recording`) the same for every dialect. `attempt_memory` knows
 //! the conversations of a running attempt, so that a prompt goes on with the tokens of the last; `attempt_memories`
 //! keeps those in use, and reads others from the store (`recorded_conversation`). `answer` turns sampled tokens into
 //! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
@@ -24,6 +24,7 @@ mod attempt_memories;
 mod attempt_memory;
 mod attribution;
 mod auxiliary;
+mod budget;
 mod call;
 mod call_facts;
 mod error;
@@ -52,6 +53,7 @@ mod whose_call;
 
 pub use access_log::log_access;
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
+pub use budget::Budget;
 pub use proxy::{Proxy, ProxyOptions, SampledModel, ServedModel, UpstreamModel};
 pub use routes::{refused_key, routes, unknown_route};
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
 use crate::attribution::{Attribution, Owner, SessionIds};
+use crate::budget::{Admission, Asking};
 use crate::call::{Call, Conversation, Reading};
 use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
@@ -73,6 +74,8 @@ impl Planner<'_> {
             }
         };
         self.check(&tokens)?;
+        let is_new = earlier.iter().all(Option::is_none);
+        let admission = if is_new { self.admit(tokens.len())? } else { None };
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
             Prompt::Messages { messages, tools } => {
@@ -82,12 +85,14 @@ impl Planner<'_> {
         };
         let asked = &self.request.asked;
         let room = self.info.context_length - prompt.len();
+        let room = admission.as_ref().and_then(|admission| admission.answer_tokens).map_or(room, |left| left.min(room));
         earlier.resize_with(asked.choices, || None);
         // A session that was opened before is gone on with.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
+            admission: admission.clone(),
             earlier: earlier.map(|call| call.generation),
             model: self.model.clone(),
             generation_id: generation_id(&logged.reply_id, choice),
@@ -148,6 +153,14 @@ impl Planner<'_> {
             return Err(ProxyError::PromptTooLong { parameter: field, prompt_tokens: prompt.len(), context_length });
         }
         Ok(())
+    }
+
+    /// Lets a new request of an attempt take from its budget.
+    fn admit(&self, prompt_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
+        let (Some(attribution), Some(memory)) = (&self.attribution, &self.memory) else { return Ok(None) };
+        let (choices, prompt_field) = (self.request.asked.choices, self.request.endpoint.prompt_field);
+        let asking = Asking { prompt_tokens, choices, prompt_field };
+        Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, asking)?)))
     }
 
     /// The seed of a new request's first answer.

@@ -8,6 +8,7 @@ use fulgurite_store::Store;
 
 use crate::attempt_memories::AttemptMemories;
 use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
+use crate::budget::Budget;
 use crate::error::ProxyError;
 use crate::gateway::{Gate, RemoteModels};
 use crate::request_log::RequestLog;
@@ -89,6 +90,8 @@ pub struct ProxyOptions {
     pub conversation_memory_bytes: usize,
     /// Which calls are recognised as made beside the task, and are not trained.
     pub auxiliary_rules: Vec<AuxiliaryRule>,
+    /// What the calls of an attempt may take together. Sessions, which begin with a call of their own, have no budget.
+    pub budget: Budget,
     /// For how long a stream says nothing before it gives a sign of life.
     pub keep_alive: Duration,
 }
@@ -104,6 +107,7 @@ impl Default for ProxyOptions {
             continuation: ContinuationPolicy::default(),
             conversation_memory_bytes: 256 * 1024 * 1024,
             auxiliary_rules: AuxiliaryRule::built_in(),
+            budget: Budget::default(),
             keep_alive: Duration::from_secs(10),
         }
     }

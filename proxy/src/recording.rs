@@ -20,8 +20,8 @@ pub(crate) struct Recorded {
 pub(crate) struct Began {
     /// Seconds since the epoch.
     pub(crate) start_time: f64,
-    /// Whether a part of its answer is recorded already.
-    pub(crate) before: bool,
+    /// How many tokens of its answer are recorded already, if a part is.
+    pub(crate) before: Option<usize>,
 }
 
 /// Writes span and generation in one transaction, durable on return, and remembers an answer for the next call of its
@@ -77,9 +77,15 @@ pub(crate) async fn record(
         defect: call.defect,
     };
     match began.before {
-        true => proxy.shared.store.replace_generation(generation).await?,
-        false => proxy.shared.store.record_generation(generation).await?,
+        Some(_) => proxy.shared.store.replace_generation(generation).await?,
+        None => proxy.shared.store.record_generation(generation).await?,
     };
+    if let Some(admission) = &call.admission {
+        admission.is_recorded();
+    }
+    if let Some(memory) = &call.memory {
+        memory.spending.sampled(sampled_tokens.len() - began.before.unwrap_or_default());
+    }
     if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
         let answered = AnsweredCall {
             generation_id: &call.generation_id,

@@ -57,10 +57,15 @@ fn message(error: &ProxyError) -> String {
         | ProxyError::Backend(BackendError::PromptTooLong { prompt_tokens, context_length }) => {
             // An answer needs room for a token.
             let maximum = context_length.saturating_sub(1);
-            format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
+            too_long(*prompt_tokens, maximum)
         }
+        ProxyError::TokensSpent { prompt_tokens, maximum, .. } => too_long(*prompt_tokens, *maximum),
         other => other.to_string(),
     }
+}
+
+fn too_long(prompt_tokens: usize, maximum: usize) -> String {
+    format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
 }
 
 /// The error as Anthropic's JSON.
@@ -102,6 +107,7 @@ mod tests {
     fn every_error_has_anthropics_shape_status_and_type() {
         for (error, status, kind) in [
             (ProxyError::invalid("top_p", "no"), 400, "invalid_request_error"),
+            (ProxyError::BudgetSpent { of: "3 model calls".into() }, 400, "invalid_request_error"),
             (ProxyError::BodyTooLarge { limit: 1 }, 413, "request_too_large"),
             (ProxyError::UnknownModel { model: "m".into(), served: "none".into() }, 404, "not_found_error"),
             (ProxyError::UnknownTarget { kind: "rollout", id: "r".into() }, 404, "not_found_error"),
@@ -128,6 +134,7 @@ mod tests {
         for error in [
             ProxyError::PromptTooLong { parameter: "messages", prompt_tokens, context_length },
             BackendError::PromptTooLong { prompt_tokens, context_length }.into(),
+            ProxyError::TokensSpent { parameter: "messages", prompt_tokens, maximum: 63, tokens: 1000 },
         ] {
             let (status, body) = told(error);
             assert_eq!((status, &body["error"]["type"]), (400, &json!("invalid_request_error")));

@@ -36,7 +36,8 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::InvalidRequest { parameter, code, .. } => {
             Shape { status: StatusCode::BAD_REQUEST, kind: INVALID, parameter: parameter.clone(), code: *code }
         }
-        ProxyError::PromptTooLong { parameter, .. } => {
+        ProxyError::BudgetSpent { .. } => Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("budget_exceeded")),
+        ProxyError::PromptTooLong { parameter, .. } | ProxyError::TokensSpent { parameter, .. } => {
             Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded")).about(parameter)
         }
         ProxyError::BodyTooLarge { .. } => {

@@ -1,0 +1,223 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fulgurite_store::model::Rollout;
+use serde::{Deserialize, Serialize};
+
+use crate::call::now;
+use crate::error::ProxyError;
+
+/// What the model calls of one attempt may take together. A request that is sent again is answered from the same call, and
+/// takes nothing. Calls that are sampled at the same time may go beyond the tokens by what they sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Budget {
+    /// Model calls; one that asks for several answers is one.
+    pub calls: Option<u64>,
+    /// Tokens of prompts and answers together, each prompt counted whole.
+    pub tokens: Option<u64>,
+    /// Seconds from the attempt's beginning, in which a call may begin.
+    pub seconds: Option<f64>,
+}
+
+/// Key of a rollout's metadata under which it has a budget of its own.
+const METADATA_KEY: &str = "fulgurite_budget";
+
+impl Budget {
+    /// A rollout's budget: this one, or what is less in the rollout's own.
+    pub(crate) fn of(self, rollout: &Rollout) -> Result<Self, ProxyError> {
+        let Some(own) = rollout.metadata.as_ref().and_then(|metadata| metadata.get(METADATA_KEY)) else {
+            return Ok(self);
+        };
+        let own = Self::deserialize(own).map_err(|error| ProxyError::InvalidRequest {
+            message: format!("the metadata's {METADATA_KEY} of the rollout `{}`: {error}", rollout.rollout_id),
+            parameter: None,
+            code: Some("invalid_budget"),
+        })?;
+        Ok(self.tightened_by(own))
+    }
+
+    fn tightened_by(self, other: Self) -> Self {
+        fn lesser<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(if other < one { other } else { one }),
+                (one, other) => one.or(other),
+            }
+        }
+        Self {
+            calls: lesser(self.calls, other.calls),
+            tokens: lesser(self.tokens, other.tokens),
+            seconds: lesser(self.seconds, other.seconds),
+        }
+    }
+}
+
+/// What an attempt may still take, and since when it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Allowance {
+    pub(crate) budget: Budget,
+    /// The attempt's beginning, in seconds since the epoch.
+    pub(crate) start_time: f64,
+}
+
+/// What the calls of an attempt have taken: those that are recorded, and those under way.
+#[derive(Default)]
+pub(crate) struct Spending {
+    spent: Mutex<Spent>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    calls: u64,
+    tokens: u64,
+}
+
+/// A call that was let in. Dropped before anything of it is recorded, it has taken nothing.
+pub(crate) struct Admission {
+    spending: Arc<Spending>,
+    prompt_tokens: u64,
+    is_recorded: AtomicBool,
+    /// Tokens that each of its answers may have, if that is limited.
+    pub(crate) answer_tokens: Option<usize>,
+}
+
+/// What is to be known of a call that asks to be let in.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking {
+    pub(crate) prompt_tokens: usize,
+    pub(crate) choices: usize,
+    /// The request's field that holds the prompt.
+    pub(crate) prompt_field: &'static str,
+}
+
+impl Spending {
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        // Two numbers, whole after every statement.
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call in that is recorded.
+    pub(crate) fn call(&self, prompt_tokens: usize) {
+        let mut spent = self.spent();
+        spent.calls += 1;
+        spent.tokens += prompt_tokens as u64;
+    }
+
+    /// Counts tokens in that were sampled and are recorded.
+    pub(crate) fn sampled(&self, tokens: usize) {
+        self.spent().tokens += tokens as u64;
+    }
+
+    /// Lets a call in, unless the budget is spent.
+    pub(crate) fn admit(self: &Arc<Self>, allowance: Allowance, asking: Asking) -> Result<Admission, ProxyError> {
+        let Asking { prompt_tokens, choices, prompt_field } = asking;
+        let Budget { calls, tokens, seconds } = allowance.budget;
+        let mut spent = self.spent();
+        if let Some(seconds) = seconds.filter(|seconds| now() - allowance.start_time >= *seconds) {
+            return Err(ProxyError::BudgetSpent { of: format!("{seconds} seconds") });
+        }
+        if let Some(calls) = calls.filter(|calls| spent.calls >= *calls) {
+            return Err(ProxyError::BudgetSpent { of: format!("{calls} model calls") });
+        }
+        let answer_tokens = match tokens {
+            None => None,
+            Some(tokens) => {
+                let left = usize::try_from(tokens.saturating_sub(spent.tokens)).unwrap_or(usize::MAX);
+                // Each answer needs room for a token.
+                let maximum = left.saturating_sub(choices);
+                if prompt_tokens > maximum {
+                    return Err(ProxyError::TokensSpent { parameter: prompt_field, prompt_tokens, maximum, tokens });
+                }
+                Some((left - prompt_tokens) / choices)
+            }
+        };
+        spent.calls += 1;
+        spent.tokens += prompt_tokens as u64;
+        let spending = Arc::clone(self);
+        Ok(Admission {
+            spending,
+            prompt_tokens: prompt_tokens as u64,
+            is_recorded: AtomicBool::new(false),
+            answer_tokens,
+        })
+    }
+}
+
+impl Admission {
+    /// Something of the call is recorded, and so it counts.
+    pub(crate) fn is_recorded(&self) {
+        self.is_recorded.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        if !self.is_recorded.load(Ordering::Acquire) {
+            let mut spent = self.spending.spent();
+            spent.calls -= 1;
+            spent.tokens -= self.prompt_tokens;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rollout(own: serde_json::Value) -> Rollout {
+        serde_json::from_value(json!({
+            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": null, "resources_id": null,
+            "status": "running", "config": {}, "metadata": { "fulgurite_budget": own },
+        }))
+        .unwrap()
+    }
+
+    fn ask(prompt_tokens: usize, choices: usize) -> Asking {
+        Asking { prompt_tokens, choices, prompt_field: "messages" }
+    }
+
+    #[test]
+    fn a_rollout_may_have_less_than_others_and_never_more() {
+        let budget = Budget { calls: Some(5), tokens: None, seconds: Some(2.0) };
+        let own = budget.of(&rollout(json!({ "calls": 9, "tokens": 100, "seconds": 0.5 }))).unwrap();
+        assert_eq!(own, Budget { calls: Some(5), tokens: Some(100), seconds: Some(0.5) });
+        for wrong in [json!({ "call": 1 }), json!({ "calls": -1 }), json!(7)] {
+            let error = budget.of(&rollout(wrong)).unwrap_err().to_string();
+            assert!(error.starts_with("the metadata's fulgurite_budget of the rollout `r`: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_counts_from_its_admission_unless_nothing_of_it_is_recorded() {
+        let spending = Arc::new(Spending::default());
+        let budget = Budget { calls: Some(1), tokens: Some(10), seconds: None };
+        let allowance = Allowance { budget, start_time: 0.0 };
+        let failed = spending.admit(allowance, ask(4, 2)).unwrap();
+        assert_eq!(failed.answer_tokens, Some(3));
+        assert!(spending.admit(allowance, ask(1, 1)).is_err());
+        drop(failed);
+        let recorded = spending.admit(allowance, ask(9, 1)).unwrap();
+        assert_eq!(recorded.answer_tokens, Some(1));
+        recorded.is_recorded();
+        drop(recorded);
+        spending.sampled(1);
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 10 });
+    }
+
+    #[test]
+    fn what_is_spent_is_told() {
+        let spending = Arc::new(Spending::default());
+        spending.call(6);
+        let refused = |budget| {
+            let admitted = spending.admit(Allowance { budget, start_time: 0.0 }, ask(4, 1));
+            admitted.map(|_| ()).unwrap_err().to_string()
+        };
+        let none = Budget::default();
+        assert_eq!(refused(Budget { calls: Some(1), ..none }), "the attempt's budget of 1 model calls is spent");
+        assert_eq!(refused(Budget { seconds: Some(0.5), ..none }), "the attempt's budget of 0.5 seconds is spent");
+        let tokens = "the prompt has 4 tokens, but of the attempt's budget of 10 tokens no more than 3 are left for it";
+        assert_eq!(refused(Budget { tokens: Some(10), ..none }), tokens);
+    }
+}

@@ -1,0 +1,118 @@
+//! What the calls of an attempt may take together, and how each dialect is told that it is spent.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use common::{BODY_LIMIT, Script, Setup, body};
+use fulgurite_backends::StopReason;
+use fulgurite_proxy::{Budget, ProxyOptions};
+use fulgurite_store::model::NewRollout;
+use serde_json::{Value, json};
+
+async fn setup(budget: Budget) -> Setup {
+    Setup::with_options(ProxyOptions { body_limit: BODY_LIMIT, seed: 1, budget, ..ProxyOptions::default() }).await
+}
+
+/// A call that is answered with so many tokens.
+async fn answered(setup: &Setup, base: &str, tokens: usize) -> Value {
+    let sampled = vec![setup.tokens("I")[0]; tokens];
+    setup.play(Script::Answer(sampled, StopReason::Length));
+    let response = setup.post(base, &body()).await;
+    assert_eq!(response.status(), 200);
+    response.json().await.unwrap()
+}
+
+async fn refused(response: reqwest::Response, status: u16) -> Value {
+    assert_eq!(response.status(), status);
+    response.json::<Value>().await.unwrap()["error"].take()
+}
+
+#[tokio::test]
+async fn an_attempt_makes_no_more_calls_than_it_may_also_after_a_restart() {
+    let mut setup = setup(Budget { calls: Some(2), ..Budget::default() }).await;
+    let (rollout, base) = setup.attempt().await;
+    let (_, other) = setup.attempt().await;
+    answered(&setup, &base, 1).await;
+    // A failure before anything was sampled is recorded nowhere, and takes nothing.
+    assert_eq!(setup.post(&base, &body()).await.status(), 503);
+    let keyed = |base: &str| setup.client.post(format!("{base}/chat/completions")).header("idempotency-key", "k");
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    let first: Value = keyed(&base).json(&body()).send().await.unwrap().json().await.unwrap();
+
+    let spent = json!({
+        "message": "the attempt's budget of 2 model calls is spent",
+        "type": "invalid_request_error", "param": null, "code": "budget_exceeded",
+    });
+    assert_eq!(refused(setup.post(&base, &body()).await, 400).await, spent);
+    // What was sent before is no further call.
+    let again: Value = keyed(&base).json(&body()).send().await.unwrap().json().await.unwrap();
+    assert_eq!(again["id"], first["id"]);
+    answered(&setup, &other, 1).await;
+
+    let old = setup.url.clone();
+    setup.restart().await;
+    let base = base.replace(&old, &setup.url);
+    assert_eq!(refused(setup.post(&base, &body()).await, 400).await, spent);
+    let anthropic = json!({ "model": "tiny", "max_tokens": 4, "messages": body()["messages"] });
+    let told = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
+    let expected = json!({ "type": "invalid_request_error", "message": spent["message"] });
+    assert_eq!(refused(told, 400).await, expected);
+    assert_eq!(setup.generations().await.iter().filter(|one| one.rollout_id == rollout).count(), 2);
+}
+
+#[tokio::test]
+async fn prompts_and_answers_count_and_the_last_answer_ends_where_the_tokens_do() {
+    let mut setup = setup(Budget { tokens: Some(64), ..Budget::default() }).await;
+    let (_, base) = setup.attempt().await;
+    let first = answered(&setup, &base, 2).await;
+    let prompt = first["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
+    assert!(2 * prompt + 4 < 64 && 3 * prompt + 4 > 64, "{prompt}");
+    let old = setup.url.clone();
+    setup.restart().await;
+    let base = base.replace(&old, &setup.url);
+    // Of the second call's answer this is all that may be sampled.
+    let left = 64 - 2 * prompt - 2;
+    answered(&setup, &base, 2).await;
+    assert_eq!(setup.sampler.requests.lock().unwrap()[1].max_tokens, left);
+
+    let maximum = left - 2 - 1;
+    let told = refused(setup.post(&base, &body()).await, 400).await;
+    let message = format!(
+        "the prompt has {prompt} tokens, but of the attempt's budget of 64 tokens no more than {maximum} are left for it"
+    );
+    let expected = json!({
+        "message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
+    });
+    assert_eq!(told, expected);
+    let anthropic = json!({ "model": "tiny", "max_tokens": 4, "messages": body()["messages"] });
+    let told = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
+    let message = format!("prompt is too long: {prompt} tokens > {maximum} maximum");
+    assert_eq!(refused(told, 400).await, json!({ "type": "invalid_request_error", "message": message }));
+}
+
+#[tokio::test]
+async fn a_rollouts_own_budget_is_kept_and_one_that_cannot_be_read_is_told() {
+    let setup = setup(Budget { calls: Some(1), ..Budget::default() }).await;
+    let attempt = async |budget: Value| {
+        let metadata = json!({ "fulgurite_budget": budget }).as_object().cloned();
+        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id)
+    };
+    let over = attempt(json!({ "seconds": 0.0 })).await;
+    let told = refused(setup.post(&over, &body()).await, 400).await;
+    assert_eq!(told["message"], "the attempt's budget of 0 seconds is spent");
+    let wrong = attempt(json!({ "turns": 3 })).await;
+    assert_eq!(refused(setup.post(&wrong, &body()).await, 400).await["code"], "invalid_budget");
+    let generous = attempt(json!({ "calls": 9 })).await;
+    answered(&setup, &generous, 1).await;
+    assert_eq!(refused(setup.post(&generous, &body()).await, 400).await["code"], "budget_exceeded");
+}
+
+#[tokio::test]
+async fn sessions_have_no_budget() {
+    let setup = setup(Budget { calls: Some(0), ..Budget::default() }).await;
+    answered(&setup, &format!("{}/v1", setup.url), 1).await;
+    let session = setup.client.post(format!("{}/v1/chat/completions", setup.url)).header("x-fulgurite-session", "s");
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    assert_eq!(session.json(&body()).send().await.unwrap().status(), 200);
+}

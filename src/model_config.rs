@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use fulgurite_backends::Changeover;
 use serde::{Deserialize, Serialize};
 
 /// `[[models]]`
@@ -28,6 +29,9 @@ pub struct ModelEntry {
     /// Requests that run at one host of a remote model at a time; the others wait.
     #[serde(default = "max_concurrency")]
     pub max_concurrency: usize,
+    /// What becomes of a remote host's answers under way when its whole model is replaced: `drain` or `in-flight`.
+    #[serde(default)]
+    pub changeover: Changeover,
 }
 
 fn auto() -> String {
@@ -112,6 +116,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         urls: Vec::new(),
         api_key_env: None,
         max_concurrency: max_concurrency(),
+        changeover: Changeover::default(),
     };
     match backend {
         Backend::Embedded => entry.path = place.into(),

@@ -1,12 +1,13 @@
 //! The models that `serve` serves: in this process, or at remote hosts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fulgurite_backends::{
-    BackendError, LlamaCppSampler, RemoteOptions, ReplicaOptions, Replicas, Sampler, SglangSampler, VllmSampler,
+    BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
+    SglangSampler, VllmSampler,
 };
 use fulgurite_engine::Engine;
 use fulgurite_proxy::{SampledModel, ServedModel};
@@ -49,6 +50,32 @@ impl OpenModel {
     }
 }
 
+/// A model that this process trains, sampled here or at remote hosts.
+pub struct TrainedModel {
+    /// As agents know it.
+    pub served: SampledModel,
+    /// What trains it, and puts new weights behind whoever samples.
+    pub learner: Arc<dyn Learner>,
+    /// Works as long as it is kept.
+    _engine: Engine,
+}
+
+impl TrainedModel {
+    /// Opens the weights in `path`. Those of a model that is sampled at remote hosts are handed to them through
+    /// directories in `published`.
+    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf) -> Result<Self> {
+        let LoadedModel { mut served, engine } = LoadedModel::open(&entry.name, path, &entry.renderer)?;
+        let mut learner: Arc<dyn Learner> = engine.learner();
+        if entry.backend != Backend::Embedded {
+            let vocabulary_size = engine.config().vocab_size;
+            let hosts = remote(entry, vocabulary_size).with_context(|| format!("model `{}`", entry.name))?;
+            served.sampler = Arc::new(hosts);
+            learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published));
+        }
+        Ok(Self { served, learner, _engine: engine })
+    }
+}
+
 /// The hosts of a remote model as one.
 fn remote(entry: &ModelEntry, vocabulary_size: usize) -> Result<Replicas> {
     let key = |variable: &String| {
@@ -63,7 +90,7 @@ fn remote(entry: &ModelEntry, vocabulary_size: usize) -> Result<Replicas> {
             vocabulary_size,
             api_key: api_key.clone(),
             silence_limit: SILENCE_LIMIT,
-            changeover: fulgurite_backends::Changeover::default(),
+            changeover: entry.changeover,
         };
         hosts.push((url.clone(), sampler(entry.backend, &options)?));
     }

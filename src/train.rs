@@ -16,14 +16,17 @@ use crate::base_model;
 use crate::cli::TrainArguments;
 use crate::config::LoadedConfig;
 use crate::metrics_page::MetricsPage;
-use crate::model_config::{Backend, ModelEntry};
+use crate::model_config::ModelEntry;
+use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
-use crate::server::{LoadedModel, RunningServer, interrupted, write_ready_file};
+use crate::server::{RunningServer, interrupted, write_ready_file};
 
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
+/// Name of the directory there from which remote hosts read new weights.
+const PUBLISHED_WEIGHTS: &str = "published";
 /// Name of the file there that says which run it is, and how it was configured.
 const CONFIG_FILE: &str = "config.json";
 
@@ -59,7 +62,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let run_directory = run_directory(&loaded, &arguments)?;
     let store = open_run_store(&loaded, &run_directory).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
-    let opened = LoadedModel::open(&model.name, &model_directory, &model.renderer)?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS))?;
 
     let has_runner = !loaded.config.runner.command.is_empty();
     let mut server_config = loaded.config.clone();
@@ -90,7 +93,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     };
     let mut grpo = Grpo {
         store: store.clone(),
-        learner: opened.engine.learner(),
+        learner: opened.learner,
         options: loaded.config.trainer.clone(),
         tasks,
         identity: RunIdentity { run_id, seed, directory: run_directory },
@@ -179,10 +182,7 @@ fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
 
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     match loaded.config.models.as_slice() {
-        [model] if model.backend == Backend::Embedded => Ok(model.clone()),
-        [model] => {
-            bail!("only an embedded model is trained, and `{}` has backend = \"{}\"", model.name, model.backend.name())
-        }
+        [model] => Ok(model.clone()),
         models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
     }
 }

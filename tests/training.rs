@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
+#[path = "common/vllm_over_engine.rs"]
+mod vllm_over_engine;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use common::{Ran, eventually, fulgurite};
 use serde_json::{Value, json};
+use vllm_over_engine::VllmOverEngine;
 
 /// A directory with a config whose base is hardly trained and whose agent and grader are given.
 struct Project {
@@ -149,6 +152,28 @@ fn the_same_seed_gives_the_same_weights() {
     assert!(weights(&first) != weights(&other));
     assert!(weights(&first) != std::fs::read(project.path("model-1/model.safetensors")).unwrap());
     account(&project, "a", &first);
+}
+
+#[test]
+fn a_model_that_another_host_samples_is_trained_to_the_same_bytes() {
+    let project = Project::new(UNEVEN, SMALL);
+    let here = project.train("here", &[]).pop().unwrap();
+    let host = VllmOverEngine::start(&project.path("model-1"));
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let remote = format!("backend = \"vllm\"\nurls = [\"{}\"]", host.url);
+    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"", &remote)).unwrap();
+    let there = project.train("there", &[]).pop().unwrap();
+    assert!(weights(&here) == weights(&there));
+    assert_eq!(here["trained_tokens"], there["trained_tokens"]);
+    assert_eq!(there["max_logprob_difference"], json!(0.0));
+    account(&project, "there", &there);
+    let published = project.path("there/published");
+    let directories: Vec<PathBuf> = (0..=5).map(|version| published.join(format!("{version:06}"))).collect();
+    assert_eq!(host.loaded(), directories, "each version once");
+    assert_eq!(std::fs::read_dir(published).unwrap().count(), 1, "only the newest is kept");
+    for generation in project.query("generations", "there") {
+        assert!(generation["weights_versions"][0]["version"].is_u64(), "{generation}");
+    }
 }
 
 #[test]

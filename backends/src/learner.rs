@@ -78,6 +78,9 @@ pub trait Learner: Send + Sync + 'static {
     /// Restores exactly what `save_checkpoint` wrote, and drops accumulated gradients.
     async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError>;
 
+    /// Writes the weights alone into `directory` (created; must not exist yet), a model directory that can be served.
+    async fn save_weights(&self, directory: &Path) -> Result<(), BackendError>;
+
     /// Puts the current weights behind the sampler as `version`. When it returns, new requests are sampled from them.
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError>;
 }

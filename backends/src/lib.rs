@@ -5,7 +5,7 @@
 //! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
 //!   [`RemoteOptions`].
-//! - [`NewWeights`]: what is put behind a sampler, and where it is.
+//! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
 //! - [`tinker`]: hosts that speak the Tinker API, and its messages.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
@@ -16,6 +16,7 @@ mod error;
 mod learner;
 mod llama_cpp;
 mod new_weights;
+mod publishing_learner;
 mod remote;
 mod replicas;
 mod sampler;
@@ -30,6 +31,7 @@ pub use error::{AnswerFault, BackendError};
 pub use learner::{AdamParameters, ForwardBackward, Learner, LossFunction, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
 pub use new_weights::{Changeover, NewWeights, WeightsSource};
+pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};

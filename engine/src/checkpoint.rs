@@ -45,6 +45,26 @@ pub(crate) fn write_checkpoint(
     commit(&partial, directory)
 }
 
+/// Writes weights with all that makes them a model, its tokenizer copied from `source`. The directory appears whole or
+/// not at all.
+pub(crate) fn write_weights(directory: &Path, source: &Path, weights: &Weights) -> Result<(), EngineError> {
+    let partial = begin(directory)?;
+    write_config(&partial, &weights.model)?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(&weights.model.layout, "", &weights.values))?;
+    copy_tokenizer(source, &partial)?;
+    commit(&partial, directory)
+}
+
+/// Reads weights for a model of these dimensions.
+pub(crate) fn read_model(directory: &Path, model: &Model) -> Result<Vec<f32>, EngineError> {
+    let config = crate::ModelConfig::read(&directory.join(CONFIG))?;
+    if config.to_shape() != model.config.to_shape() {
+        let message = "it describes another model than the one that is open".into();
+        return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
+    }
+    read_weights(directory, &model.layout)
+}
+
 /// Writes a model directory that holds weights alone. It appears whole or not at all.
 pub(crate) fn write_model(
     directory: &Path,
@@ -61,12 +81,7 @@ pub(crate) fn write_model(
 
 /// Reads back weights and optimizer state.
 pub(crate) fn read_checkpoint(directory: &Path, model: &Model) -> Result<(Vec<f32>, AdamState), EngineError> {
-    let config = crate::ModelConfig::read(&directory.join(CONFIG))?;
-    if config.to_shape() != model.config.to_shape() {
-        let message = "it describes another model than the one that is open".into();
-        return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
-    }
-    let values = read_weights(directory, &model.layout)?;
+    let values = read_model(directory, model)?;
     let path = directory.join(OPTIMIZER);
     let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
     let file = parse(&bytes, &path)?;

@@ -1,12 +1,12 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use fulgurite_backends::WeightsVersion;
 
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
 use crate::grammars::Grammars;
-use crate::sampler::Published;
+use crate::published::PublishedWeights;
 use crate::weights::{Model, Weights, random_values};
 use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, ModelConfig, Vocabulary};
 
@@ -73,8 +73,7 @@ impl Engine {
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
         let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
-        let first = Published { version: WeightsVersion(0), weights: weights.clone() };
-        let published = Arc::new(RwLock::new(Arc::new(first)));
+        let published = Arc::new(PublishedWeights::new(WeightsVersion(0), weights.clone()));
         let sampler = EmbeddedSampler::start(published.clone(), grammars, threads, queue_limit, max_batch)?;
         let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), published);
         let directory = directory.to_path_buf();

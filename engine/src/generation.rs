@@ -9,7 +9,7 @@ use crate::adjustments::Adjustments;
 use crate::choice::{Choice, choose};
 use crate::decode::{Cache, Extension};
 use crate::grammars::Grammar;
-use crate::sampler::Published;
+use crate::published::Published;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
 const PREFILL: usize = 256;

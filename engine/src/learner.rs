@@ -1,5 +1,5 @@
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use fulgurite_backends::{
@@ -7,10 +7,10 @@ use fulgurite_backends::{
 };
 
 use crate::EngineError;
-use crate::checkpoint::{read_checkpoint, write_checkpoint};
+use crate::checkpoint::{read_checkpoint, write_checkpoint, write_weights};
 use crate::loss::{TokenLoss, token_losses};
 use crate::optimizer::{AdamState, check, norm};
-use crate::sampler::Published;
+use crate::published::PublishedWeights;
 use crate::shard::{Example, SHARDS, Scored, Shard, deal};
 use crate::weights::Weights;
 
@@ -21,7 +21,7 @@ use crate::weights::Weights;
 #[derive(Debug)]
 pub struct EmbeddedLearner {
     state: Arc<Mutex<LearnerState>>,
-    published: Arc<RwLock<Arc<Published>>>,
+    published: Arc<PublishedWeights>,
 }
 
 /// Everything that training changes.
@@ -40,7 +40,7 @@ impl EmbeddedLearner {
         weights: Arc<Weights>,
         threads: usize,
         source: PathBuf,
-        published: Arc<RwLock<Arc<Published>>>,
+        published: Arc<PublishedWeights>,
     ) -> Self {
         let state = LearnerState { weights, adam: AdamState::default(), shards: Default::default(), threads, source };
         Self { state: Arc::new(Mutex::new(state)), published }
@@ -93,14 +93,15 @@ impl Learner for EmbeddedLearner {
         .await
     }
 
+    async fn save_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        let directory = directory.to_path_buf();
+        self.run(move |state| write_weights(&directory, &state.source, &state.weights)).await
+    }
+
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
         let published = self.published.clone();
         self.run(move |state| {
-            let next = Arc::new(Published { version, weights: state.weights.clone() });
-            let mut current = published
-                .write()
-                .map_err(|_| EngineError::Panicked { message: "whoever published weights last".into() })?;
-            *current = next;
+            published.replace(version, state.weights.clone());
             Ok(())
         })
         .await

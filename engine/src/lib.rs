@@ -24,6 +24,7 @@ mod layout;
 mod learner;
 mod loss;
 mod optimizer;
+mod published;
 mod sampler;
 mod scheduler;
 mod shard;

@@ -1,24 +1,20 @@
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Capabilities, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion,
+    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
+    WeightsVersion,
 };
 
 use crate::EngineError;
+use crate::checkpoint::read_model;
 use crate::generation::Generation;
 use crate::grammars::{Grammar, Grammars};
+use crate::published::PublishedWeights;
 use crate::scheduler::Scheduler;
 use crate::weights::Weights;
-
-/// Weights that requests are sampled from.
-#[derive(Debug)]
-pub(crate) struct Published {
-    pub(crate) version: WeightsVersion,
-    pub(crate) weights: Arc<Weights>,
-}
 
 /// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights
 /// that were published when it arrived.
@@ -26,7 +22,7 @@ pub(crate) struct Published {
 /// The tokens of a request depend on its weights, prompt, parameters and seed alone, not on what runs beside it.
 #[derive(Debug)]
 pub struct EmbeddedSampler {
-    published: Arc<RwLock<Arc<Published>>>,
+    published: Arc<PublishedWeights>,
     /// Taken only by drop, which ends the thread.
     queue: Option<SyncSender<Generation>>,
     queue_limit: usize,
@@ -37,7 +33,7 @@ pub struct EmbeddedSampler {
 
 impl EmbeddedSampler {
     pub(crate) fn start(
-        published: Arc<RwLock<Arc<Published>>>,
+        published: Arc<PublishedWeights>,
         grammars: Option<Grammars>,
         threads: usize,
         queue_limit: usize,
@@ -50,11 +46,6 @@ impl EmbeddedSampler {
             .map_err(EngineError::io("start", "the sampler's thread"))?;
         let grammars = grammars.map(Arc::new);
         Ok(Self { published, queue: Some(queue), queue_limit, grammars, thread: Some(thread) })
-    }
-
-    /// What a request arriving now is sampled from. A panic while publishing cannot leave half a version behind.
-    fn current(&self) -> Arc<Published> {
-        self.published.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     /// As many alternatives are reported as there are tokens, if somebody asks.
@@ -91,17 +82,34 @@ impl EmbeddedSampler {
 #[async_trait]
 impl Sampler for EmbeddedSampler {
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        Ok(self.info_of(&self.current().weights))
+        Ok(self.info_of(&self.published.current().weights))
     }
 
     fn weights_version(&self) -> Option<WeightsVersion> {
-        Some(self.current().version)
+        Some(self.published.current().version)
+    }
+
+    /// Reads a model directory. Requests under way keep the weights that they began with. The learner's stay as they are.
+    async fn load_weights(&self, new: &NewWeights) -> Result<(), BackendError> {
+        let WeightsSource::Model(directory) = new.source.clone() else {
+            let message = "an embedded model takes a whole model directory as new weights".to_owned();
+            return Err(BackendError::Configuration { message });
+        };
+        let (published, version) = (self.published.clone(), new.version);
+        let read = move || -> Result<(), EngineError> {
+            let model = published.current().weights.model.clone();
+            let values = read_model(&directory, &model)?;
+            published.replace(version, Arc::new(Weights::new(model, values)));
+            Ok(())
+        };
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
     }
 
     /// As the trait says. At temperature 0 the alternatives are reported under the distribution that the likeliest
     /// token was taken from.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let published = self.current();
+        let published = self.published.current();
         self.info_of(&published.weights).check(&request)?;
         let grammar = self.grammar(&request).await?;
         let (sender, stream) = SampleStream::channel();

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use common::{answer, create, open, policy, request, sequence, supervised, tiny_config};
 use fulgurite_backends::{
-    AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, WeightsVersion,
+    AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, NewWeights, SampledToken, Sampler,
+    WeightsSource, WeightsVersion,
 };
-use fulgurite_engine::EmbeddedLearner;
+use fulgurite_engine::{EmbeddedLearner, ModelConfig};
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.01, weight_decay: 0.01, ..AdamParameters::default() }
@@ -228,4 +229,30 @@ async fn a_bad_datum_is_refused_by_its_place_and_leaves_no_gradient() {
     assert_eq!(learner.optimizer_step(quick()).await.unwrap().gradient_norm, 0.0);
     let error = learner.optimizer_step(AdamParameters { learning_rate: f64::NAN, ..quick() }).await.unwrap_err();
     assert_eq!(error.to_string(), "optimizer: learning_rate is NaN");
+}
+
+#[tokio::test]
+async fn weights_of_another_learner_are_put_behind_the_sampler_from_their_directory() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let (teacher, pupil) = (open(&directory, 2), open(&directory, 2));
+    train(&teacher.learner(), 0..2).await;
+    let trained = home.path().join("trained");
+    teacher.learner().save_weights(&trained).await.unwrap();
+    assert!(!trained.join("optimizer.safetensors").exists(), "weights alone");
+    teacher.learner().publish_weights(WeightsVersion(2)).await.unwrap();
+
+    let source = |path: &Path| NewWeights { version: WeightsVersion(7), source: WeightsSource::Model(path.to_owned()) };
+    pupil.sampler().load_weights(&source(&trained)).await.unwrap();
+    let asked = request(sequence(3, 6, 41), 9, 5);
+    let (expected, _) = answer(&teacher.sampler(), asked.clone()).await;
+    let (sampled, _) = answer(&pupil.sampler(), asked).await;
+    let bits = |tokens: &[SampledToken]| tokens.iter().map(|it| (it.id, it.logprob.to_bits())).collect::<Vec<_>>();
+    assert_eq!(bits(&sampled), bits(&expected));
+    assert!(sampled.iter().all(|token| token.weights_version == Some(WeightsVersion(7))));
+
+    let (_other_home, other) = create(&ModelConfig { num_hidden_layers: 1, ..tiny_config() }, 1);
+    for wrong in [other.as_path(), Path::new("/nowhere")] {
+        pupil.sampler().load_weights(&source(wrong)).await.unwrap_err();
+        assert_eq!(pupil.sampler().weights_version(), Some(WeightsVersion(7)), "an error changes nothing");
+    }
 }

@@ -235,8 +235,9 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     let is_new = whole.is_none();
     let end = match whole.or_else(|| ended_before(&call, &answer)) {
         Some(reason) => End::Finished(reason),
-        None => match begin(&call, answer.tokens().iter().map(|token| token.id).collect()).await {
-            Ok(stream) => sample(&mut answer, stream, choice, &flight, clock).await,
+        None => match begin(&proxy, &call, answer.tokens().iter().map(|token| token.id).collect(), &flight).await {
+            Ok(Some(stream)) => sample(&mut answer, stream, choice, &flight, clock).await,
+            Ok(None) => End::ClientGone,
             Err(error) => End::Broken(error),
         },
     };
@@ -299,8 +300,14 @@ fn ended_before(call: &Call, answer: &Answer) -> Option<FinishReason> {
     (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)
 }
 
-/// Begins to sample, or goes on behind what was sampled before.
-async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
+/// Begins to sample, or goes on behind what was sampled before; nothing if everybody leaves while the call is held.
+async fn begin(
+    proxy: &Proxy,
+    call: &Call,
+    sampled: Vec<u32>,
+    flight: &Flight,
+) -> Result<Option<SampleStream>, BackendError> {
+    let gate = proxy.gate(&call.model.name).cloned().unwrap_or_default();
     let request = SampleRequest {
         max_tokens: call.max_tokens.saturating_sub(sampled.len()),
         prompt: [&call.prompt[..], &sampled].concat(),
@@ -310,7 +317,19 @@ async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendEr
         top_logprobs: call.top_logprobs,
         affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),
     };
-    call.model.sampler.sample(request).await
+    let mut beginning = std::pin::pin!(async {
+        let inside = gate.enter().await;
+        call.model.sampler.sample(request).await.map(|stream| stream.keeping(inside))
+    });
+    loop {
+        tokio::select! {
+            biased;
+            () = flight.abandoned() => if flight.close_if_abandoned() {
+                return Ok(None);
+            },
+            stream = &mut beginning => return stream.map(Some),
+        }
+    }
 }
 
 /// Takes tokens until the end, passing each on with what it makes certain.

@@ -14,7 +14,8 @@
 //! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
 //! `reply_writer`, and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
-//! what became known of it on the way (`call_facts`).
+//! what became known of it on the way (`call_facts`). A model's `gate` holds its calls while it is paused, which
+//! `model_control` does, and puts new weights behind it.
 
 mod access_log;
 mod answer;
@@ -30,9 +31,11 @@ mod call_facts;
 mod error;
 mod field_checks;
 mod flight;
+mod gate;
 mod gateway;
 mod message_attributes;
 mod metering;
+mod model_control;
 mod model_request;
 mod observed_body;
 mod openai;

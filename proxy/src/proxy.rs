@@ -10,7 +10,8 @@ use crate::attempt_memories::AttemptMemories;
 use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
 use crate::budget::Budget;
 use crate::error::ProxyError;
-use crate::gateway::{Gate, RemoteModels};
+use crate::gate::Gate;
+use crate::gateway::{Gateway, RemoteModels};
 use crate::request_log::RequestLog;
 use crate::telemetry::Telemetry;
 
@@ -123,7 +124,10 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) models: BTreeMap<String, ServedModel>,
     pub(crate) options: ProxyOptions,
-    pub(crate) gate: Gate,
+    /// Of the gateway alone.
+    pub(crate) gateway: Gateway,
+    /// By model.
+    pub(crate) gates: BTreeMap<String, Gate>,
     pub(crate) remote_models: RemoteModels,
     pub(crate) started: f64,
     /// What is known of the calls of attempts. Filled from the store on first sight of an attempt, so that a restarted
@@ -144,6 +148,7 @@ impl Proxy {
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
         let models: BTreeMap<_, _> = models.into_iter().map(|model| (model.name().to_owned(), model)).collect();
         let telemetry = Telemetry::new(models.keys());
+        let gates = models.keys().map(|name| (name.clone(), Gate::default())).collect();
         let started = crate::call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
@@ -151,7 +156,8 @@ impl Proxy {
             store,
             models,
             options,
-            gate: Gate::default(),
+            gateway: Gateway::default(),
+            gates,
             remote_models: RemoteModels::default(),
             started,
             memories,
@@ -170,12 +176,21 @@ impl Proxy {
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {
-        self.shared.models.get(name).ok_or_else(|| ProxyError::UnknownModel {
+        self.shared.models.get(name).ok_or_else(|| self.unknown_model(name))
+    }
+
+    /// What holds a model's calls.
+    pub(crate) fn gate(&self, name: &str) -> Result<&Gate, ProxyError> {
+        self.shared.gates.get(name).ok_or_else(|| self.unknown_model(name))
+    }
+
+    fn unknown_model(&self, name: &str) -> ProxyError {
+        ProxyError::UnknownModel {
             model: name.to_owned(),
             served: match self.shared.models.keys().cloned().collect::<Vec<_>>() {
                 names if names.is_empty() => "none".to_owned(),
                 names => names.join(", "),
             },
-        })
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::metering::meter;
 use crate::openai::endpoint::{chat_completions, completions};
 use crate::openai::error::OpenAiError;
 use crate::openai::responses;
-use crate::{Proxy, anthropic, gateway, openai};
+use crate::{Proxy, anthropic, gateway, model_control, openai};
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -35,7 +35,7 @@ pub fn routes(proxy: Proxy) -> Router {
         router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
     }
     let metered = axum::middleware::from_fn_with_state(proxy.clone(), meter);
-    router.merge(gateway::routes()).layer(metered).with_state(proxy)
+    router.merge(gateway::routes()).merge(model_control::routes()).layer(metered).with_state(proxy)
 }
 
 /// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.

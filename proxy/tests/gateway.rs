@@ -129,10 +129,13 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
     assert_eq!(refused.headers()["x-agl-paused"], "true");
     let refusal: Value = refused.json().await.unwrap();
     assert_eq!(refusal, json!({ "error": "gateway paused", "reason": "weights" }));
-    // Only the gateway's own paths are paused.
+    // Only the gateway's own paths refuse; other calls are held.
     let (_, elsewhere) = setup.attempt().await;
     setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
-    assert_eq!(setup.post(&elsewhere, &body()).await.status(), 200);
+    let call = setup.client.post(format!("{elsewhere}/chat/completions")).json(&body()).send();
+    let held = tokio::spawn(call);
+    let model = "/v1/fulgurite/models/tiny";
+    while send(&setup, Method::GET, model, &Value::Null).await.1["held"] != 1 {}
 
     drop(under_way);
     was_gone.await.unwrap();
@@ -143,6 +146,7 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
         state = send(&setup, Method::GET, "/proxy/state", &Value::Null).await;
     }
     assert_eq!(state, (200, resumed));
+    assert_eq!(held.await.unwrap().unwrap().status(), 200);
     setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
     assert_eq!(setup.client.post(&url).json(&body()).send().await.unwrap().status(), 200);
     assert_eq!(send(&setup, Method::POST, "/proxy/pause", &json!({ "retry_after_seconds": -1 })).await.0, 422);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::error::GatewayError;
 use super::models::model_of_call;
-use super::pause::InFlight;
+use super::pause::{InFlight, check_open};
 use crate::Proxy;
 use crate::answering::{Caller, answer};
 use crate::error::ProxyError;
@@ -53,6 +53,7 @@ pub(crate) async fn call(
     .told_by(&incoming)?;
     let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
     let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
+    check_open(&proxy, &model)?;
     for (key, value) in
         [("model", json!(model)), ("temperature", json!(temperature)), ("return_token_ids", json!(true))]
     {

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::routing::{get, post};
 
 pub(crate) use models::RemoteModels;
-pub(crate) use pause::{Gate, InFlight};
+pub(crate) use pause::{Gateway, InFlight};
 
 use crate::Proxy;
 

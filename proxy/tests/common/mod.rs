@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Capabilities, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
-    StopReason, WeightsVersion,
+    BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
+    SamplerInfo, StopReason, WeightsSource, WeightsVersion,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
@@ -44,6 +44,8 @@ pub struct ScriptedSampler {
     pub info: SamplerInfo,
     pub scripts: Mutex<VecDeque<Script>>,
     pub requests: Mutex<Vec<SampleRequest>>,
+    /// The newest weights; the test may replace them.
+    pub weights: Mutex<WeightsVersion>,
 }
 
 #[async_trait]
@@ -53,7 +55,16 @@ impl Sampler for ScriptedSampler {
     }
 
     fn weights_version(&self) -> Option<WeightsVersion> {
-        Some(WeightsVersion(3))
+        Some(*self.weights.lock().unwrap())
+    }
+
+    /// Takes model directories alone.
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
+        let WeightsSource::Model(_) = weights.source else {
+            return Err(BackendError::Configuration { message: "whole models only".into() });
+        };
+        *self.weights.lock().unwrap() = weights.version;
+        Ok(())
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
@@ -67,7 +78,7 @@ impl Sampler for ScriptedSampler {
         };
         for (index, id) in tokens.into_iter().enumerate() {
             let logprob = -0.25 * (index + 1) as f32;
-            let token = SampledToken { id, logprob, weights_version: Some(WeightsVersion(3)), top_logprobs: vec![] };
+            let token = SampledToken { id, logprob, weights_version: self.weights_version(), top_logprobs: vec![] };
             sender.send(Ok(SampleEvent::Token(token))).unwrap();
         }
         match then {
@@ -135,7 +146,12 @@ impl Setup {
         let directory = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
-        let sampler = Arc::new(ScriptedSampler { info, scripts: Mutex::default(), requests: Mutex::default() });
+        let sampler = Arc::new(ScriptedSampler {
+            info,
+            scripts: Mutex::default(),
+            requests: Mutex::default(),
+            weights: Mutex::new(WeightsVersion(3)),
+        });
         let url = listen(&store, &renderer, &sampler, &options).await;
         Self { url, store, sampler, renderer, client: reqwest::Client::new(), options, _directory: directory }
     }

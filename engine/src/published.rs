@@ -1,0 +1,31 @@
+use std::sync::{Arc, PoisonError, RwLock};
+
+use fulgurite_backends::WeightsVersion;
+
+use crate::weights::Weights;
+
+/// Weights that requests are sampled from.
+#[derive(Debug)]
+pub(crate) struct Published {
+    pub(crate) version: WeightsVersion,
+    pub(crate) weights: Arc<Weights>,
+}
+
+/// The weights that the sampler gives to requests which arrive now. A change is one step: nobody sees half of it.
+#[derive(Debug)]
+pub(crate) struct PublishedWeights(RwLock<Arc<Published>>);
+
+impl PublishedWeights {
+    pub(crate) fn new(version: WeightsVersion, weights: Arc<Weights>) -> Self {
+        Self(RwLock::new(Arc::new(Published { version, weights })))
+    }
+
+    pub(crate) fn current(&self) -> Arc<Published> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn replace(&self, version: WeightsVersion, weights: Arc<Weights>) {
+        let next = Arc::new(Published { version, weights });
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}

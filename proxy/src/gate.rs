@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Lets calls to one model's host, or holds them.
+///
+/// A held call is not refused: some clients take a refusal for the end. It waits, and a stream gives signs of life
+/// meanwhile.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    state: Arc<watch::Sender<GateState>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct GateState {
+    pub(crate) paused: bool,
+    /// Why, in the words of whoever paused it.
+    pub(crate) reason: Option<String>,
+    /// Calls that the host works on.
+    pub(crate) in_flight: usize,
+    /// Calls that wait here.
+    pub(crate) held: usize,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self { state: Arc::new(watch::Sender::new(GateState::default())) }
+    }
+}
+
+/// A call that is inside, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Inside(Gate);
+
+/// A call that waits, until it is dropped.
+struct Held<'g>(&'g Gate);
+
+impl Gate {
+    pub(crate) fn state(&self) -> GateState {
+        self.state.borrow().clone()
+    }
+
+    /// Goes in, or waits as long as it is paused.
+    pub(crate) async fn enter(&self) -> Inside {
+        if let Some(inside) = self.try_enter() {
+            return inside;
+        }
+        self.state.send_modify(|state| state.held += 1);
+        let _held = Held(self);
+        let mut changes = self.state.subscribe();
+        loop {
+            // The sender is in our hands, so that it cannot be gone.
+            let _ = changes.wait_for(|state| !state.paused).await;
+            if let Some(inside) = self.try_enter() {
+                return inside;
+            }
+        }
+    }
+
+    fn try_enter(&self) -> Option<Inside> {
+        let mut entered = false;
+        self.state.send_if_modified(|state| {
+            entered = !state.paused;
+            state.in_flight += usize::from(entered);
+            entered
+        });
+        entered.then(|| Inside(self.clone()))
+    }
+
+    /// Holds calls from now on. Those inside go on.
+    pub(crate) fn pause(&self, reason: Option<String>) {
+        self.state.send_modify(|state| (state.paused, state.reason) = (true, reason));
+    }
+
+    /// Lets in those that wait.
+    pub(crate) fn resume(&self) {
+        self.state.send_modify(|state| (state.paused, state.reason) = (false, None));
+    }
+
+    /// Ends once nobody is inside.
+    pub(crate) async fn drained(&self) {
+        let _ = self.state.subscribe().wait_for(|state| state.in_flight == 0).await;
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.in_flight -= 1);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.state.send_modify(|state| state.held -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs other tasks until nothing changes without us.
+    async fn settle() {
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_inside_goes_on_and_who_comes_waits_until_it_is_resumed() {
+        let gate = Gate::default();
+        let inside = gate.enter().await;
+        gate.pause(Some("new weights".into()));
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.enter().await }
+        });
+        let drained = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.drained().await }
+        });
+        settle().await;
+        let state = GateState { paused: true, reason: Some("new weights".into()), in_flight: 1, held: 1 };
+        assert_eq!((gate.state(), drained.is_finished()), (state, false));
+        drop(inside);
+        drained.await.unwrap();
+        settle().await;
+        assert!(!waiting.is_finished());
+        gate.resume();
+        let inside = waiting.await.unwrap();
+        assert_eq!(gate.state(), GateState { in_flight: 1, ..GateState::default() });
+        drop(inside);
+        assert_eq!(gate.state(), GateState::default());
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_it_waits_is_counted_out() {
+        let gate = Gate::default();
+        gate.pause(None);
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            async move { drop(gate.enter().await) }
+        });
+        settle().await;
+        assert_eq!(gate.state().held, 1);
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert_eq!(gate.state().held, 0);
+        gate.resume();
+        assert_eq!(gate.state(), GateState::default());
+    }
+}

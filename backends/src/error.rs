@@ -93,7 +93,7 @@ pub enum AnswerFault {
         limit: usize,
     },
     /// No JSON, or not the JSON that the wire has.
-    #[error("an event cannot be read: {message}")]
+    #[error("what came cannot be read: {message}")]
     Unreadable {
         /// What the reader says.
         message: String,

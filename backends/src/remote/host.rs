@@ -9,7 +9,7 @@ use crate::{AnswerFault, BackendError, Changeover};
 /// How long a host may take to accept a connection.
 pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long a host may take to say how it is.
-const HEALTH_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 /// What is read of an answer that is no stream, in bytes.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// What is told of a host's own words, in characters.
@@ -53,11 +53,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(options: &RemoteOptions) -> Result<Self, BackendError> {
         let refuse = |message: String| BackendError::Configuration { message };
-        let mut base = read_url(&options.url)?;
-        let path = base.path().trim_end_matches('/');
-        let path = format!("{}/", path.strip_suffix("/v1").unwrap_or(path));
-        base.set_path(&path);
-        base.set_query(None);
+        let base = base_url(&options.url, "/v1")?;
         let mut headers = HeaderMap::new();
         if let Some(key) = &options.api_key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
@@ -181,6 +177,16 @@ impl Host {
     }
 }
 
+/// Where a server is, its path ending in a slash and without `version`, which people may write there.
+pub(crate) fn base_url(url: &str, version: &str) -> Result<Url, BackendError> {
+    let mut base = read_url(url)?;
+    let path = base.path().trim_end_matches('/');
+    let path = format!("{}/", path.strip_suffix(version).unwrap_or(path));
+    base.set_path(&path);
+    base.set_query(None);
+    Ok(base)
+}
+
 /// The URL of a server, which tells no secret.
 pub(crate) fn read_url(url: &str) -> Result<Url, BackendError> {
     let refuse = |message: String| BackendError::Configuration { message };
@@ -231,7 +237,7 @@ pub(crate) fn fault_of_error(error: &Value) -> AnswerFault {
 }
 
 /// What a status other than success means for whoever asked.
-fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
+pub(crate) fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
     let told = format!("{host} answers {}: {message}", status.as_u16());
     match status {
         StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {

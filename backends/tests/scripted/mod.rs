@@ -18,8 +18,10 @@ pub struct Request {
     pub path: String,
     /// As they came, names in lower case.
     pub head: String,
-    /// Null where there was none.
+    /// Null where there was none, or none that is JSON.
     pub body: Value,
+    /// The body's bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// How a request is answered.
@@ -139,11 +141,12 @@ async fn read_request(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Re
             return None;
         }
     }
-    let body = serde_json::from_slice(&buffer[head_end..head_end + length]).unwrap_or(Value::Null);
+    let bytes = buffer[head_end..head_end + length].to_vec();
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     buffer.drain(..head_end + length);
     let mut words = head.split(' ');
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
-    Some(Request { method, path, head, body })
+    Some(Request { method, path, head, body, bytes })
 }
 
 /// Whether the connection can be used again.

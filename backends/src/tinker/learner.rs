@@ -200,6 +200,12 @@ impl Learner for TinkerLearner {
         self.model.load(checkpoint.path).await
     }
 
+    /// Not possible: the weights stay at the service, where [`TinkerLearner::save_weights_for_sampler`] keeps them.
+    async fn save_weights(&self, _directory: &Path) -> Result<(), BackendError> {
+        let message = format!("{} keeps the weights that it trains, and gives none away", self.service.name());
+        Err(BackendError::Configuration { message })
+    }
+
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
         let weights = self.save_weights_for_sampler(version).await?;
         self.sampler.load_weights(&weights).await

@@ -15,6 +15,14 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// How often what was measured goes into its buckets; until then each value takes memory of its own.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Upper bounds of the buckets of every room's histograms.
+const HISTOGRAM_BUCKETS: [&[(&str, &[f64])]; 4] = [
+    fulgurite_backends::HISTOGRAM_BUCKETS,
+    fulgurite_engine::HISTOGRAM_BUCKETS,
+    fulgurite_proxy::HISTOGRAM_BUCKETS,
+    fulgurite_store::HISTOGRAM_BUCKETS,
+];
+
 /// The process's recorder of metrics.
 #[derive(Clone)]
 pub struct MetricsPage {
@@ -25,11 +33,13 @@ impl MetricsPage {
     /// Begins to record, once in a process. What was opened before is not measured, so this comes first.
     pub fn install() -> Result<Self> {
         let mut builder = PrometheusBuilder::new();
-        for (name, bounds) in [fulgurite_proxy::HISTOGRAM_BUCKETS, fulgurite_store::HISTOGRAM_BUCKETS].concat() {
+        for (name, bounds) in HISTOGRAM_BUCKETS.concat() {
             let metric = Matcher::Full(name.to_owned());
             builder = builder.set_buckets_for_metric(metric, bounds).context("a histogram has no buckets")?;
         }
         let recorder = builder.install_recorder().context("metrics are recorded already")?;
+        fulgurite_backends::describe_metrics();
+        fulgurite_engine::describe_metrics();
         fulgurite_proxy::describe_metrics();
         fulgurite_store::describe_metrics();
         Ok(Self { recorder })

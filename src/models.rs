@@ -94,7 +94,8 @@ fn remote(entry: &ModelEntry, vocabulary_size: usize) -> Result<Replicas> {
         };
         hosts.push((url.clone(), sampler(entry.backend, &options)?));
     }
-    let options = ReplicaOptions { max_concurrency: entry.max_concurrency, ..ReplicaOptions::default() };
+    let (model, max_concurrency) = (entry.name.clone(), entry.max_concurrency);
+    let options = ReplicaOptions { model, max_concurrency, ..ReplicaOptions::default() };
     Ok(Replicas::new(hosts, &options))
 }
 

@@ -22,6 +22,7 @@ mod replicas;
 mod sampler;
 mod seed;
 mod sglang;
+mod telemetry;
 pub mod tinker;
 mod upstream;
 mod vllm;
@@ -41,5 +42,6 @@ pub use sampler::{
 };
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;
+pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use upstream::{Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampledToken, StopReason};
 use rand_chacha::ChaCha8Rng;
@@ -19,6 +20,7 @@ const PREFILL: usize = 256;
 pub(crate) struct Generation {
     request: SampleRequest,
     pub(crate) published: Arc<Published>,
+    pub(crate) arrived: Instant,
     sender: UnboundedSender<Result<SampleEvent, BackendError>>,
     cache: Cache,
     /// The last sampled token, which is not in the cache yet.
@@ -49,6 +51,7 @@ impl Generation {
             adjustments: Adjustments::new(&request, grammar),
             request,
             published,
+            arrived: Instant::now(),
             sender,
             cache: Cache::default(),
             last: [0],

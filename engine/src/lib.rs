@@ -28,6 +28,7 @@ mod published;
 mod sampler;
 mod scheduler;
 mod shard;
+mod telemetry;
 mod vocabulary;
 mod weights;
 
@@ -41,4 +42,5 @@ pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use learner::EmbeddedLearner;
 pub use sampler::EmbeddedSampler;
+pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use vocabulary::{TokenText, Vocabulary};

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
+use metrics::Histogram;
+
 use crate::decode::{DecodeScratch, Extension, extend};
 use crate::generation::{ChoiceScratch, Generation};
+use crate::telemetry::queue_seconds;
 
 /// Multiplications below which a step is not worth the start of another thread.
 const WORTH_A_THREAD: usize = 1 << 20;
@@ -12,6 +15,7 @@ pub(crate) struct Scheduler {
     max_batch: usize,
     active: Vec<Generation>,
     workers: Vec<Worker>,
+    queue_seconds: Histogram,
 }
 
 /// Memory of one decoding thread.
@@ -25,7 +29,7 @@ impl Scheduler {
     pub(crate) fn new(threads: usize, max_batch: usize) -> Self {
         let mut workers = Vec::new();
         workers.resize_with(threads, Worker::default);
-        Self { max_batch, active: Vec::new(), workers }
+        Self { max_batch, active: Vec::new(), workers, queue_seconds: queue_seconds() }
     }
 
     /// Works until the other end of the queue is gone.
@@ -44,19 +48,24 @@ impl Scheduler {
     fn admit(&mut self, waiting: &Receiver<Generation>) -> bool {
         if self.active.is_empty() {
             match waiting.recv() {
-                Ok(generation) => self.active.push(generation),
+                Ok(generation) => self.take(generation),
                 Err(_) => return false,
             }
         }
         while self.active.len() < self.max_batch {
             match waiting.try_recv() {
-                Ok(generation) => self.active.push(generation),
+                Ok(generation) => self.take(generation),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
         self.active.retain(|generation| !generation.is_over());
         true
+    }
+
+    fn take(&mut self, generation: Generation) {
+        self.queue_seconds.record(generation.arrived.elapsed());
+        self.active.push(generation);
     }
 }
 

@@ -6,3 +6,5 @@ mod access_log;
 mod common;
 mod metrics;
 mod page;
+#[path = "../../backends/tests/scripted/mod.rs"]
+mod scripted;

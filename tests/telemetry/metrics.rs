@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Server, client, eventually, model_flag, text, tiny_model};
 use crate::page::{Metric, Page};
+use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated};
 
 /// The rows of the table in `docs/metrics.md`.
 fn documented() -> BTreeMap<String, Metric> {
@@ -48,7 +49,8 @@ pub fn asked(messages: &[(&str, &str)]) -> Value {
 fn every_metric_is_documented_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let model = tiny_model(directory.path(), 64);
-    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    let far = format!("far=vllm:http://127.0.0.1:1,path={}", model.display());
+    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model), "--model", &far]);
     let base = attempt(&server);
     server.post(&format!("{base}/chat/completions"), &asked(&[("user", "Say")])).expect(200);
     let page = Page::of(&server);
@@ -160,6 +162,44 @@ fn calls_are_counted_by_how_they_ended() {
         assert_eq!(calls(&page, model, endpoint, outcome), 1.0, "{model} {endpoint} {outcome}: {page:?}");
     }
     assert_eq!(calls(&page, "", "chat_completions", "refused"), 2.0);
+}
+
+#[test]
+fn hosts_are_told_apart_by_how_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let vllm = Vllm::new(true, true);
+    let answer = Step::Event(generated(&[(65, -0.5), (66, -1.5)], Some("length")));
+    let steps = std::iter::once(answer).chain(Step::done()).collect();
+    vllm.play(Reply::Stream(steps));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let near = format!("http://{}", listener.local_addr().unwrap());
+    let _enter = runtime.enter();
+    let _host = ScriptedServer::start_on(listener, move |request| vllm.answer(request));
+    let away = "http://127.0.0.1:1";
+    let flag = |name: &str, url: &str| format!("{name}=vllm:{url},path={}", model.display());
+    let server = Server::start(directory.path(), ["--model", &flag("near", &near), "--model", &flag("far", away)]);
+    let mut completion = json!({ "model": "near", "prompt": "Say", "max_tokens": 2 });
+    server.post("/v1/completions", &completion).expect(200);
+    completion["model"] = json!("far");
+    server.post("/v1/completions", &completion).expect(503);
+
+    let near = [("model", "near"), ("host", near.as_str())];
+    let far = [("model", "far"), ("host", away)];
+    let of = |host: [(&'static str, &str); 2], name: &str, label: &str, page: &Page| {
+        page.sum(&format!("fulgurite_backend_{name}"), &[host[0], host[1], ("state", label)])
+    };
+    let page = eventually("a host to be given up and another to be done", || {
+        let page = Page::of(&server);
+        let outcomes = page.sum("fulgurite_backend_requests_total", &near);
+        (of(far, "circuit", "open", &page) == 1.0 && outcomes == 1.0).then_some(page)
+    });
+    assert_eq!([of(far, "circuit", "closed", &page), of(near, "circuit", "closed", &page)], [0.0, 1.0]);
+    assert_eq!(page.sum("fulgurite_backend_requests_total", &[near[0], ("outcome", "well")]), 1.0);
+    assert_eq!(page.sum("fulgurite_backend_queue_seconds_count", &near), 1.0);
+    assert_eq!(page.sum("fulgurite_backend_requests_in_flight", &[]), 0.0);
+    assert_eq!(page.sum("fulgurite_calls_total", &[("model", "far"), ("outcome", "failed")]), 1.0);
 }
 
 #[test]

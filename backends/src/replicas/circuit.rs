@@ -2,12 +2,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::telemetry::{CircuitGauges, CircuitState};
+
 /// Whether a host is worth asking: open after failures one after another, tried once after a while, closed by success.
 #[derive(Debug)]
 pub(super) struct Circuit {
     state: State,
     failures_to_open: u32,
     reopen_after: Duration,
+    gauges: CircuitGauges,
 }
 
 #[derive(Debug, PartialEq)]
@@ -23,8 +26,17 @@ enum State {
 }
 
 impl Circuit {
-    pub(super) fn new(failures_to_open: u32, reopen_after: Duration) -> Self {
-        Self { state: State::Closed { failures: 0 }, failures_to_open, reopen_after }
+    pub(super) fn new(failures_to_open: u32, reopen_after: Duration, gauges: CircuitGauges) -> Self {
+        Self { state: State::Closed { failures: 0 }, failures_to_open, reopen_after, gauges }
+    }
+
+    fn enter(&mut self, state: State) {
+        self.gauges.show(match state {
+            State::Closed { .. } => CircuitState::Closed,
+            State::Open { .. } => CircuitState::Open,
+            State::Probing => CircuitState::Probing,
+        });
+        self.state = state;
     }
 
     /// Whether a request may go there now.
@@ -44,40 +56,40 @@ impl Circuit {
     /// A request goes there, whether or not it is admitted: the last resort may be a host that is given up.
     pub(super) fn begin(&mut self) {
         if let State::Open { .. } = self.state {
-            self.state = State::Probing;
+            self.enter(State::Probing);
         }
     }
 
     pub(super) fn succeeded(&mut self) {
-        self.state = State::Closed { failures: 0 };
+        self.enter(State::Closed { failures: 0 });
     }
 
     pub(super) fn failed(&mut self, now: Instant) {
-        self.state = match self.state {
+        self.enter(match self.state {
             State::Closed { failures } if failures + 1 < self.failures_to_open => {
                 State::Closed { failures: failures + 1 }
             }
             _ => State::Open { since: now },
-        };
+        });
     }
 
     /// Nothing was learnt from a request: whoever asked has left.
     pub(super) fn abandoned(&mut self, now: Instant) {
         if self.state == State::Probing {
             // Another may see at once.
-            self.state = State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) };
+            self.enter(State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
         }
     }
 
     /// The host does not even say how it is.
     pub(super) fn is_down(&mut self, now: Instant) {
-        self.state = State::Open { since: now };
+        self.enter(State::Open { since: now });
     }
 
     /// The host says that it is well: what was given up may be tried at once.
     pub(super) fn is_up(&mut self, now: Instant) {
         if let State::Open { .. } = self.state {
-            self.state = State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) };
+            self.enter(State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });
         }
     }
 }
@@ -88,10 +100,14 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(5);
 
+    fn circuit(failures_to_open: u32) -> Circuit {
+        Circuit::new(failures_to_open, WAIT, CircuitGauges::new("m", "h"))
+    }
+
     #[test]
     fn failures_one_after_another_open_it_and_one_probe_decides() {
         let start = Instant::now() + WAIT;
-        let mut circuit = Circuit::new(3, WAIT);
+        let mut circuit = circuit(3);
         circuit.failed(start);
         circuit.failed(start);
         circuit.succeeded();
@@ -114,7 +130,7 @@ mod tests {
     #[test]
     fn a_probe_that_is_abandoned_leaves_its_place_to_the_next() {
         let now = Instant::now() + WAIT;
-        let mut circuit = Circuit::new(1, WAIT);
+        let mut circuit = circuit(1);
         circuit.failed(now);
         circuit.begin();
         circuit.abandoned(now);
@@ -124,7 +140,7 @@ mod tests {
     #[test]
     fn health_gives_a_host_up_at_once_and_lets_it_be_tried_again() {
         let now = Instant::now() + WAIT;
-        let mut circuit = Circuit::new(3, WAIT);
+        let mut circuit = circuit(3);
         circuit.is_up(now);
         assert!(circuit.admits(now));
         circuit.is_down(now);

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::ReplicaOptions;
 use super::circuit::Circuit;
+use crate::telemetry::{CircuitGauges, HostMetrics};
 use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleStream, Sampler};
 
 /// The weights that every host is to have, once some were put behind the sampler.
@@ -33,16 +34,19 @@ pub(crate) struct Replica<H> {
     circuit: Mutex<Circuit>,
     /// Whether it may have other weights than those that were last put behind the sampler: then it is asked for nothing.
     lacks_weights: AtomicBool,
+    metrics: HostMetrics,
 }
 
 impl<H> Replica<H> {
     pub(crate) fn new(name: String, host: H, options: &ReplicaOptions) -> Self {
+        let gauges = CircuitGauges::new(&options.model, &name);
         Self {
+            metrics: HostMetrics::new(&options.model, &name),
             name,
             host,
             places: Arc::new(Semaphore::new(options.max_concurrency)),
             load: AtomicUsize::new(0),
-            circuit: Mutex::new(Circuit::new(options.failures_to_open, options.reopen_after)),
+            circuit: Mutex::new(Circuit::new(options.failures_to_open, options.reopen_after, gauges)),
             lacks_weights: AtomicBool::new(false),
         }
     }
@@ -58,10 +62,13 @@ impl<H> Replica<H> {
 
     /// Waits for a place, however long that takes: some agents give up at the first refusal.
     pub(crate) async fn turn(self: &Arc<Self>) -> Result<Turn<H>, BackendError> {
+        let came = Instant::now();
         self.load.fetch_add(1, Ordering::Relaxed);
+        self.metrics.in_flight.increment(1.0);
         let mut turn = Turn { replica: self.clone(), place: None, is_decided: true };
         let closed = |_| BackendError::Unavailable { message: format!("{} takes no more requests", self.name) };
         turn.place = Some(self.places.clone().acquire_owned().await.map_err(closed)?);
+        self.metrics.queue.record(came.elapsed());
         self.circuit().begin();
         turn.is_decided = false;
         Ok(turn)
@@ -167,8 +174,14 @@ impl<H> Turn<H> {
     pub(crate) fn decide(&mut self, is_well: bool) {
         self.is_decided = true;
         match is_well {
-            true => self.replica.circuit().succeeded(),
-            false => self.replica.circuit().failed(Instant::now()),
+            true => {
+                self.replica.metrics.well.increment(1);
+                self.replica.circuit().succeeded();
+            }
+            false => {
+                self.replica.metrics.failed.increment(1);
+                self.replica.circuit().failed(Instant::now());
+            }
         }
     }
 }
@@ -184,7 +197,9 @@ async fn first_event(
 impl<H> Drop for Turn<H> {
     fn drop(&mut self) {
         self.replica.load.fetch_sub(1, Ordering::Relaxed);
+        self.replica.metrics.in_flight.decrement(1.0);
         if !self.is_decided {
+            self.replica.metrics.abandoned.increment(1);
             self.replica.circuit().abandoned(Instant::now());
         }
     }

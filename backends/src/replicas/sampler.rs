@@ -11,6 +11,8 @@ use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, Samp
 /// How hosts of one model are used.
 #[derive(Clone, Debug)]
 pub struct ReplicaOptions {
+    /// The model's name, as metrics show it.
+    pub model: String,
     /// Requests that run at one host at a time; the others wait. From 1 to tokio's limit of a semaphore.
     pub max_concurrency: usize,
     /// Failures one after another that give a host up.
@@ -24,7 +26,13 @@ pub struct ReplicaOptions {
 impl Default for ReplicaOptions {
     fn default() -> Self {
         let interval = Duration::from_secs(5);
-        Self { max_concurrency: 256, failures_to_open: 3, reopen_after: interval, health_interval: Some(interval) }
+        Self {
+            model: String::new(),
+            max_concurrency: 256,
+            failures_to_open: 3,
+            reopen_after: interval,
+            health_interval: Some(interval),
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! `fulgurite serve` with models at remote hosts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
 mod common;
 #[path = "../backends/tests/scripted/mod.rs"]
@@ -78,4 +78,35 @@ fn a_config_that_cannot_be_served_says_where_and_why() {
     let shown = fulgurite(["config", "show", "--config"]).arg(&file).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("models.0.max_concurrency = 256  # default"), "{shown}");
+}
+
+/// As `engine/tests/real_vllm.rs`: without a server there is nothing to try.
+#[test]
+fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_VLLM"), variable("FULGURITE_TEST_VLLM_MODEL")) else {
+        eprintln!("FULGURITE_TEST_VLLM is not set: no conversation through vLLM (tests/backends/vllm starts one)");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let flag = format!("tiny=vllm:{url},path={model},api_key_env=FULGURITE_TEST_VLLM_KEY");
+    let server = Server::start(directory.path(), ["--model", &flag]);
+    let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
+    let base = format!(
+        "/rollout/{}/attempt/{}/v1",
+        started["rollout_id"].as_str().unwrap(),
+        started["attempt"]["attempt_id"].as_str().unwrap()
+    );
+    let mut messages = vec![json!({ "role": "user", "content": "How is the weather in Paris?" })];
+    for turn in 0..4 {
+        let request = json!({ "model": "tiny", "messages": messages, "max_tokens": 24, "seed": turn });
+        let reply = server.post(&format!("{base}/chat/completions"), &request).expect(200);
+        messages.push(reply["choices"][0]["message"].clone());
+        messages.push(json!({ "role": "user", "content": format!("And in town {turn}?") }));
+    }
+    let generations = server.query("generations");
+    assert_eq!(generations.len(), 4);
+    for (earlier, later) in generations.iter().zip(&generations[1..]) {
+        assert_eq!(later["parent_id"], earlier["generation_id"], "{later}");
+    }
 }

@@ -4,14 +4,15 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{open, request, supervised};
 use fulgurite_backends::{
-    BackendError, Constraint, Learner, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SamplingParameters, StopReason, VllmSampler, WeightsVersion,
+    AdamParameters, BackendError, Changeover, Constraint, Learner, LossFunction, NewWeights, RemoteOptions,
+    SampleEvent, SampleRequest, SampledToken, Sampler, SamplingParameters, StopReason, VllmSampler, WeightsSource,
+    WeightsVersion,
 };
 use serde_json::json;
 
@@ -32,15 +33,8 @@ fn real() -> Option<Real> {
         return None;
     };
     let key = variable("FULGURITE_TEST_VLLM_KEY").unwrap();
-    let options = RemoteOptions {
-        url: url.clone(),
-        model: "whatever".into(),
-        vocabulary_size: 291,
-        api_key: Some(key.clone()),
-        silence_limit: Duration::from_secs(120),
-        changeover: fulgurite_backends::Changeover::default(),
-    };
-    Some(Real { sampler: VllmSampler::new(&options).unwrap(), url, key, model: model.into() })
+    let sampler = sampler(&url, Some(&key), Changeover::Drain);
+    Some(Real { sampler, url, key, model: model.into() })
 }
 
 /// Tokens of an answer with the weights' versions in force at its end, and why it ended.
@@ -129,15 +123,7 @@ async fn what_the_server_refuses_is_the_callers_to_put_right() {
     let mut stream = real.sampler.sample(SampleRequest { sampling, ..request(vec![5, 6], 4, 3) }).await.unwrap();
     let refused = stream.next().await;
     assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
-    let keyless = RemoteOptions {
-        url: real.url,
-        model: "whatever".into(),
-        vocabulary_size: 291,
-        api_key: None,
-        silence_limit: Duration::from_secs(120),
-        changeover: fulgurite_backends::Changeover::default(),
-    };
-    let refused = VllmSampler::new(&keyless).unwrap().info().await;
+    let refused = sampler(&real.url, None, Changeover::Drain).info().await;
     assert!(matches!(refused, Err(BackendError::Configuration { .. })), "{refused:?}");
 }
 
@@ -171,4 +157,151 @@ async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
     assert!(versions[..swapped].iter().all(|version| *version == Some(WeightsVersion(7))));
     assert!(versions[swapped..].iter().all(|version| *version == Some(WeightsVersion(8))));
     post("update_weight_version", json!({ "new_version": "default" })).await;
+}
+
+/// A sampler at the server, whose model is replaced in that way.
+fn sampler(url: &str, key: Option<&str>, changeover: Changeover) -> VllmSampler {
+    let options = RemoteOptions {
+        url: url.to_owned(),
+        model: "whatever".into(),
+        vocabulary_size: 291,
+        api_key: key.map(str::to_owned),
+        silence_limit: Duration::from_secs(120),
+        changeover,
+    };
+    VllmSampler::new(&options).unwrap()
+}
+
+fn replaced_by(directory: &Path, version: u64) -> NewWeights {
+    NewWeights { version: WeightsVersion(version), source: WeightsSource::Model(directory.to_owned()) }
+}
+
+/// The greatest difference of these tokens' logprobs from those of a model that follows `prompt` with all of them.
+async fn greatest_difference(model: &Path, prompt: &[u32], tokens: &[SampledToken], from: usize) -> f32 {
+    let sequence: Vec<u32> = prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect();
+    let ours = open(&model.to_path_buf(), 2).learner().forward(Arc::new([supervised(&sequence, 1.0)])).await.unwrap();
+    let ours = &ours[0][prompt.len() - 1..];
+    tokens.iter().zip(ours).skip(from).map(|(token, ours)| (token.logprob - ours).abs()).fold(0.0, f32::max)
+}
+
+/// Weights some large steps away, as a directory.
+async fn trained(model: &Path, home: &Path, steps: u64) -> PathBuf {
+    let learner = open(&model.to_path_buf(), 2).learner();
+    for step in 0..steps {
+        let row: Vec<u32> = (0..40).map(|at| (at * 7 + step as u32 * 13) % 290).collect();
+        learner.forward_backward(Arc::new([supervised(&row, 1.0)]), LossFunction::CrossEntropy).await.unwrap();
+        learner.optimizer_step(AdamParameters { learning_rate: 0.02, ..AdamParameters::default() }).await.unwrap();
+    }
+    let directory = home.join(format!("after-{steps}"));
+    learner.save_weights(&directory).await.unwrap();
+    directory
+}
+
+#[tokio::test]
+async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answers_go_on_from_them() {
+    let Some(real) = real() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let (first, second) = (trained(&real.model, home.path(), 2).await, trained(&real.model, home.path(), 4).await);
+    let prompt = vec![5, 6, 7, 8];
+    let drained = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    drained.load_weights(&replaced_by(&first, 5)).await.unwrap();
+    let (tokens, _) = answer(&drained, request(prompt.clone(), 60, 1)).await;
+    assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
+    let (new, old) = (
+        greatest_difference(&first, &prompt, &tokens, 0).await,
+        greatest_difference(&real.model, &prompt, &tokens, 0).await,
+    );
+    eprintln!("greatest difference from the new weights {new:e}, from the old ones {old:e}");
+    assert!(new < TOLERANCE && old > 100.0 * TOLERANCE);
+
+    let in_flight = sampler(&real.url, Some(&real.key), Changeover::InFlight);
+    let mut stream = in_flight.sample(request(prompt.clone(), 400, 1)).await.unwrap();
+    let mut tokens: Vec<SampledToken> = Vec::new();
+    loop {
+        match stream.next().await.unwrap() {
+            SampleEvent::Token(token) => tokens.push(token),
+            SampleEvent::WeightsVersions(versions) => {
+                tokens.iter_mut().zip(versions).for_each(|(token, version)| token.weights_version = version);
+            }
+            SampleEvent::Finished(_) => break,
+        }
+        if tokens.len() == 10 {
+            in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
+        }
+    }
+    let swapped = tokens.iter().position(|token| token.weights_version == Some(WeightsVersion(6))).unwrap();
+    assert!(tokens[..swapped].iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
+    let difference = greatest_difference(&second, &prompt, &tokens, swapped).await;
+    eprintln!("swapped after {swapped} of {} tokens; greatest difference behind it {difference:e}", tokens.len());
+    assert!(difference < TOLERANCE, "what was computed of the prompt by the old weights is gone: {difference}");
+    drained.load_weights(&replaced_by(&real.model, 0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_adapter_samples_as_the_model_that_it_is_merged_into() {
+    let Some(real) = real() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let (adapter, merged) = adapter_and_merged(&real.model, home.path());
+    let sampler = sampler(&real.url, Some(&real.key), Changeover::Drain);
+    let source = WeightsSource::Adapter(adapter);
+    sampler.load_weights(&NewWeights { version: WeightsVersion(9), source }).await.unwrap();
+    let prompt = vec![5, 6, 7, 8];
+    let (tokens, _) = answer(&sampler, request(prompt.clone(), 60, 1)).await;
+    assert!(tokens.iter().all(|token| token.weights_version == Some(WeightsVersion(9))));
+    let (new, old) = (
+        greatest_difference(&merged, &prompt, &tokens, 0).await,
+        greatest_difference(&real.model, &prompt, &tokens, 0).await,
+    );
+    eprintln!("greatest difference from the merged weights {new:e}, from those without the adapter {old:e}");
+    assert!(new < TOLERANCE && old > 10.0 * TOLERANCE);
+}
+
+/// An adapter of rank 2 on one matrix, in PEFT's format, and a model with that product added.
+fn adapter_and_merged(model: &Path, home: &Path) -> (PathBuf, PathBuf) {
+    const NAME: &str = "model.layers.0.mlp.down_proj";
+    let (rank, scale) = (2, 2.0);
+    let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let weight = tensors.tensor(&format!("{NAME}.weight")).unwrap();
+    let [rows, columns] = *weight.shape() else { panic!("no matrix") };
+    let noise = |count: usize, step: f32| (0..count).map(|at| ((at as f32 * step).sin()) * 0.3).collect::<Vec<f32>>();
+    let (a, b) = (noise(rank * columns, 1.7), noise(rows * rank, 2.3));
+    let little_endian = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+
+    let adapter = home.join("adapter");
+    std::fs::create_dir(&adapter).unwrap();
+    let config = json!({
+        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank as f64 * scale, "bias": "none",
+        "target_modules": ["down_proj"], "layers_to_transform": [0], "lora_dropout": 0.0, "inference_mode": true,
+    });
+    std::fs::write(adapter.join("adapter_config.json"), config.to_string()).unwrap();
+    let (a_bytes, b_bytes) = (little_endian(&a), little_endian(&b));
+    let view = |shape, bytes| safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape, bytes).unwrap();
+    let file = [
+        (format!("base_model.model.{NAME}.lora_A.weight"), view(vec![rank, columns], &a_bytes)),
+        (format!("base_model.model.{NAME}.lora_B.weight"), view(vec![rows, rank], &b_bytes)),
+    ];
+    safetensors::serialize_to_file(file, None, &adapter.join("adapter_model.safetensors")).unwrap();
+
+    let merged = home.join("merged");
+    std::fs::create_dir(&merged).unwrap();
+    for entry in std::fs::read_dir(model).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, merged.join(path.file_name().unwrap())).unwrap();
+    }
+    let (floats, _) = weight.data().as_chunks::<4>();
+    let mut values: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    for row in 0..rows {
+        for column in 0..columns {
+            let product: f32 = (0..rank).map(|at| b[row * rank + at] * a[at * columns + column]).sum();
+            values[row * columns + column] += scale as f32 * product;
+        }
+    }
+    let changed = little_endian(&values);
+    let all = tensors.iter().map(|(name, tensor)| match name == format!("{NAME}.weight") {
+        true => (name.to_owned(), view(vec![rows, columns], &changed)),
+        false => (name.to_owned(), tensor),
+    });
+    safetensors::serialize_to_file(all, None, &merged.join("model.safetensors")).unwrap();
+    (adapter, merged)
 }

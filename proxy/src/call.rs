@@ -170,7 +170,8 @@ async fn fly(proxy: Proxy, request: OpenRequest, calls: Vec<Call>, _in_flight: O
             Err(error) => tracing::error!(%error, "a call broke"),
         }
     }
-    let was_delivered = request.flight.settled().await;
+    // An answer that somebody got is not taken from them by whoever asked for it again and left.
+    let was_delivered = request.flight.settled().await || request.was_delivered();
     let marked = mark(&proxy, &recorded, was_delivered).await;
     // What failed is no answer to give to somebody else.
     if marked && recorded.len() == count {

@@ -77,13 +77,22 @@ pub(crate) struct Joined<E = Said> {
     pub(crate) listener: Listener<E>,
 }
 
-/// A request in our hands. Dropped before it is answered, it has failed.
+/// How a request stood before it was in our hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Unknown,
+    Broken,
+    Delivered,
+}
+
+/// A request in our hands. Dropped before it is answered, a new one has failed, and one that is replayed is as it was.
 pub(crate) struct OpenRequest<E = Said> {
     log: Arc<RequestLog<E>>,
     pub(crate) request: Arc<LoggedRequest<E>>,
     pub(crate) flight: Arc<Flight<E>>,
     /// The client's own.
     pub(crate) listener: Option<Listener<E>>,
+    before: Before,
     is_over: bool,
 }
 
@@ -131,14 +140,15 @@ impl<E: Clone> RequestLog<E> {
                 progress: Mutex::new(Progress::InFlight(Arc::clone(&flight))),
             });
             state.add(&request);
-            return Ok(Found::Claim(Claim::New(self.open(request, flight, listener))));
+            return Ok(Found::Claim(Claim::New(self.open(request, flight, listener, Before::Unknown))));
         };
         let mut progress = earlier.progress();
         let Progress::InFlight(flight) = &*progress else {
+            let before = if matches!(*progress, Progress::Delivered) { Before::Delivered } else { Before::Broken };
             let (flight, listener) = Flight::new();
             *progress = Progress::InFlight(Arc::clone(&flight));
             drop(progress);
-            return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener))));
+            return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener, before))));
         };
         // One that is not prepared yet has nothing to tell, and one that is being written off soon will have.
         let joined = earlier.prompt().clone().and_then(|prompt| Some((prompt, flight.listen()?)));
@@ -153,8 +163,9 @@ impl<E: Clone> RequestLog<E> {
         request: Arc<LoggedRequest<E>>,
         flight: Arc<Flight<E>>,
         listener: Listener<E>,
+        before: Before,
     ) -> OpenRequest<E> {
-        OpenRequest { log: Arc::clone(self), request, flight, listener: Some(listener), is_over: false }
+        OpenRequest { log: Arc::clone(self), request, flight, listener: Some(listener), before, is_over: false }
     }
 
     /// Logs a request of before this process.
@@ -280,6 +291,11 @@ impl<E> OpenRequest<E> {
         self.log.changed.notify_waiters();
     }
 
+    /// Whether somebody got the whole answer before, whatever becomes of it now.
+    pub(crate) fn was_delivered(&self) -> bool {
+        self.before == Before::Delivered
+    }
+
     /// The answer is in the store, and somebody got all of it or nobody did.
     pub(crate) fn answered(mut self, was_delivered: bool) {
         self.is_over = true;
@@ -292,7 +308,12 @@ impl<E> Drop for OpenRequest<E> {
     fn drop(&mut self) {
         self.flight.end();
         if !self.is_over {
-            self.log.end(&self.request, Progress::Failed);
+            let progress = match self.before {
+                Before::Unknown => Progress::Failed,
+                Before::Broken => Progress::Broken,
+                Before::Delivered => Progress::Delivered,
+            };
+            self.log.end(&self.request, progress);
         }
     }
 }
@@ -373,6 +394,18 @@ mod tests {
         let log = RequestLog::new(10);
         drop(new(&log, plain(), "a").await);
         assert_eq!(outcome(&claim(&log, retry(), "b").await), ("new", "b".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_replay_that_is_left_before_it_is_planned_is_replayed_for_the_next() {
+        for was_delivered in [false, true] {
+            let log = RequestLog::new(10);
+            new(&log, plain(), "a").await.answered(was_delivered);
+            let Claim::Replay(replay) = claim(&log, retry(), "b").await else { panic!("no replay") };
+            assert_eq!(replay.was_delivered(), was_delivered);
+            drop(replay);
+            assert_eq!(outcome(&claim(&log, retry(), "c").await), ("replay", "a".to_owned()));
+        }
     }
 
     #[tokio::test]

@@ -65,6 +65,12 @@ impl Default for SamplingParameters {
 }
 
 impl SamplingParameters {
+    /// Whether what can come next depends on what this answer has said, not on the tokens before alone: such an answer
+    /// cannot be gone on with as if its beginning were the prompt's end.
+    pub fn depends_on_answer(&self) -> bool {
+        self.presence_penalty != 0.0 || self.frequency_penalty != 0.0 || self.constraint.is_some()
+    }
+
     /// Whether a token's logprob is that of the model's own distribution, so that it can be trained on as it stands.
     pub fn is_unmodified(&self) -> bool {
         let Self { temperature, top_p, top_k, presence_penalty, frequency_penalty, logit_bias, constraint } = self;

@@ -10,6 +10,7 @@ pub(crate) struct Answer {
     tokens: Vec<SampledToken>,
     reader: Reader,
     message: ReplyMessage,
+    single_call: bool,
 }
 
 /// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
@@ -50,6 +51,7 @@ impl Answer {
             tokens: Vec::new(),
             reader,
             message: ReplyMessage::new(call.stop_strings.clone(), ids),
+            single_call: call.single_call,
         }
     }
 
@@ -73,11 +75,12 @@ impl Answer {
         }
     }
 
-    /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, or
-    /// the format's own end of a turn that is no stop token.
+    /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, the
+    /// only call that it wants, or the format's own end of a turn that is no stop token.
     pub(crate) fn has_ended(&self) -> bool {
         let last_is_text = self.tokens.last().is_some_and(|token| !self.stop_tokens.contains(&token.id));
-        self.message.has_stopped() || (last_is_text && self.reader.has_ended())
+        let has_called = self.single_call && self.message.has_called();
+        self.message.has_stopped() || (last_is_text && (has_called || self.reader.has_ended()))
     }
 
     /// Ends the answer.

@@ -34,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) generation_id: String,
     pub(crate) prompt: Arc<[u32]>,
     pub(crate) sampling: SamplingParameters,
+    /// Whether the answer ends behind its first call.
+    pub(crate) single_call: bool,
     pub(crate) max_tokens: usize,
     pub(crate) top_logprobs: usize,
     pub(crate) stop_strings: Vec<String>,
@@ -228,7 +230,9 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     let whole = call.ended_earlier();
     let earlier = call.earlier.take();
     let clock = call.clock.take();
-    if let Some(earlier) = &earlier {
+    // What was sampled of other answers is left, and they begin anew.
+    let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
+    if let Some(earlier) = earlier.as_ref().filter(|_| goes_on) {
         for token in sampled_tokens(earlier) {
             flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
         }

@@ -19,6 +19,7 @@
 
 mod access_log;
 mod answer;
+mod answer_form;
 mod answering;
 mod anthropic;
 mod attempt_memories;

@@ -2,6 +2,7 @@ use fulgurite_backends::SamplingParameters;
 use fulgurite_renderers::Message;
 use serde_json::{Map, Value};
 
+use crate::answer_form::AnswerForm;
 use crate::reply_writer::{ReplyContext, ReplyWriter};
 
 /// A request for a model's answer, read and checked, in no dialect.
@@ -55,6 +56,7 @@ pub(crate) enum Prompt {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) sampling: SamplingParameters,
+    pub(crate) form: AnswerForm,
     /// `None`: as many as the context has room for.
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop_strings: Vec<String>,

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_backends::{Constraint, SamplerInfo, SamplingParameters, derive_seed};
 use fulgurite_store::model::Generation;
 use serde_json::{Map, Value, json};
 
@@ -74,6 +74,8 @@ impl Planner<'_> {
             }
         };
         self.check(&tokens)?;
+        let sampling =
+            SamplingParameters { constraint: self.constraint(&tokens)?, ..self.request.asked.sampling.clone() };
         let is_new = earlier.iter().all(Option::is_none);
         let admission = if is_new { self.admit(tokens.len())? } else { None };
         let prompt: Arc<[u32]> = tokens.into();
@@ -97,7 +99,8 @@ impl Planner<'_> {
             model: self.model.clone(),
             generation_id: generation_id(&logged.reply_id, choice),
             prompt: Arc::clone(&prompt),
-            sampling: asked.sampling.clone(),
+            sampling: sampling.clone(),
+            single_call: self.ends_behind_a_call(),
             max_tokens: asked.max_tokens.unwrap_or(room).min(room),
             top_logprobs: asked.top_logprobs,
             stop_strings: asked.stop_strings.clone(),
@@ -126,6 +129,20 @@ impl Planner<'_> {
             (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
+    }
+
+    /// What the answers are kept to while they are sampled.
+    fn constraint(&self, prompt: &[u32]) -> Result<Option<Constraint>, ProxyError> {
+        let tools: &[Value] = match &self.request.prompt {
+            Prompt::Messages { tools, .. } => tools,
+            Prompt::Text(_) | Prompt::Tokens(_) => &[],
+        };
+        self.request.asked.form.constraint(&*self.model.renderer, &self.info.capabilities, prompt, tools)
+    }
+
+    /// Whether an answer ends behind its first call. Nothing is masked for this: what is sampled is the model's own.
+    fn ends_behind_a_call(&self) -> bool {
+        self.request.asked.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
     }
 
     /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.

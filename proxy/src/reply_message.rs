@@ -27,6 +27,8 @@ pub(crate) struct ReplyMessage {
     text: String,
     /// The calls in the order in which they began; none where one turned out to be broken.
     calls: Vec<Option<SpokenCall>>,
+    /// Whether one of them is whole.
+    has_called: bool,
 }
 
 struct SpokenCall {
@@ -58,6 +60,7 @@ impl ReplyMessage {
             reasoning: String::new(),
             text: String::new(),
             calls: Vec::new(),
+            has_called: false,
         }
     }
 
@@ -87,7 +90,9 @@ impl ReplyMessage {
                 call.leave(false).map(|text| Delta::Arguments { index, text })
             }
             ParseEvent::ToolCallEnd { index } => {
-                self.call(index)?.leave(true).map(|text| Delta::Arguments { index, text })
+                let rest = self.call(index)?.leave(true);
+                self.has_called = true;
+                rest.map(|text| Delta::Arguments { index, text })
             }
             ParseEvent::BrokenToolCall { index, text, .. } => {
                 if let Some(broken) = index.and_then(|index| self.calls.get_mut(index)) {
@@ -102,6 +107,11 @@ impl ReplyMessage {
     pub(crate) fn finish(&mut self) -> Option<Delta> {
         let held = self.stop_strings.finish();
         self.say(held)
+    }
+
+    /// Whether a call is whole.
+    pub(crate) fn has_called(&self) -> bool {
+        self.has_called
     }
 
     /// Whether a stop string has been found.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::families::{FAMILIES, GPT_OSS, QWEN3, QWEN3_5, message_below, recorded, request, tools};
+use common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
 use common::{Script, Setup, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_renderers::Message;
@@ -314,7 +314,8 @@ async fn every_field_that_a_strict_client_needs_is_there() {
 
 #[tokio::test]
 async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothing() {
-    let (chatml, qwen3_5, gpt_oss) = (Setup::new(vec![]).await, QWEN3_5.setup().await, GPT_OSS.setup().await);
+    let (chatml, kimi) = (Setup::new(vec![]).await, KIMI.setup().await);
+    let (qwen3_5, gpt_oss) = (QWEN3_5.setup().await, GPT_OSS.setup().await);
     let plain = || json!({ "model": "tiny", "messages": [{ "role": "user", "content": "hi" }] });
     let with = |key: &str, value: Value| {
         let mut body = request();
@@ -328,7 +329,7 @@ async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothin
     };
     let call =
         |arguments: &str| json!({ "id": "c", "type": "function", "function": { "name": "f", "arguments": arguments } });
-    let named = json!({ "type": "function", "function": { "name": "weather" } });
+    let named = |name: &str| json!({ "type": "function", "function": { "name": name } });
     let mut with_tools = plain();
     with_tools["tools"] = tools();
     for (setup, body, parameter, words) in [
@@ -340,9 +341,10 @@ async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothin
             "message 1: the chatml format cannot write tool calls",
         ),
         (&qwen3_5, with("tools", json!([{ "type": "web_search" }])), "tools[0].type", "is `web_search`"),
-        (&qwen3_5, with("tool_choice", json!("required")), "tool_choice", "\"required\" is not supported"),
-        (&qwen3_5, with("tool_choice", named), "tool_choice", "only \"auto\" and \"none\""),
-        (&qwen3_5, with("parallel_tool_calls", json!(false)), "parallel_tool_calls", "false is not supported"),
+        (&qwen3_5, with("tool_choice", json!("required")), "tool_choice", "not supported by this model's host"),
+        (&qwen3_5, with("tool_choice", named("weather")), "tool_choice", "not supported by this model's host"),
+        (&qwen3_5, with("tool_choice", named("sing")), "tool_choice", "`sing`, which is not declared in tools"),
+        (&kimi, with("parallel_tool_calls", json!(false)), "parallel_tool_calls", "stand in a section of their own"),
         (&qwen3_5, with("functions", json!([{ "name": "f" }])), "functions", "declare the functions as tools"),
         (
             &qwen3_5,

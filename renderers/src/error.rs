@@ -61,6 +61,14 @@ pub enum RenderError {
         /// What is wrong with it.
         message: String,
     },
+    /// An answer cannot be kept to what was asked for while it is sampled.
+    #[error("the {renderer} format cannot keep an answer to this: {message}")]
+    ShapeUnsupported {
+        /// The format.
+        renderer: String,
+        /// Why.
+        message: String,
+    },
     /// The format has no way to declare tools.
     #[error("the {renderer} format cannot declare tools")]
     ToolsUnsupported {

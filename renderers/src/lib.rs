@@ -8,9 +8,11 @@
 //! - [`check_template`]: what a model's chat template is good for, in findings for people and programs.
 //! - [`RecordedTurns`]: whether a request continues a recorded turn, and the next prompt, token by token.
 //! - [`StreamParser`]: sampled tokens to reasoning, text and tool calls, while they are sampled or all at once.
+//! - [`AnswerGrammar`]: what keeps an answer to a schema, or to calls, in a format's own syntax.
 //! - [`StreamDecoder`] and [`StopStrings`]: tokens to text while they are sampled.
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
+mod answer_grammar;
 mod chat_message;
 mod chat_template;
 mod chatml_renderer;
@@ -58,6 +60,7 @@ mod tokenizer;
 mod tokenizer_config;
 mod tokenizer_training;
 
+pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
     ContinuationPolicy, Continued, Departure, DepartureReason, Fresh, NextPrompt, RecordedTurn, RecordedTurns,

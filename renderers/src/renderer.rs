@@ -2,8 +2,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::answer_grammar::GrammarWriter;
 use crate::parsing::TurnEnds;
-use crate::{Message, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer, TrainOnWhat};
+use crate::{
+    AnswerGrammar, AnswerShape, Message, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer,
+    TrainOnWhat,
+};
 
 /// A conversation as the tokens that a model is asked to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +111,19 @@ pub trait Renderer: Send + Sync + 'static {
     fn stream_parser(&self, prompt: &[u32], tools: &[Value]) -> StreamParser {
         let ends = TurnEnds { tokens: self.stop_tokens(), text: self.stop_string() };
         StreamParser::new(self.tokenizer(), self.response_format(), ends, prompt, tools)
+    }
+
+    /// What keeps an answer to a shape that is sampled after `prompt`: reasoning as the format has it, then the JSON or
+    /// the calls, which [`stream_parser`](Self::stream_parser) reads back as such. What ends the turn is not part of it,
+    /// but for tokens that say what it was. Fails where the format has no way to say this.
+    fn answer_grammar(&self, prompt: &[u32], shape: &AnswerShape<'_>) -> Result<AnswerGrammar, RenderError> {
+        let writer = GrammarWriter {
+            renderer: self.name(),
+            tokenizer: self.tokenizer(),
+            format: self.response_format(),
+            stop_string: self.stop_string(),
+        };
+        writer.write(prompt, shape)
     }
 
     /// The message in `sampled`, as [`stream_parser`](Self::stream_parser) reads it.

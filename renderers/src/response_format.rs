@@ -19,3 +19,10 @@ pub enum ResponseFormat {
     /// Llama 3.1: a call is the whole message, as JSON with `name` and `parameters`.
     LlamaJson,
 }
+
+impl ResponseFormat {
+    /// Whether a turn may end behind any of its calls. It may not where calls stand in a section, which would stay open.
+    pub fn may_end_behind_a_call(self) -> bool {
+        !matches!(self, Self::DeepSeek | Self::Kimi)
+    }
+}

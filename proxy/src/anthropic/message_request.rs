@@ -6,6 +6,7 @@ use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
 use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
+use crate::answer_form::{AnswerForm, JsonForm};
 use crate::error::ProxyError;
 use crate::field_checks::{refuse, sampling, stop_strings, token_limit};
 use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
@@ -72,7 +73,13 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
     if fields.max_tokens.is_none() {
         refuse("max_tokens", "is required")?;
     }
+    let form = AnswerForm {
+        json: output_format(&fields.rest)?,
+        call: prompt.tools.call,
+        single_call: prompt.tools.single_call,
+    };
     let asked = Asked {
+        form,
         sampling: sampling(fields.temperature, fields.top_p, fields.top_k)?,
         max_tokens: token_limit("max_tokens", fields.max_tokens)?,
         stop_strings: stop_strings("stop_sequences", fields.stop_sequences.unwrap_or_default())?,
@@ -110,11 +117,17 @@ fn shows_thinking(thinking: Option<&Value>) -> Result<bool, ProxyError> {
     }
 }
 
+/// What form the answer's text is to have, under the newer name or the older one.
+fn output_format(rest: &Map<String, Value>) -> Result<Option<JsonForm>, ProxyError> {
+    let format = rest.get("output_config").and_then(|config| config.get("format"));
+    match answer_format::read("output_config.format", format)? {
+        Some(form) => Ok(Some(form)),
+        None => answer_format::read("output_format", rest.get("output_format")),
+    }
+}
+
 /// Refuses by name what changes an answer and cannot be honoured.
 fn refuse_unsupported(rest: &Map<String, Value>) -> Result<(), ProxyError> {
-    let format = rest.get("output_config").and_then(|config| config.get("format"));
-    answer_format::check("output_config.format", format)?;
-    answer_format::check("output_format", rest.get("output_format"))?;
     if rest.get("mcp_servers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
         refuse("mcp_servers", "are not supported: no server is called from here")?;
     }

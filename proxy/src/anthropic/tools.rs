@@ -1,6 +1,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::answer_form::ForcedCall;
 use crate::error::ProxyError;
 use crate::field_checks::refuse;
 
@@ -18,6 +19,9 @@ pub(super) struct ToolFields {
 pub(super) struct Tools {
     /// Those that the model may call, as OpenAI declares them. With `tool_choice` `none` there are none.
     pub(super) shown: Vec<Value>,
+    pub(super) call: Option<ForcedCall>,
+    /// The field that asks for one call at most.
+    pub(super) single_call: Option<&'static str>,
     /// Those that Anthropic's own servers would run: agents send them always, and go on without them.
     pub(super) ignored: Vec<Value>,
 }
@@ -36,7 +40,7 @@ impl ToolFields {
             }
         }
         if let Some(choice) = self.tool_choice {
-            check_choice(&choice, &mut tools.shown)?;
+            read_choice(&choice, &mut tools)?;
         }
         Ok(tools)
     }
@@ -76,23 +80,21 @@ fn declaration(index: usize, tool: &Value) -> Result<Option<Value>, ProxyError> 
     Ok(Some(json!({ "type": "function", "function": function })))
 }
 
-fn check_choice(choice: &Value, shown: &mut Vec<Value>) -> Result<(), ProxyError> {
-    match choice.get("type").and_then(Value::as_str) {
-        Some("auto") => {}
-        Some("none") => shown.clear(),
-        Some("any" | "tool") => refuse_forced_call(choice)?,
-        _ => refuse("tool_choice", &format!("{choice} is not known; its type is auto, any, tool or none"))?,
+fn read_choice(choice: &Value, tools: &mut Tools) -> Result<(), ProxyError> {
+    let field = "tool_choice";
+    let name = choice.get("name").and_then(Value::as_str);
+    match (choice.get("type").and_then(Value::as_str), name) {
+        (Some("auto"), _) => {}
+        (Some("none"), _) => tools.shown.clear(),
+        (Some("any"), _) => tools.call = Some(ForcedCall { field, tool: None }),
+        (Some("tool"), Some(name)) => tools.call = Some(ForcedCall { field, tool: Some(name.to_owned()) }),
+        (Some("tool"), None) => refuse("tool_choice.name", "must be the tool's name")?,
+        _ => refuse(field, &format!("{choice} is not known; its type is auto, any, tool or none"))?,
     }
-    if choice.get("disable_parallel_tool_use") == Some(&Value::Bool(true)) && !shown.is_empty() {
-        let why = "true is not supported: the model decides how many tools it calls";
-        refuse("tool_choice.disable_parallel_tool_use", why)?;
+    if choice.get("disable_parallel_tool_use") == Some(&Value::Bool(true)) && !tools.shown.is_empty() {
+        tools.single_call = Some("tool_choice.disable_parallel_tool_use");
     }
     Ok(())
-}
-
-fn refuse_forced_call(choice: &Value) -> Result<(), ProxyError> {
-    let why = format!("{choice} is not supported, only the types auto and none: no call can be forced on the model");
-    refuse("tool_choice", &why)
 }
 
 #[cfg(test)]
@@ -147,6 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn a_call_can_be_forced_and_its_number_limited() {
+        let check = |choice: Value| {
+            let tools = check(json!({ "tools": [tool("f")], "tool_choice": choice })).unwrap();
+            (tools.shown.len(), tools.call.map(|call| call.tool), tools.single_call)
+        };
+        assert_eq!(check(json!({ "type": "any" })), (1, Some(None), None));
+        let single = Some("tool_choice.disable_parallel_tool_use");
+        let named = json!({ "type": "tool", "name": "f", "disable_parallel_tool_use": true });
+        assert_eq!(check(named), (1, Some(Some("f".to_owned())), single));
+        assert_eq!(check(json!({ "type": "auto", "disable_parallel_tool_use": true })), (1, None, single));
+    }
+
+    #[test]
     fn every_fault_names_its_field() {
         for (key, value, parameter) in [
             ("tools", json!(["f"]), "tools[0]"),
@@ -156,14 +171,9 @@ mod tests {
             ("tools", json!([{ "name": "f", "input_schema": [] }]), "tools[0].input_schema"),
             ("tools", json!([{ "type": "bash_20250124", "name": "bash" }]), "tools[0].type"),
             ("tools", json!([{ "type": 1, "name": "bash" }]), "tools[0].type"),
-            ("tool_choice", json!({ "type": "any" }), "tool_choice"),
-            ("tool_choice", json!({ "type": "tool", "name": "f" }), "tool_choice"),
+            ("tool_choice", json!({ "type": "tool" }), "tool_choice.name"),
+            ("tool_choice", json!({ "type": "every" }), "tool_choice"),
             ("tool_choice", json!("auto"), "tool_choice"),
-            (
-                "tool_choice",
-                json!({ "type": "auto", "disable_parallel_tool_use": true }),
-                "tool_choice.disable_parallel_tool_use",
-            ),
         ] {
             let mut body = json!({ "tools": [tool("f")] });
             body[key] = value.clone();

@@ -5,11 +5,12 @@ use serde_json::{Map, Value};
 use super::answer_format;
 use super::sampling_fields::SamplingFields;
 use super::shape::Shape;
-use super::tool_fields::ToolFields;
+use super::tool_fields::{ChatTools, ToolFields};
+use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
 use crate::field_checks::refuse;
 use crate::message_attributes::REASONING_FIELDS;
-use crate::model_request::{ModelRequest, Prompt};
+use crate::model_request::{Asked, ModelRequest, Prompt};
 use crate::request_body::{digest, read_fields};
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
@@ -33,8 +34,8 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
     let fields: SamplingFields = read_fields(std::mem::take(&mut tools.rest))?;
     chat.check_messages()?;
-    answer_format::check("response_format", chat.response_format.as_ref())?;
-    let tools = tools.check()?;
+    let json = answer_format::read("response_format", chat.response_format.as_ref())?;
+    let ChatTools { shown, call, single_call } = tools.check()?;
     let logprobs = chat.logprobs.unwrap_or(false);
     if chat.top_logprobs.is_some_and(|top| top > 0) && !logprobs {
         return Err(ProxyError::invalid("top_logprobs", "top_logprobs needs logprobs: true"));
@@ -44,7 +45,8 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
         None => ("max_tokens", fields.max_tokens),
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    Ok(fields.request(Shape::Chat, Prompt::Messages { messages: chat.messages, tools }, asked, digest))
+    let asked = Asked { form: AnswerForm { json, call, single_call }, ..asked };
+    Ok(fields.request(Shape::Chat, Prompt::Messages { messages: chat.messages, tools: shown }, asked, digest))
 }
 
 impl ChatFields {
@@ -135,7 +137,7 @@ mod tests {
             (with("n", json!(129)), Some("n")),
             (with("tools", json!([{}])), Some("tools[0].type")),
             (with("tools", json!("f")), Some("tools")),
-            (with("tool_choice", json!("required")), Some("tool_choice")),
+            (with("tool_choice", json!("perhaps")), Some("tool_choice")),
             (with("messages", json!([{ "role": "tool", "content": "7" }])), Some("messages[0].tool_call_id")),
             (turn("tool_calls", json!([{ "type": "function" }])), Some("messages[0].tool_calls[0]")),
             (
@@ -151,7 +153,8 @@ mod tests {
             (with("logit_bias", json!({ "the": 2 })), Some("logit_bias.the")),
             (with("logit_bias", json!({ "1": "2" })), Some("logit_bias.1")),
             (with("logit_bias", json!({ "1": 101 })), Some("logit_bias.1")),
-            (with("response_format", json!({ "type": "json_object" })), Some("response_format")),
+            (with("response_format", json!({ "type": "regex" })), Some("response_format")),
+            (with("response_format", json!({ "type": "json_schema" })), Some("response_format.schema")),
             (with("stop", json!([""])), Some("stop")),
             (with("top_logprobs", json!(2)), Some("top_logprobs")),
         ] {

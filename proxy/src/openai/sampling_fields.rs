@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::reply::OpenAiReply;
 use super::shape::Shape;
+use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
 use crate::field_checks::{sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
@@ -72,6 +73,7 @@ impl SamplingFields {
                 logit_bias: self.logit_bias()?,
                 ..sampling(self.temperature, self.top_p, self.top_k)?
             },
+            form: AnswerForm::default(),
             max_tokens,
             stop_strings: self.stop_strings()?,
             logprobs,

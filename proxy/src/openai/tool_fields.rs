@@ -1,6 +1,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::answer_form::ForcedCall;
 use crate::error::ProxyError;
 use crate::field_checks::refuse;
 
@@ -18,44 +19,68 @@ pub(crate) struct ToolFields {
 
 impl ToolFields {
     /// The tools that the model is shown: with `tool_choice` `none` it is shown none.
-    pub(crate) fn check(self) -> Result<Vec<Value>, ProxyError> {
+    pub(crate) fn check(self) -> Result<ChatTools, ProxyError> {
         if self.functions.is_some_and(|functions| !functions.is_empty()) {
             refuse("functions", "are not supported; declare the functions as tools")?;
         }
-        if self.function_call.is_some_and(|choice| !is_one_of(&choice, &["auto", "none"])) {
+        if self.function_call.is_some_and(|choice| !["auto", "none"].iter().any(|known| choice == *known)) {
             refuse("function_call", "is not supported; declare the functions as tools")?;
         }
-        let mut tools = self.tools.unwrap_or_default();
+        let tools = self.tools.unwrap_or_default();
         for (index, tool) in tools.iter().enumerate() {
             check_tool(index, tool)?;
         }
-        if !may_call(self.tool_choice.as_ref())? {
-            tools.clear();
-        }
-        if self.parallel_tool_calls == Some(false) && !tools.is_empty() {
-            refuse("parallel_tool_calls", "false is not supported: the model decides how many tools it calls")?;
-        }
-        Ok(tools)
+        let single_call =
+            (self.parallel_tool_calls == Some(false) && !tools.is_empty()).then_some("parallel_tool_calls");
+        Ok(match ToolChoice::read(self.tool_choice.as_ref())? {
+            ToolChoice::Auto => ChatTools { shown: tools, call: None, single_call },
+            ToolChoice::Forced(call) => ChatTools { shown: tools, call: Some(call), single_call },
+            ToolChoice::None => ChatTools::default(),
+        })
     }
 }
 
-/// Whether a `tool_choice` lets the model call tools. It cannot be made to.
-pub(crate) fn may_call(tool_choice: Option<&Value>) -> Result<bool, ProxyError> {
-    match tool_choice {
-        None | Some(Value::Null) => Ok(true),
-        Some(choice) if is_one_of(choice, &["auto"]) => Ok(true),
-        Some(choice) if is_one_of(choice, &["none"]) => Ok(false),
-        Some(choice) => Err(ProxyError::invalid(
-            "tool_choice",
-            format!(
-                "tool_choice {choice} is not supported, only \"auto\" and \"none\": no call can be forced on the model"
-            ),
-        )),
-    }
+/// What a chat request asks of tools.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct ChatTools {
+    /// Those that the model is shown.
+    pub(crate) shown: Vec<Value>,
+    pub(crate) call: Option<ForcedCall>,
+    /// The field that asks for one call at most.
+    pub(crate) single_call: Option<&'static str>,
 }
 
-fn is_one_of(choice: &Value, known: &[&str]) -> bool {
-    choice.as_str().is_some_and(|choice| known.contains(&choice))
+/// A `tool_choice` of OpenAI's.
+#[derive(Debug, PartialEq)]
+pub(crate) enum ToolChoice {
+    /// The model decides.
+    Auto,
+    /// No tool is to be called.
+    None,
+    /// A tool must be called.
+    Forced(ForcedCall),
+}
+
+impl ToolChoice {
+    /// Reads it. A function is named below `function` in Chat Completions, beside the type in Responses.
+    pub(crate) fn read(choice: Option<&Value>) -> Result<Self, ProxyError> {
+        let field = "tool_choice";
+        let Some(choice) = choice.filter(|choice| !choice.is_null()) else { return Ok(Self::Auto) };
+        let kind = choice.get("type").and_then(Value::as_str);
+        let name = choice.pointer("/function/name").or_else(|| choice.get("name")).and_then(Value::as_str);
+        match (choice.as_str(), kind, name) {
+            (Some("auto"), ..) => Ok(Self::Auto),
+            (Some("none"), ..) => Ok(Self::None),
+            (Some("required"), ..) => Ok(Self::Forced(ForcedCall { field, tool: None })),
+            (None, Some("function"), Some(name)) => Ok(Self::Forced(ForcedCall { field, tool: Some(name.to_owned()) })),
+            _ => Err(ProxyError::invalid(
+                field,
+                format!(
+                    "tool_choice {choice} is not supported, only \"auto\", \"none\", \"required\" and the name of a function"
+                ),
+            )),
+        }
+    }
 }
 
 /// A tool must be a function with a name, whose parameters are a schema if there are any.
@@ -90,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn check(body: Value) -> Result<Vec<Value>, String> {
+    fn check(body: Value) -> Result<ChatTools, String> {
         let fields: ToolFields = serde_json::from_value(body).unwrap();
         fields.check().map_err(|error| match error {
             ProxyError::InvalidRequest { message, parameter, .. } => {
@@ -120,8 +145,22 @@ mod tests {
             (with("functions", json!([])), 1),
             (with("function_call", json!("none")), 1),
         ] {
-            assert_eq!(check(body.clone()).map(|tools| tools.len()), Ok(shown), "{body}");
+            assert_eq!(check(body.clone()).map(|tools| (tools.shown.len(), tools.call)), Ok((shown, None)), "{body}");
         }
+    }
+
+    #[test]
+    fn a_call_can_be_forced_and_its_number_limited() {
+        let forced = |tool: Option<&str>| Some(ForcedCall { field: "tool_choice", tool: tool.map(str::to_owned) });
+        let named = json!({ "type": "function", "function": { "name": "f" } });
+        assert_eq!(check(with("tool_choice", json!("required"))).unwrap().call, forced(None));
+        assert_eq!(check(with("tool_choice", named)).unwrap().call, forced(Some("f")));
+        assert_eq!(
+            check(with("tool_choice", json!({ "type": "function", "name": "f" }))).unwrap().call,
+            forced(Some("f"))
+        );
+        assert_eq!(check(with("parallel_tool_calls", json!(false))).unwrap().single_call, Some("parallel_tool_calls"));
+        assert_eq!(check(json!({ "parallel_tool_calls": false })).unwrap().single_call, None);
     }
 
     #[test]
@@ -140,10 +179,9 @@ mod tests {
                 json!([{ "type": "function", "function": { "name": "f", "parameters": [] } }]),
                 "tools[0].function.parameters",
             ),
-            ("tool_choice", json!("required"), "tool_choice"),
-            ("tool_choice", named.clone(), "tool_choice"),
+            ("tool_choice", json!("perhaps"), "tool_choice"),
+            ("tool_choice", json!({ "type": "function" }), "tool_choice"),
             ("tool_choice", json!({ "type": "allowed_tools" }), "tool_choice"),
-            ("parallel_tool_calls", json!(false), "parallel_tool_calls"),
             ("functions", json!([{ "name": "f" }]), "functions"),
             ("function_call", json!({ "name": "f" }), "function_call"),
         ] {

@@ -131,13 +131,14 @@ impl Setup {
 
     /// A model of a family: the format of that name, on that small tokenizer.
     pub async fn of_family(format: &str, tokenizer: &str) -> Self {
+        Self::of_family_on(format, tokenizer, capabilities()).await
+    }
+
+    /// A model of a family at a host that can do this.
+    pub async fn of_family_on(format: &str, tokenizer: &str, capabilities: Capabilities) -> Self {
         let tokenizers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../renderers/tests/vectors/tokenizers");
         let tokenizer = Arc::new(Tokenizer::open(&tokenizers.join(tokenizer)).unwrap());
-        let info = SamplerInfo {
-            context_length: 4096,
-            vocabulary_size: tokenizer.vocabulary_size(),
-            capabilities: capabilities(),
-        };
+        let info = SamplerInfo { context_length: 4096, vocabulary_size: tokenizer.vocabulary_size(), capabilities };
         let options = FormatOptions { current_date: Some("2026-01-02".to_owned()), ..FormatOptions::default() };
         Self::serve(renderer_of(tokenizer, format, &options).unwrap(), info, ProxyOptions::default()).await
     }

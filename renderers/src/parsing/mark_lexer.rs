@@ -4,7 +4,7 @@ use crate::{ResponseFormat, StreamDecoder, Tokenizer};
 
 /// What a format's own token stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(crate) enum Mark {
     /// Reasoning begins and ends.
     ThinkOpen,
     ThinkClose,
@@ -75,7 +75,7 @@ pub(super) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
 
 /// A piece of what was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Lexeme {
+pub(crate) enum Lexeme {
     /// Text; never empty.
     Text(String),
     /// A mark and its text.
@@ -88,7 +88,7 @@ pub(super) enum Lexeme {
 /// ordinary tokens are text, which somebody quotes. A mark that the tokenizer has no token for is told by its letters,
 /// and text that may be its beginning is held back until that is clear.
 #[derive(Clone, Debug)]
-pub(super) struct MarkLexer {
+pub(crate) struct MarkLexer {
     decoder: StreamDecoder,
     tokens: Vec<(u32, Mark, &'static str)>,
     spelled: Vec<(Mark, String)>,
@@ -98,7 +98,7 @@ pub(super) struct MarkLexer {
 
 impl MarkLexer {
     /// A lexer for a format, with a text that ends the turn if it has one.
-    pub(super) fn new(tokenizer: Arc<Tokenizer>, format: ResponseFormat, stop: Option<&str>) -> Self {
+    pub(crate) fn new(tokenizer: Arc<Tokenizer>, format: ResponseFormat, stop: Option<&str>) -> Self {
         let mut this = Self {
             tokens: Vec::new(),
             spelled: stop.map(|stop| (Mark::Stop, stop.to_owned())).into_iter().collect(),
@@ -122,6 +122,27 @@ impl MarkLexer {
     /// The mark that a token is.
     pub(super) fn mark_of(&self, token: u32) -> Option<Mark> {
         self.tokens.iter().find(|(id, ..)| *id == token).map(|(_, mark, _)| *mark)
+    }
+
+    /// What a prompt says of the turn that is now sampled: everything from the first mark behind the last control token
+    /// that is none. (Harmony's `<|start|>` is a mark, and begins a message by itself.) Where a prompt has no control
+    /// tokens at all, turns cannot be told apart, and nothing is taken to be open.
+    pub(crate) fn opened_by(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> Vec<Lexeme> {
+        let is_bound = |token: &u32| match self.mark_of(*token) {
+            Some(mark) => mark == Mark::Start,
+            None => tokenizer.is_control(*token),
+        };
+        let bound = prompt.iter().rposition(is_bound);
+        let first_mark = || prompt.iter().position(|token| self.mark_of(*token).is_some());
+        let Some(bound) = bound.or_else(first_mark) else { return Vec::new() };
+        let mut lexer = self.clone();
+        let mut lexemes: Vec<Lexeme> = prompt[bound..].iter().flat_map(|token| lexer.feed(*token)).collect();
+        lexemes.extend(lexer.flush());
+        let is_opening = |lexeme: &Lexeme| matches!(lexeme, Lexeme::Mark(mark, _) if *mark != Mark::Stop);
+        match lexemes.iter().position(is_opening) {
+            Some(first_mark) => lexemes.split_off(first_mark),
+            None => Vec::new(),
+        }
     }
 
     /// Takes the next token and gives what is certain now.

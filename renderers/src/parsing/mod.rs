@@ -26,6 +26,8 @@ mod family_tests;
 mod law_tests;
 
 pub use cookbook::{CookbookMessage, parse_as_cookbook};
+pub(crate) use mark_lexer::{Lexeme, Mark, MarkLexer};
+pub(crate) use parameter_types::ParameterTypes;
 pub use parsed_message::{ParsedMessage, ParsedPart, PartContent, Termination};
 pub(crate) use stream_parser::TurnEnds;
 pub use stream_parser::{ParseEvent, StreamParser};
@@ -35,7 +37,6 @@ use std::ops::Range;
 
 use crate::ResponseFormat;
 use draft::Draft;
-use mark_lexer::Mark;
 
 /// The texts of a format's marks.
 pub(crate) fn mark_texts(format: ResponseFormat) -> Vec<&'static str> {

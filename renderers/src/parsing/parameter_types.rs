@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 /// Types of the parameters of a request's tools, for formats that write values without saying their type.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ParameterTypes {
+pub(crate) struct ParameterTypes {
     /// Schema of each parameter, by tool and parameter.
     tools: HashMap<String, Map<String, Value>>,
 }
 
 impl ParameterTypes {
     /// The types that tool declarations give: OpenAI's, or bare functions. What cannot be read has no types.
-    pub(super) fn of(tools: &[Value]) -> Self {
+    pub(crate) fn of(tools: &[Value]) -> Self {
         let read = |tool: &Value| {
             let function = tool.get("function").unwrap_or(tool);
             let name = function.get("name")?.as_str()?;
@@ -21,12 +21,17 @@ impl ParameterTypes {
         Self { tools: tools.iter().filter_map(read).collect() }
     }
 
+    /// The names of the types that a tool allows a parameter; empty where it does not say.
+    pub(crate) fn allowed(&self, tool: &str, parameter: &str) -> Vec<&str> {
+        let schema = self.tools.get(tool).and_then(|parameters| parameters.get(parameter));
+        schema.map(allowed_types).unwrap_or_default()
+    }
+
     /// A parameter's value as JSON text. Where the tool says of which types it is, it is read as one of them: text that
     /// is to be a string stays a string whatever it spells. Where nothing is known, it is JSON if it can be read as
     /// JSON, else a string.
-    pub(super) fn json_text(&self, tool: &str, parameter: &str, written: &str) -> String {
-        let schema = self.tools.get(tool).and_then(|parameters| parameters.get(parameter));
-        let types = schema.map(allowed_types).unwrap_or_default();
+    pub(crate) fn json_text(&self, tool: &str, parameter: &str, written: &str) -> String {
+        let types = self.allowed(tool, parameter);
         let value: Option<Value> = serde_json::from_str(written).ok();
         if types.is_empty() {
             return if value.is_some() { written.trim().to_owned() } else { quoted(written) };

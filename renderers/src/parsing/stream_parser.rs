@@ -96,7 +96,11 @@ impl StreamParser {
             tokens_after_stop: 0,
         };
         if this.lexer.has_marks() {
-            this.open_as_prompt_ends(tokenizer, prompt);
+            let opened = this.lexer.opened_by(tokenizer, prompt);
+            if !opened.is_empty() {
+                this.read(opened);
+                this.draft.begin_sampled();
+            }
         }
         this
     }
@@ -163,28 +167,6 @@ impl StreamParser {
                     self.dialect.mark(mark, range, &mut self.draft);
                 }
             }
-        }
-    }
-
-    /// Reads what the prompt says of the turn that is now sampled: everything from the first mark behind the last
-    /// control token that is none. (Harmony's `<|start|>` is a mark, and begins a message by itself.) Where a prompt
-    /// has no control tokens at all, turns cannot be told apart, and nothing is taken to be open.
-    fn open_as_prompt_ends(&mut self, tokenizer: &Arc<Tokenizer>, prompt: &[u32]) {
-        let is_bound = |token: &u32| match self.lexer.mark_of(*token) {
-            Some(mark) => mark == Mark::Start,
-            None => tokenizer.is_control(*token),
-        };
-        let bound = prompt.iter().rposition(is_bound);
-        let first_mark = || prompt.iter().position(|token| self.lexer.mark_of(*token).is_some());
-        let Some(bound) = bound.or_else(first_mark) else { return };
-        let mut lexer = self.lexer.clone();
-        let mut lexemes: Vec<Lexeme> = prompt[bound..].iter().flat_map(|token| lexer.feed(*token)).collect();
-        lexemes.extend(lexer.flush());
-        let first_mark =
-            lexemes.iter().position(|lexeme| matches!(lexeme, Lexeme::Mark(mark, _) if *mark != Mark::Stop));
-        if let Some(first_mark) = first_mark {
-            self.read(lexemes.split_off(first_mark));
-            self.draft.begin_sampled();
         }
     }
 }

@@ -8,11 +8,13 @@ use super::output_items::{ReasoningForm, is_included};
 use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tools::DeclaredTools;
+use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
 use crate::field_checks::{refuse, sampling, token_limit};
 use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
+use crate::openai::answer_format;
 use crate::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
-use crate::openai::{answer_format, tool_fields};
+use crate::openai::tool_fields::ToolChoice;
 use crate::request_body::{digest, read_fields};
 
 /// Readers of spans find the call by the name that a chat's has.
@@ -53,10 +55,17 @@ pub(super) fn read(body: Map<String, Value>, earlier: &EarlierResponses) -> Resu
     fields.refuse_unsupported()?;
     let messages = fields.messages(earlier)?;
     let tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;
-    let functions = if tool_fields::may_call(fields.tool_choice.as_ref())? { tools.functions } else { Vec::new() };
+    let (functions, call) = match ToolChoice::read(fields.tool_choice.as_ref())? {
+        ToolChoice::Auto => (tools.functions, None),
+        ToolChoice::Forced(call) => (tools.functions, Some(call)),
+        ToolChoice::None => (Vec::new(), None),
+    };
+    let json = answer_format::read("text.format", fields.rest.get("text").and_then(|text| text.get("format")))?;
+    // That calls shall not be parallel stays a wish: agents send it with every request.
+    let form = AnswerForm { json, call, single_call: None };
     Ok(ModelRequest {
         endpoint: &RESPONSES,
-        asked: fields.asked(reply.logprobs)?,
+        asked: fields.asked(form, reply.logprobs)?,
         prompt: Prompt::Messages { messages, tools: functions },
         stream: fields.stream.unwrap_or(false),
         return_token_ids: fields.return_token_ids.unwrap_or(false),
@@ -82,7 +91,7 @@ impl ResponseFields {
                 refuse(field, &format!("is not supported, for no such thing is stored here; {instead}"))?;
             }
         }
-        answer_format::check("text.format", self.rest.get("text").and_then(|text| text.get("format")))
+        Ok(())
     }
 
     /// The conversation: the instructions, what was said up to the previous response, and what is new.
@@ -100,13 +109,14 @@ impl ResponseFields {
         Ok(messages)
     }
 
-    fn asked(&self, logprobs: bool) -> Result<Asked, ProxyError> {
+    fn asked(&self, form: AnswerForm, logprobs: bool) -> Result<Asked, ProxyError> {
         let top_logprobs = self.top_logprobs.unwrap_or(0);
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
             refuse("top_logprobs", &format!("must be at most {MAXIMUM_TOP_LOGPROBS}"))?;
         }
         Ok(Asked {
             sampling: sampling(self.temperature, self.top_p, self.top_k)?,
+            form,
             max_tokens: token_limit("max_output_tokens", self.max_output_tokens)?,
             stop_strings: Vec::new(),
             logprobs,
@@ -156,11 +166,11 @@ mod tests {
             (with("background", json!(true)), Some("background")),
             (with("conversation", json!("conv_1")), Some("conversation")),
             (with("prompt", json!({ "id": "pmpt_1" })), Some("prompt")),
-            (with("text", json!({ "format": { "type": "json_schema" } })), Some("text.format")),
-            (with("text", json!({ "format": { "type": "json_object" } })), Some("text.format")),
+            (with("text", json!({ "format": { "type": "json_schema" } })), Some("text.format.schema")),
+            (with("text", json!({ "format": { "type": "grammar" } })), Some("text.format")),
             (with("tools", json!([{ "type": "function" }])), Some("tools[0].name")),
-            (with("tool_choice", json!("required")), Some("tool_choice")),
-            (with("tool_choice", json!({ "type": "function", "name": "f" })), Some("tool_choice")),
+            (with("tool_choice", json!("perhaps")), Some("tool_choice")),
+            (with("tool_choice", json!({ "type": "web_search" })), Some("tool_choice")),
             (with("max_output_tokens", json!(0)), Some("max_output_tokens")),
             (with("temperature", json!(3)), Some("temperature")),
             (with("top_p", json!(0)), Some("top_p")),

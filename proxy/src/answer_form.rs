@@ -1,0 +1,105 @@
+use fulgurite_backends::{Capabilities, Constraint};
+use fulgurite_renderers::{AnswerGrammar, AnswerShape, RenderError, Renderer};
+use serde_json::Value;
+
+use crate::error::ProxyError;
+
+/// What an answer must be, by the fields that say so.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct AnswerForm {
+    /// Its text is JSON.
+    pub(crate) json: Option<JsonForm>,
+    /// It is a call.
+    pub(crate) call: Option<ForcedCall>,
+    /// It has one call at most; the field that says so.
+    pub(crate) single_call: Option<&'static str>,
+}
+
+/// A form of text.
+#[derive(Debug, PartialEq)]
+pub(crate) struct JsonForm {
+    pub(crate) field: &'static str,
+    /// The JSON schema that it meets.
+    pub(crate) schema: Value,
+}
+
+/// A call that must be made.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ForcedCall {
+    pub(crate) field: &'static str,
+    /// Of this tool; else of any.
+    pub(crate) tool: Option<String>,
+}
+
+impl AnswerForm {
+    /// What the answer to `prompt` must be kept to while it is sampled, in the model's format and as far as its host
+    /// can. `tools` are those that the model is shown.
+    pub(crate) fn constraint(
+        &self,
+        renderer: &dyn Renderer,
+        host: &Capabilities,
+        prompt: &[u32],
+        tools: &[Value],
+    ) -> Result<Option<Constraint>, ProxyError> {
+        let single = self.single_call.is_some();
+        if let Some(call) = &self.call {
+            let tools = call.tools(tools)?;
+            return constraint(call.field, renderer, host, prompt, &AnswerShape::Calls { tools: &tools, single });
+        }
+        if let Some(field) = self.single_call.filter(|_| !renderer.response_format().may_end_behind_a_call()) {
+            return Err(ProxyError::invalid(
+                field,
+                format!(
+                    "{field} is not supported with this model's format, in which calls stand in a section of their own"
+                ),
+            ));
+        }
+        match &self.json {
+            Some(JsonForm { field, schema }) => {
+                constraint(field, renderer, host, prompt, &AnswerShape::Json { schema, tools })
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+impl ForcedCall {
+    /// The tools of which one must be called.
+    fn tools(&self, declared: &[Value]) -> Result<Vec<Value>, ProxyError> {
+        let field = self.field;
+        let is_called = |tool: &&Value| match &self.tool {
+            Some(name) => tool.pointer("/function/name").and_then(Value::as_str) == Some(name),
+            None => true,
+        };
+        let called: Vec<Value> = declared.iter().filter(is_called).cloned().collect();
+        match (called.is_empty(), &self.tool) {
+            (false, _) => Ok(called),
+            (true, Some(name)) => Err(ProxyError::invalid(
+                field,
+                format!("{field} names the tool `{name}`, which is not declared in tools"),
+            )),
+            (true, None) => Err(ProxyError::invalid(field, format!("{field} asks for a call, but there are no tools"))),
+        }
+    }
+}
+
+/// The constraint of a shape; refused by the name of the field that asks for it.
+fn constraint(
+    field: &str,
+    renderer: &dyn Renderer,
+    host: &Capabilities,
+    prompt: &[u32],
+    shape: &AnswerShape<'_>,
+) -> Result<Option<Constraint>, ProxyError> {
+    let refused =
+        |error: RenderError| ProxyError::invalid(field, format!("{field} is not supported with this model: {error}"));
+    let constraint = match renderer.answer_grammar(prompt, shape).map_err(refused)? {
+        AnswerGrammar::JsonSchema(schema) if host.json_schema => Constraint::JsonSchema(schema),
+        AnswerGrammar::Lark { grammar, .. } if host.lark => Constraint::Lark(grammar),
+        AnswerGrammar::Lark { without_reasoning: Some(schema), .. } if host.json_schema => {
+            Constraint::JsonSchema(schema)
+        }
+        _ => return Err(ProxyError::invalid(field, format!("{field} is not supported by this model's host"))),
+    };
+    Ok(Some(constraint))
+}

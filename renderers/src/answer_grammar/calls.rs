@@ -1,0 +1,84 @@
+use serde_json::Value;
+
+use super::lark::{self, Rules};
+use super::{CalledTool, GrammarWriter};
+use crate::{RenderError, ResponseFormat};
+
+impl GrammarWriter<'_> {
+    /// Calls of some of the tools, as the format's parser reads them. `single`: one and no more.
+    pub(super) fn calls(
+        &self,
+        tools: &[CalledTool<'_>],
+        single: bool,
+        rules: &mut Rules,
+    ) -> Result<String, RenderError> {
+        if tools.is_empty() {
+            return Err(self.unsupported("there is no tool that could be called"));
+        }
+        let calls = tools.iter().map(|tool| self.call(tool, rules)).collect::<Result<Vec<String>, _>>()?;
+        rules.add("call", &calls.join(" | "));
+        let one_or_more = |separator: &str| match single {
+            true => "call".to_owned(),
+            false => format!("call ({separator} call)*"),
+        };
+        Ok(match self.format {
+            ResponseFormat::QwenJson | ResponseFormat::QwenXml => one_or_more(&lark::text("\n")),
+            ResponseFormat::DeepSeek => {
+                let (open, close) = (self.mark("<｜tool▁calls▁begin｜>")?, self.mark("<｜tool▁calls▁end｜>")?);
+                format!("{open} {} {close}", one_or_more(""))
+            }
+            ResponseFormat::Kimi => {
+                let (open, close) =
+                    (self.mark("<|tool_calls_section_begin|>")?, self.mark("<|tool_calls_section_end|>")?);
+                format!("{open} {} {close}", one_or_more(""))
+            }
+            // A call is the whole turn.
+            ResponseFormat::Harmony | ResponseFormat::LlamaJson => "call".to_owned(),
+            ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),
+        })
+    }
+
+    fn call(&self, tool: &CalledTool<'_>, rules: &mut Rules) -> Result<String, RenderError> {
+        let name = tool.name;
+        let arguments = lark::json(&tool.parameters);
+        let json_call = |key: &str| {
+            let head = format!("{{\"name\": {}, \"{key}\": ", Value::from(name));
+            format!("{} {arguments} {}", lark::text(&head), lark::text("}"))
+        };
+        Ok(match self.format {
+            ResponseFormat::QwenJson => {
+                let (open, close) = (self.mark("<tool_call>")?, self.mark("</tool_call>")?);
+                format!("{open} {} {} {} {close}", lark::text("\n"), json_call("arguments"), lark::text("\n"))
+            }
+            ResponseFormat::QwenXml => {
+                let (open, close) = (self.mark("<tool_call>")?, self.mark("</tool_call>")?);
+                format!("{open} {} {close}", self.xml_call(tool, rules)?)
+            }
+            ResponseFormat::DeepSeek => {
+                let (open, separator, close) = (
+                    self.mark("<｜tool▁call▁begin｜>")?,
+                    self.mark("<｜tool▁sep｜>")?,
+                    self.mark("<｜tool▁call▁end｜>")?,
+                );
+                format!("{open} {} {separator} {arguments} {close}", lark::text(name))
+            }
+            ResponseFormat::Kimi => {
+                let (open, arguments_begin, close) = (
+                    self.mark("<|tool_call_begin|>")?,
+                    self.mark("<|tool_call_argument_begin|>")?,
+                    self.mark("<|tool_call_end|>")?,
+                );
+                let id = format!("{} /[0-9]{{1,3}}/", lark::text(&format!("functions.{name}:")));
+                format!("{open} {id} {arguments_begin} {arguments} {close}")
+            }
+            ResponseFormat::Harmony => {
+                let (channel, constrain) = (self.mark("<|channel|>")?, self.mark("<|constrain|>")?);
+                let (body, close) = (self.mark("<|message|>")?, self.mark("<|call|>")?);
+                let recipient = lark::text(&format!("commentary to=functions.{name} "));
+                format!("{channel} {recipient} {constrain} \"json\" {body} {arguments} {close}")
+            }
+            ResponseFormat::LlamaJson => json_call("parameters"),
+            ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),
+        })
+    }
+}

@@ -1,0 +1,152 @@
+use serde_json::{Map, Value};
+
+use super::lark::{self, Rules};
+use super::{CalledTool, GrammarWriter};
+use crate::RenderError;
+use crate::parsing::ParameterTypes;
+
+const PARAMETER_END: &str = "</parameter>";
+
+/// What a schema of arguments may say beside its properties.
+const ARGUMENTS: [&str; 10] = [
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "title",
+    "description",
+    "strict",
+    "$schema",
+    "$defs",
+    "definitions",
+];
+
+/// What a schema may say of text without narrowing it.
+const ANNOTATIONS: [&str; 6] = ["type", "title", "description", "default", "examples", "deprecated"];
+
+impl GrammarWriter<'_> {
+    /// `<function=NAME>` with the parameters in the order in which they are declared; those that are not required may
+    /// be left out. Nothing that is not declared is passed.
+    pub(super) fn xml_call(&self, tool: &CalledTool<'_>, rules: &mut Rules) -> Result<String, RenderError> {
+        let CalledTool { name, parameters } = tool;
+        let schema = parameters.as_object().ok_or_else(|| self.unsupported_in(name, "they are no schema"))?;
+        if let Some(key) = schema.keys().find(|key| !ARGUMENTS.contains(&key.as_str())) {
+            return Err(self.unsupported_in(name, &format!("`{key}` beside properties cannot be kept")));
+        }
+        let properties = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        let required: Vec<&str> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        if let Some(missing) = required.iter().find(|key| !properties.contains_key(**key)) {
+            return Err(self.unsupported_in(name, &format!("`{missing}` is required but not among the properties")));
+        }
+        let mut call = lark::text(&format!("\n<function={name}>\n"));
+        let types = ParameterTypes::of(&[tool.declaration()]);
+        for (key, property) in &properties {
+            let parameter = self.xml_parameter(name, key, &with_definitions(property, schema), &types, rules)?;
+            call.push_str(&match required.contains(&key.as_str()) {
+                true => format!(" {parameter}"),
+                false => format!(" ({parameter})?"),
+            });
+        }
+        Ok(format!("{call} {}", lark::text("</function>\n")))
+    }
+
+    fn xml_parameter(
+        &self,
+        tool: &str,
+        key: &str,
+        property: &Value,
+        types: &ParameterTypes,
+        rules: &mut Rules,
+    ) -> Result<String, RenderError> {
+        if key.trim() != key || key.is_empty() || key.contains(['>', '\n']) {
+            return Err(self.unsupported_in(tool, &format!("the name `{key}` cannot be written")));
+        }
+        let head = lark::text(&format!("<parameter={key}>\n"));
+        let end = format!("\n{PARAMETER_END}\n");
+        let wanted = types.allowed(tool, key);
+        if let Some(values) = listed_values(property) {
+            let value = self.one_of(tool, key, values, types)?;
+            return Ok(format!("{head} {value} {}", lark::text(&end)));
+        }
+        if !wanted.contains(&"string") {
+            return Ok(format!("{head} {} {}", lark::json(property), lark::text(&end)));
+        }
+        let length = text_length(property).map_err(|why| self.unsupported_in(tool, &format!("`{key}`: {why}")))?;
+        let text = rules.terminal(lark::up_to(&length, "\n", PARAMETER_END, "\n"));
+        Ok(format!("{head} {text}"))
+    }
+
+    /// Values that are listed, each as it must be written to be read as itself.
+    fn one_of(
+        &self,
+        tool: &str,
+        key: &str,
+        values: Vec<&Value>,
+        types: &ParameterTypes,
+    ) -> Result<String, RenderError> {
+        let mut written = Vec::new();
+        for value in values {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let read: Option<Value> = serde_json::from_str(&types.json_text(tool, key, &text)).ok();
+            if read.as_ref() != Some(value) || text.contains(PARAMETER_END) {
+                return Err(self.unsupported_in(tool, &format!("`{key}`: its value {value} cannot be written")));
+            }
+            written.push(lark::text(&text));
+        }
+        Ok(format!("({})", written.join(" | ")))
+    }
+
+    fn unsupported_in(&self, tool: &str, why: &str) -> RenderError {
+        self.unsupported(format!("the parameters of the tool `{tool}` are written as text in it, and {why}"))
+    }
+}
+
+/// A property's schema with the definitions that it may refer to.
+fn with_definitions(property: &Value, schema: &Map<String, Value>) -> Value {
+    let mut property = property.clone();
+    if let Some(fields) = property.as_object_mut() {
+        let definitions = ["$defs", "definitions"].into_iter().filter_map(|key| Some((key, schema.get(key)?)));
+        fields.extend(definitions.map(|(key, value)| (key.to_owned(), value.clone())));
+    }
+    property
+}
+
+/// The values that a schema lists.
+fn listed_values(schema: &Value) -> Option<Vec<&Value>> {
+    let listed = schema.get("enum").and_then(Value::as_array).map(|values| values.iter().collect());
+    listed.or_else(|| Some(vec![schema.get("const")?]))
+}
+
+/// How long text may be that a schema asks for, as the repetition of a regular expression; or what else it asks for that
+/// text which is written as it stands cannot be kept to.
+fn text_length(schema: &Value) -> Result<String, String> {
+    let fields = schema.as_object().ok_or("it is no schema")?;
+    let alternatives = ["anyOf", "oneOf"].into_iter().find_map(|key| fields.get(key)?.as_array());
+    let narrows = |fields: &Map<String, Value>, also: &[&str]| {
+        let known =
+            |key: &&String| [&ANNOTATIONS[..], &["$defs", "definitions"], also].concat().contains(&key.as_str());
+        fields.keys().find(|key| !known(key)).map(|key| format!("text cannot be kept to its `{key}`"))
+    };
+    if let Some(alternatives) = alternatives {
+        // Text that is none of the others is a string: any text will do, if each takes all that is of its type.
+        let narrowed = alternatives
+            .iter()
+            .map(|schema| schema.as_object().map_or(Some("it is no schema".to_owned()), |fields| narrows(fields, &[])));
+        return match narrows(fields, &["anyOf", "oneOf"]).or_else(|| narrowed.flatten().next()) {
+            Some(why) => Err(why),
+            None => Ok("*".to_owned()),
+        };
+    }
+    let is_string = fields.get("type").is_some_and(|kind| kind == "string");
+    let lengths: &[&str] = if is_string { &["minLength", "maxLength"] } else { &[] };
+    if let Some(why) = narrows(fields, lengths) {
+        return Err(why);
+    }
+    let bound = |key: &str| fields.get(key).and_then(Value::as_u64);
+    Ok(match (bound("minLength"), bound("maxLength")) {
+        (None, None) => "*".to_owned(),
+        (least, None) => format!("{{{},}}", least.unwrap_or(0)),
+        (least, Some(most)) => format!("{{{},{most}}}", least.unwrap_or(0)),
+    })
+}

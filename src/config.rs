@@ -21,6 +21,8 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// The record.
     pub store: StoreConfig,
+    /// What is told of calls elsewhere.
+    pub telemetry: TelemetryConfig,
     /// The models that agents can ask for.
     pub models: Vec<ModelEntry>,
     /// A training run.
@@ -134,6 +136,26 @@ pub struct StoreConfig {
 
 fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     url.as_deref().map(fulgurite_store::redact_url).serialize(serializer)
+}
+
+/// `[telemetry]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetryConfig {
+    /// Base URL of an OpenTelemetry collector, which is sent a span of every model call by OTLP over HTTP; written out
+    /// without a password. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    #[serde(serialize_with = "without_user")]
+    pub otlp_endpoint: Option<String>,
+    /// Whether these spans say what was said.
+    pub content: bool,
+}
+
+fn without_user<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    let shown = url.as_deref().map(|url| match url.split_once("://").zip(url.rsplit_once('@')) {
+        Some(((scheme, _), (_, address))) => format!("{scheme}://{address}"),
+        None => url.to_owned(),
+    });
+    shown.serialize(serializer)
 }
 
 /// What an acknowledged write survives.
@@ -346,5 +368,7 @@ mod tests {
         let config = parse("[store]\nurl = \"postgres://me:secret@host/db\"\n").unwrap();
         assert_eq!(config.store.url.as_deref(), Some("postgres://me:secret@host/db"));
         assert_eq!(serde_json::json!(config)["store"]["url"], "postgres://me@host/db");
+        let config = parse("[telemetry]\notlp_endpoint = \"https://me:se/cr@et@host:4318/base\"\n").unwrap();
+        assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], "https://host:4318/base");
     }
 }

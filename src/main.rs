@@ -24,6 +24,7 @@ mod serve;
 mod server;
 mod template;
 mod time;
+mod trace_export;
 mod train;
 mod transfer;
 

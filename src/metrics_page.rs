@@ -42,6 +42,7 @@ impl MetricsPage {
         fulgurite_engine::describe_metrics();
         fulgurite_proxy::describe_metrics();
         fulgurite_store::describe_metrics();
+        crate::trace_export::describe_metrics();
         Ok(Self { recorder })
     }
 

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use crate::access;
 use crate::config::Config;
 use crate::metrics_page::MetricsPage;
+use crate::trace_export::{Collector, TraceExport};
 
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {
@@ -56,6 +57,7 @@ pub struct RunningServer {
     task: JoinHandle<std::io::Result<()>>,
     watchdog: Option<JoinHandle<()>>,
     upkeep: JoinHandle<()>,
+    export: Option<TraceExport>,
 }
 
 impl RunningServer {
@@ -87,6 +89,9 @@ impl RunningServer {
             budget: budget(config.proxy.budget)?,
             keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
         };
+        let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
+        let export =
+            collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let router = fulgurite_proxy::routes(proxy)
@@ -108,7 +113,7 @@ impl RunningServer {
             };
             axum::serve(listener, router).with_graceful_shutdown(shutdown).await
         });
-        Ok(Self { url: format!("http://{address}"), stop, task, watchdog, upkeep: metrics.spawn_upkeep() })
+        Ok(Self { url: format!("http://{address}"), stop, task, watchdog, upkeep: metrics.spawn_upkeep(), export })
     }
 
     /// Lets calls in flight finish, for a while, and stops.
@@ -119,7 +124,11 @@ impl RunningServer {
             watchdog.abort();
         }
         self.upkeep.abort();
-        match tokio::time::timeout(Duration::from_secs(10), self.task).await {
+        let finished = tokio::time::timeout(Duration::from_secs(10), self.task).await;
+        if let Some(export) = self.export {
+            export.stop().await;
+        }
+        match finished {
             Ok(finished) => Ok(finished.context("the server broke")??),
             Err(_) => Ok(()),
         }

@@ -65,8 +65,8 @@ impl Store {
     }
 }
 
-/// The span of a generation as it is stored, without its tokens.
-pub(crate) fn span_of(generation: &NewGeneration, sequence_id: u64) -> Span {
+/// The span of a generation, with these of its attributes and without its tokens.
+pub(crate) fn span_of(generation: &NewGeneration, attributes: Object, sequence_id: u64) -> Span {
     Span {
         rollout_id: generation.rollout_id.clone(),
         attempt_id: generation.attempt_id.clone(),
@@ -76,7 +76,7 @@ pub(crate) fn span_of(generation: &NewGeneration, sequence_id: u64) -> Span {
         parent_id: None,
         name: generation.name.clone(),
         status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
-        attributes: generation.attributes.clone(),
+        attributes,
         events: Vec::new(),
         links: Vec::new(),
         start_time: Some(generation.start_time),
@@ -295,7 +295,8 @@ mod tests {
         let store = TestStore::new().await;
         let (attempted, other) = (store.start().await, store.start().await);
         store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
-        let recorded = span_of(&generation("a", &attempted, &[1, 2], &[3]), 7);
+        let call = generation("a", &attempted, &[1, 2], &[3]);
+        let recorded = span_of(&call, call.attributes.clone(), 7);
         let own = |attempted: &AttemptedRollout, id: &str, attributes: Value| Span {
             rollout_id: attempted.rollout.rollout_id.clone(),
             attempt_id: attempted.attempt.attempt_id.clone(),

@@ -43,7 +43,10 @@ impl Store {
     /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
     pub async fn record_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
         validate(&generation)?;
-        self.write(move |write| Box::pin(async move { record(write, generation).await })).await
+        let telling = self.telling(&generation);
+        let recorded = self.write(move |write| Box::pin(async move { record(write, generation).await })).await?;
+        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
+        Ok(recorded)
     }
 
     /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
@@ -51,7 +54,10 @@ impl Store {
     /// beginning is recorded.
     pub async fn replace_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
         validate(&generation)?;
-        self.write(move |write| Box::pin(async move { replace(write, generation).await })).await
+        let telling = self.telling(&generation);
+        let recorded = self.write(move |write| Box::pin(async move { replace(write, generation).await })).await?;
+        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
+        Ok(recorded)
     }
 
     /// Notes whether the client of a generation hung up before it had the whole answer.
@@ -165,7 +171,8 @@ async fn replace(write: &mut Write, generation: NewGeneration) -> Result<Recorde
 
 async fn record_at(write: &mut Write, mut generation: NewGeneration, sequence_id: u64) -> Result<RecordedGeneration> {
     let conversation = take_conversation(write.connection(), &mut generation).await?;
-    if !insert_span(write, &span_of(&generation, sequence_id)).await? {
+    let span = span_of(&generation, generation.attributes.clone(), sequence_id);
+    if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
     let parent = find_parent(write.connection(), &generation).await?;

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -13,6 +13,7 @@ use crate::dialect::Dialect;
 use crate::keys::IssuedKeys;
 use crate::listener::Listener;
 use crate::location::{Access, Location};
+use crate::recorded_calls::CallListener;
 use crate::signals::Signals;
 use crate::sql::{column, count};
 use crate::writer::{Write, Writer};
@@ -85,6 +86,7 @@ struct Inner {
     opened: Instant,
     /// Once somebody has asked for them.
     issued_keys: OnceCell<IssuedKeys>,
+    call_listener: OnceLock<CallListener>,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -127,7 +129,8 @@ impl Store {
 
     fn new(readers: AnyPool, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
-        let inner = Inner { readers, writer, signals, opened, issued_keys, _listener: listener };
+        let call_listener = OnceLock::new();
+        let inner = Inner { readers, writer, signals, opened, issued_keys, call_listener, _listener: listener };
         Self { inner: Arc::new(inner) }
     }
 
@@ -167,6 +170,10 @@ impl Store {
             workers: count(&row, "workers")?,
             uptime_seconds: self.inner.opened.elapsed().as_secs_f64(),
         })
+    }
+
+    pub(crate) fn call_listener(&self) -> &OnceLock<CallListener> {
+        &self.inner.call_listener
     }
 
     pub(crate) fn signals(&self) -> &Signals {

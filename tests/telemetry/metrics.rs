@@ -50,7 +50,10 @@ fn every_metric_is_documented_as_it_is() {
     let directory = tempfile::tempdir().unwrap();
     let model = tiny_model(directory.path(), 64);
     let far = format!("far=vllm:http://127.0.0.1:1,path={}", model.display());
-    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model), "--model", &far]);
+    let arguments = ["--model", &model_flag("tiny", &model), "--model", &far];
+    // A collector, so that there is something to say of it: nobody listens on port 1, which drops what waits.
+    let environment = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")];
+    let server = Server::start_in(&environment, directory.path(), arguments);
     let base = attempt(&server);
     server.post(&format!("{base}/chat/completions"), &asked(&[("user", "Say")])).expect(200);
     let page = Page::of(&server);

@@ -14,9 +14,9 @@ use crate::model::{
     IncomingSpan, Object, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode,
 };
 
-const ROLLOUT_ID: &str = "agentlightning.rollout_id";
-const ATTEMPT_ID: &str = "agentlightning.attempt_id";
-const SEQUENCE_ID: &str = "agentlightning.span_sequence_id";
+pub(super) const ROLLOUT_ID: &str = "agentlightning.rollout_id";
+pub(super) const ATTEMPT_ID: &str = "agentlightning.attempt_id";
+pub(super) const SEQUENCE_ID: &str = "agentlightning.span_sequence_id";
 /// Hexadecimal digits of the ids.
 const TRACE_ID_DIGITS: usize = 32;
 const SPAN_ID_DIGITS: usize = 16;

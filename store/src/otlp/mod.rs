@@ -1,4 +1,4 @@
-//! OpenTelemetry's trace export (OTLP) as spans of attempts; no I/O.
+//! OpenTelemetry's trace export (OTLP) as spans of attempts, and the other way round; no I/O.
 //!
 //! A span belongs to the attempt that `agentlightning.rollout_id` and `agentlightning.attempt_id` name, among its own
 //! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. Kind, scope,
@@ -6,11 +6,12 @@
 
 mod json;
 mod mapping;
+mod unmapping;
 
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use prost::Message;
 
-use crate::model::IncomingSpan;
+use crate::model::{IncomingSpan, Span};
 use crate::{Result, StoreError};
 
 /// The spans of one export.
@@ -49,6 +50,20 @@ pub(crate) fn spans_from_protobuf(bytes: &[u8]) -> Result<Export> {
 /// as numbers or names. What it does not know it passes over.
 pub(crate) fn spans_from_json(bytes: &[u8]) -> Result<Export> {
     Ok(mapping::export(json::request(bytes).map_err(not_an_export)?))
+}
+
+/// An `ExportTraceServiceRequest` in protobuf, for a collector. Each span says whose it is in the way that this module
+/// reads.
+pub fn spans_to_protobuf(spans: &[Span]) -> Vec<u8> {
+    unmapping::request(spans).encode_to_vec()
+}
+
+/// How many spans a collector refused of an export that it took, and why, by its `ExportTraceServiceResponse` in
+/// protobuf. An answer that is none says nothing.
+pub fn rejected_spans(response: &[u8]) -> Option<(u64, String)> {
+    let partial = ExportTraceServiceResponse::decode(response).ok()?.partial_success?;
+    let count = u64::try_from(partial.rejected_spans).unwrap_or_default();
+    (count > 0).then_some((count, partial.error_message))
 }
 
 fn not_an_export(error: impl std::fmt::Display) -> StoreError {

@@ -1,0 +1,123 @@
+//! Spans of model calls, told of once they are committed.
+
+use serde_json::json;
+
+use crate::Store;
+use crate::generation_spans::span_of;
+use crate::model::{NewGeneration, Object, RecordedGeneration, Span};
+
+/// Is told of calls that this process recorded.
+pub(crate) struct CallListener {
+    with_content: bool,
+    tell: Box<dyn Fn(Span) + Send + Sync>,
+}
+
+/// Why a call ended, as the store has it, and as OpenTelemetry's conventions do.
+const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
+const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+
+/// Attributes that tell of a call but not what was said in it, by how their names begin.
+const WITHOUT_CONTENT: [&str; 12] = [
+    "error.type",
+    "fulgurite.choice",
+    "fulgurite.continues",
+    "fulgurite.departure.generation",
+    "fulgurite.departure.message_index",
+    "fulgurite.departure.reason",
+    "fulgurite.departure.token_index",
+    "gen_ai.operation.",
+    "gen_ai.provider.",
+    "gen_ai.request.",
+    "gen_ai.response.",
+    "gen_ai.usage.",
+];
+/// What a tool does, and its parameters, the client said.
+const TOOLS: &str = "gen_ai.request.functions.";
+
+impl Store {
+    /// From now on tells `tell` of each model call that is recorded through this store, once it is committed. It must
+    /// not block. Without content the span has no attribute of what was said. There can be one such listener.
+    pub fn tell_of_calls(&self, with_content: bool, tell: impl Fn(Span) + Send + Sync + 'static) {
+        let listener = CallListener { with_content, tell: Box::new(tell) };
+        if self.call_listener().set(listener).is_err() {
+            tracing::error!("calls are told to somebody already");
+        }
+    }
+
+    /// What is to be told of a call once it is recorded, if somebody listens.
+    pub(crate) fn telling(&self, generation: &NewGeneration) -> Option<Telling<'_>> {
+        let listener = self.call_listener().get()?;
+        let mut attributes: Object = match listener.with_content {
+            true => generation.attributes.clone(),
+            false => {
+                let kept = generation.attributes.iter().filter(|(key, _)| !is_content(key));
+                kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+            }
+        };
+        if let Some(reason) = generation.attributes.get(FINISH_REASON) {
+            attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
+        }
+        Some(Telling { listener, span: span_of(generation, attributes, 0) })
+    }
+}
+
+fn is_content(attribute: &str) -> bool {
+    attribute.starts_with(TOOLS) || !WITHOUT_CONTENT.iter().any(|begin| attribute.starts_with(begin))
+}
+
+/// A span that is to be told of.
+pub(crate) struct Telling<'l> {
+    listener: &'l CallListener,
+    span: Span,
+}
+
+impl Telling<'_> {
+    /// Tells of it: its call is committed.
+    pub(crate) fn recorded(mut self, recorded: &RecordedGeneration) {
+        self.span.sequence_id = recorded.sequence_id;
+        (self.listener.tell)(self.span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::testing::{TestStore, generation};
+
+    async fn told(with_content: bool) -> (Object, Object) {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let (sender, told) = mpsc::channel();
+        store.tell_of_calls(with_content, move |span| sender.send(span).unwrap());
+        let recorded = json!({
+            "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "gen_ai.prompt.0.content": "secret",
+            "gen_ai.completion.0.content": "secret", "gen_ai.completion.0.finish_reason": "stop",
+            "gen_ai.request.functions.0.name": "secret", "fulgurite.request.extra": "secret",
+            "fulgurite.departure.detail": "secret", "fulgurite.departure.reason": "first_turn", "new": "secret",
+        });
+        let mut call = generation("a", &attempted, &[1, 2], &[3]);
+        call.attributes = recorded.as_object().unwrap().clone();
+        let refused = generation("a", &attempted, &[1, 2], &[3]);
+        let stored = store.record_generation(call).await.unwrap();
+        store.record_generation(refused).await.unwrap_err();
+        let span = told.recv().unwrap();
+        assert_eq!(span.sequence_id, stored.sequence_id);
+        assert!(told.try_recv().is_err(), "what was not recorded is not told");
+        (span.attributes, recorded.as_object().unwrap().clone())
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_told_only_where_it_is_asked_for() {
+        let (attributes, _) = told(false).await;
+        let expected = json!({
+            "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "fulgurite.departure.reason": "first_turn",
+            "gen_ai.response.finish_reasons": ["stop"],
+        });
+        assert_eq!(json!(attributes), expected);
+        let (attributes, mut recorded) = told(true).await;
+        recorded.insert(FINISH_REASONS.to_owned(), json!(["stop"]));
+        assert_eq!(attributes, recorded);
+    }
+}

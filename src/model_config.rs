@@ -32,6 +32,12 @@ pub struct ModelEntry {
     /// What becomes of a remote host's answers under way when its whole model is replaced: `drain` or `in-flight`.
     #[serde(default)]
     pub changeover: Changeover,
+    /// The model at a `tinker` service; `name` unless told otherwise.
+    #[serde(default)]
+    pub base_model: Option<String>,
+    /// Rank of the adapters that are trained beside the model at a `tinker` service.
+    #[serde(default = "lora_rank")]
+    pub lora_rank: u32,
 }
 
 fn auto() -> String {
@@ -40,6 +46,10 @@ fn auto() -> String {
 
 fn max_concurrency() -> usize {
     fulgurite_backends::ReplicaOptions::default().max_concurrency
+}
+
+fn lora_rank() -> u32 {
+    32
 }
 
 /// Who samples.
@@ -54,6 +64,8 @@ pub enum Backend {
     Sglang,
     /// Servers of llama.cpp.
     LlamaCpp,
+    /// A service that speaks the Tinker API, which trains too.
+    Tinker,
 }
 
 impl Backend {
@@ -64,11 +76,13 @@ impl Backend {
             Backend::Vllm => "vllm",
             Backend::Sglang => "sglang",
             Backend::LlamaCpp => "llama-cpp",
+            Backend::Tinker => "tinker",
         }
     }
 
     fn named(name: &str) -> Option<Self> {
-        [Backend::Embedded, Backend::Vllm, Backend::Sglang, Backend::LlamaCpp].into_iter().find(|it| it.name() == name)
+        let all = [Backend::Embedded, Backend::Vllm, Backend::Sglang, Backend::LlamaCpp, Backend::Tinker];
+        all.into_iter().find(|it| it.name() == name)
     }
 }
 
@@ -76,6 +90,9 @@ impl ModelEntry {
     /// Refuses what does not go together.
     pub fn check(&self) -> Result<()> {
         let backend = self.backend.name();
+        if self.backend != Backend::Tinker && (self.base_model.is_some() || self.lora_rank != lora_rank()) {
+            bail!("backend = \"{backend}\" knows no base_model and no lora_rank: leave them out");
+        }
         if self.backend == Backend::Embedded {
             if !self.urls.is_empty() || self.api_key_env.is_some() {
                 bail!("backend = \"embedded\" samples in this process: leave out urls and api_key_env");
@@ -90,6 +107,12 @@ impl ModelEntry {
         {
             bail!("urls names {twice} twice");
         }
+        if self.backend == Backend::Tinker && self.urls.len() != 1 {
+            bail!("backend = \"tinker\" is one service, and urls names {}", self.urls.len());
+        }
+        if self.lora_rank == 0 {
+            bail!("lora_rank is 0, but must be at least 1");
+        }
         if self.max_concurrency == 0 {
             bail!("max_concurrency is 0, but must be at least 1");
         }
@@ -98,10 +121,11 @@ impl ModelEntry {
 }
 
 /// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]` or
-/// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`.
+/// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`, where a `tinker` service may also have
+/// `base_model=NAME`.
 pub fn parse_model(spec: &str) -> Result<ModelEntry> {
     let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME] or \
-                    NAME=vllm|sglang|llama-cpp:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]";
+                    NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]";
     let refuse = |what: &str| anyhow!("--model {spec}: {what}{expected}");
     let (name, rest) = spec.split_once('=').ok_or_else(|| refuse(""))?;
     let (backend, rest) = rest.split_once(':').ok_or_else(|| refuse(""))?;
@@ -117,6 +141,8 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         api_key_env: None,
         max_concurrency: max_concurrency(),
         changeover: Changeover::default(),
+        base_model: None,
+        lora_rank: lora_rank(),
     };
     match backend {
         Backend::Embedded => entry.path = place.into(),
@@ -127,6 +153,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
             Some(("renderer", value)) => entry.renderer = value.to_owned(),
             Some(("path", value)) if backend != Backend::Embedded => entry.path = value.into(),
             Some(("api_key_env", value)) if backend != Backend::Embedded => entry.api_key_env = Some(value.to_owned()),
+            Some(("base_model", value)) if backend == Backend::Tinker => entry.base_model = Some(value.to_owned()),
             _ => return Err(refuse(&format!("`{part}` is not an option; "))),
         }
     }
@@ -154,6 +181,8 @@ mod tests {
             (&["http://h:8000/v1".to_owned()][..], Path::new("models/q"))
         );
         assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
+        let model = parse_model("q=tinker:http://h,path=models/q,base_model=Qwen/Qwen3-8B").unwrap();
+        assert_eq!((model.base_model.as_deref(), model.lora_rank), (Some("Qwen/Qwen3-8B"), 32));
         for wrong in [
             "tiny",
             "tiny=models/tiny",
@@ -163,6 +192,7 @@ mod tests {
             "=embedded:x",
             "a=embedded:x,y=z",
             "a=embedded:x,path=z",
+            "a=vllm:http://x,path=z,base_model=y",
         ] {
             let error = parse_model(wrong).unwrap_err().to_string();
             assert!(error.contains("expected NAME=embedded:DIRECTORY"), "{wrong}: {error}");
@@ -175,13 +205,20 @@ mod tests {
         remote.check().unwrap();
         let embedded = parse_model("q=embedded:p").unwrap();
         embedded.check().unwrap();
+        let tinker = parse_model("q=tinker:http://h,path=p").unwrap();
+        tinker.check().unwrap();
         let twice = vec!["http://h".to_owned(); 2];
+        let two = vec!["http://h".to_owned(), "http://g".to_owned()];
         for (wrong, word) in [
             (ModelEntry { urls: vec![], ..remote.clone() }, "needs urls"),
             (ModelEntry { urls: twice, ..remote.clone() }, "twice"),
             (ModelEntry { max_concurrency: 0, ..remote.clone() }, "max_concurrency"),
             (ModelEntry { urls: remote.urls.clone(), ..embedded.clone() }, "leave out urls"),
             (ModelEntry { api_key_env: Some("K".into()), ..embedded }, "api_key_env"),
+            (ModelEntry { base_model: Some("m".into()), ..remote.clone() }, "base_model"),
+            (ModelEntry { lora_rank: 8, ..remote }, "lora_rank"),
+            (ModelEntry { lora_rank: 0, ..tinker.clone() }, "lora_rank is 0"),
+            (ModelEntry { urls: two, ..tinker }, "one service"),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use fulgurite_backends::tinker::wire::LoraConfig;
+use fulgurite_backends::tinker::{
+    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
+};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
     SglangSampler, VllmSampler,
@@ -39,88 +43,142 @@ impl OpenModel {
             let served = ServedModel::Sampled(served);
             return Ok(Self { served, remote: None, _engine: Some(engine) });
         }
-        let model = || format!("model `{}`", entry.name);
-        let renderer = fulgurite_renderers::open_renderer(&path, &entry.renderer).with_context(model)?;
-        let vocabulary_size = vocabulary_size(&path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
-        let sampler = Arc::new(remote(entry, vocabulary_size).with_context(model)?);
-        let served = ServedModel::Sampled(SampledModel { name: entry.name.clone(), renderer, sampler });
+        let served = ServedModel::Sampled(remote_model(entry, &path)?);
         let place =
             format!("{} at {}, connected to when it is first called", entry.backend.name(), entry.urls.join(", "));
         Ok(Self { served, remote: Some(place), _engine: None })
     }
 }
 
-/// A model that this process trains, sampled here or at remote hosts.
+/// A model that is sampled at remote hosts, its tokenizer and template in `path`.
+fn remote_model(entry: &ModelEntry, path: &Path) -> Result<SampledModel> {
+    let model = || format!("model `{}`", entry.name);
+    let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
+    let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
+    let sampler = Arc::new(remote(entry, &limits).with_context(model)?);
+    Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
+}
+
+/// A model that this process trains, here or at a service, sampled here or at remote hosts.
 pub struct TrainedModel {
     /// As agents know it.
     pub served: SampledModel,
     /// What trains it, and puts new weights behind whoever samples.
     pub learner: Arc<dyn Learner>,
     /// Works as long as it is kept.
-    _engine: Engine,
+    _engine: Option<Engine>,
 }
 
 impl TrainedModel {
     /// Opens the weights in `path`. Those of a model that is sampled at remote hosts are handed to them through
-    /// directories in `published`.
-    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf) -> Result<Self> {
+    /// directories in `published`. A service that trains has its own weights; the adapters beside them begin by `seed`.
+    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, seed: u64) -> Result<Self> {
+        if entry.backend == Backend::Tinker {
+            return Self::at_service(entry, path, seed);
+        }
         let LoadedModel { mut served, engine } = LoadedModel::open(&entry.name, path, &entry.renderer)?;
         let mut learner: Arc<dyn Learner> = engine.learner();
         if entry.backend != Backend::Embedded {
-            let vocabulary_size = engine.config().vocab_size;
-            let hosts = remote(entry, vocabulary_size).with_context(|| format!("model `{}`", entry.name))?;
+            let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
+            let hosts = remote(entry, &limits).with_context(|| format!("model `{}`", entry.name))?;
             served.sampler = Arc::new(hosts);
             learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published));
         }
-        Ok(Self { served, learner, _engine: engine })
+        Ok(Self { served, learner, _engine: Some(engine) })
+    }
+
+    fn at_service(entry: &ModelEntry, path: &Path, seed: u64) -> Result<Self> {
+        let served = remote_model(entry, path)?;
+        let rank = entry.lora_rank;
+        // Services take seeds for signed numbers of 32 bits.
+        let seed = Some(seed & i32::MAX as u64);
+        let lora_config = LoraConfig { rank, seed, train_unembed: true, train_mlp: true, train_attn: true };
+        let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
+        let learner = TinkerLearner::new(tinker_service(entry)?, options, served.sampler.clone());
+        Ok(Self { served, learner: Arc::new(learner), _engine: None })
     }
 }
 
 /// The hosts of a remote model as one.
-fn remote(entry: &ModelEntry, vocabulary_size: usize) -> Result<Replicas> {
-    let key = |variable: &String| {
-        std::env::var(variable).map_err(|error| anyhow!("the environment variable {variable} (api_key_env): {error}"))
-    };
-    let api_key = entry.api_key_env.as_ref().map(key).transpose()?;
+fn remote(entry: &ModelEntry, limits: &Limits) -> Result<Replicas> {
+    let api_key = api_key(entry)?;
     let mut hosts = Vec::new();
     for url in &entry.urls {
         let options = RemoteOptions {
             url: url.clone(),
             model: entry.name.clone(),
-            vocabulary_size,
+            vocabulary_size: limits.vocabulary_size,
             api_key: api_key.clone(),
             silence_limit: SILENCE_LIMIT,
             changeover: entry.changeover,
         };
-        hosts.push((url.clone(), sampler(entry.backend, &options)?));
+        hosts.push((url.clone(), sampler(entry, &options, limits)?));
     }
     let (model, max_concurrency) = (entry.name.clone(), entry.max_concurrency);
     let options = ReplicaOptions { model, max_concurrency, ..ReplicaOptions::default() };
     Ok(Replicas::new(hosts, &options))
 }
 
-fn sampler(backend: Backend, options: &RemoteOptions) -> Result<Arc<dyn Sampler>, BackendError> {
-    Ok(match backend {
+fn api_key(entry: &ModelEntry) -> Result<Option<String>> {
+    let key = |variable: &String| {
+        std::env::var(variable).map_err(|error| anyhow!("the environment variable {variable} (api_key_env): {error}"))
+    };
+    entry.api_key_env.as_ref().map(key).transpose()
+}
+
+fn sampler(entry: &ModelEntry, options: &RemoteOptions, limits: &Limits) -> Result<Arc<dyn Sampler>> {
+    Ok(match entry.backend {
         Backend::Vllm => Arc::new(VllmSampler::new(options)?),
         Backend::Sglang => Arc::new(SglangSampler::new(options)?),
         Backend::LlamaCpp => Arc::new(LlamaCppSampler::new(options)?),
+        Backend::Tinker => {
+            let Limits { vocabulary_size, context_length } = *limits;
+            let options = TinkerSamplerOptions { base_model: base_model(entry), vocabulary_size, context_length };
+            Arc::new(TinkerSampler::new(tinker_service(entry)?, options))
+        }
         Backend::Embedded => {
-            return Err(BackendError::Configuration { message: "an embedded model has no URL".to_owned() });
+            return Err(BackendError::Configuration { message: "an embedded model has no URL".to_owned() }.into());
         }
     })
 }
 
-/// Ids that the model may sample: its embedding has often more rows than the tokenizer has tokens.
-fn vocabulary_size(directory: &Path, of_tokenizer: usize) -> Result<usize> {
-    let path = directory.join("config.json");
-    if !path.exists() {
-        return Ok(of_tokenizer);
+/// The service of a model, with a session of its own there.
+fn tinker_service(entry: &ModelEntry) -> Result<Arc<TinkerService>> {
+    let url = entry.urls.first().cloned().unwrap_or_default();
+    let options = TinkerOptions { url, api_key: api_key(entry)?, patience: Patience::default() };
+    Ok(Arc::new(TinkerService::new(&options)?))
+}
+
+fn base_model(entry: &ModelEntry) -> String {
+    entry.base_model.clone().unwrap_or_else(|| entry.name.clone())
+}
+
+/// What a model can take, as far as its directory tells.
+#[derive(Debug, PartialEq)]
+struct Limits {
+    /// Ids that it may sample are below this.
+    vocabulary_size: usize,
+    /// Tokens of prompt and answer together.
+    context_length: Option<usize>,
+}
+
+impl Limits {
+    /// The embedding has often more rows than the tokenizer has tokens.
+    fn read(directory: &Path, of_tokenizer: usize) -> Result<Self> {
+        let path = directory.join("config.json");
+        if !path.exists() {
+            return Ok(Self { vocabulary_size: of_tokenizer, context_length: None });
+        }
+        let unreadable = || format!("cannot read {}", path.display());
+        let text = std::fs::read_to_string(&path).with_context(unreadable)?;
+        let config: Value = serde_json::from_str(&text).with_context(unreadable)?;
+        let told = |name: &str| {
+            let found = [&config[name], &config["text_config"][name]].into_iter().find_map(Value::as_u64);
+            found.map(|number| number as usize)
+        };
+        let vocabulary_size = told("vocab_size").map_or(of_tokenizer, |told| of_tokenizer.max(told));
+        Ok(Self { vocabulary_size, context_length: told("max_position_embeddings") })
     }
-    let unreadable = || format!("cannot read {}", path.display());
-    let text = std::fs::read_to_string(&path).with_context(unreadable)?;
-    let config: Value = serde_json::from_str(&text).with_context(unreadable)?;
-    let told = [&config["vocab_size"], &config["text_config"]["vocab_size"]].into_iter().find_map(Value::as_u64);
-    Ok(told.map_or(of_tokenizer, |told| of_tokenizer.max(told as usize)))
 }
 
 #[cfg(test)]
@@ -130,13 +188,16 @@ mod tests {
     #[test]
     fn padding_rows_of_an_embedding_are_tokens_too() {
         let directory = tempfile::tempdir().unwrap();
-        let size = |of_tokenizer| vocabulary_size(directory.path(), of_tokenizer).map_err(|error| error.to_string());
-        assert_eq!(size(291), Ok(291));
+        let size = |of_tokenizer| match Limits::read(directory.path(), of_tokenizer) {
+            Ok(limits) => Ok((limits.vocabulary_size, limits.context_length)),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(size(291), Ok((291, None)));
         for (config, expected) in [
-            ("{\"vocab_size\": 320}", 320),
-            ("{\"vocab_size\": 280}", 291),
-            ("{\"text_config\": {\"vocab_size\": 300}}", 300),
-            ("{}", 291),
+            ("{\"vocab_size\": 320}", (320, None)),
+            ("{\"vocab_size\": 280, \"max_position_embeddings\": 64}", (291, Some(64))),
+            ("{\"text_config\": {\"vocab_size\": 300, \"max_position_embeddings\": 32}}", (300, Some(32))),
+            ("{}", (291, None)),
         ] {
             std::fs::write(directory.path().join("config.json"), config).unwrap();
             assert_eq!(size(291), Ok(expected), "{config}");

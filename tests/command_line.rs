@@ -61,7 +61,7 @@ fn help_says_what_there_is() {
                                          postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
           --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], or at a
                                          remote host
-                                         NAME=vllm|sglang|llama-cpp:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]
+                                         NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]
                                          (repeatable)
           --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
                                          silent; 0 looks before each call of Agent-lightning's API
@@ -263,7 +263,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     "#);
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r"
     error: [directory]/config.toml
-      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`
+      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`, `tinker`
     ");
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\n"), @r"
     error: [directory]/config.toml
@@ -353,6 +353,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.api_key_env = null  # default
     models.0.max_concurrency = 256  # default
     models.0.changeover = "drain"  # default
+    models.0.base_model = null  # default
+    models.0.lora_rank = 32  # default
     "#);
 }
 

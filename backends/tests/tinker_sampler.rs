@@ -317,7 +317,7 @@ async fn new_weights_are_sampled_from_once_the_service_has_them() {
     assert_eq!(told(&tokens), (-1.5, Some(WeightsVersion(3))));
     let sessions = setup.posts("create_sampling_session");
     assert_eq!(sessions.last().unwrap()["model_path"], "tinker://m/sampler_weights/a");
-    assert_eq!(sessions.last().unwrap()["session_id"], "s3");
+    assert_eq!(sessions.last().unwrap()["session_id"], "s2");
 }
 
 #[tokio::test]

@@ -80,6 +80,8 @@ struct State {
     faults: HashMap<String, VecDeque<Fault>>,
     scripts: VecDeque<SampledSequence>,
     sessions: usize,
+    /// Those that were opened since the last start.
+    open_sessions: Vec<String>,
     models: HashMap<String, Model>,
     checkpoints: HashMap<String, Weights>,
     samplers: HashMap<String, Weights>,
@@ -158,7 +160,7 @@ impl Tinker {
     pub fn restart(&self) {
         let mut state = self.state();
         state.samplers.clear();
-        state.sessions += 1;
+        state.open_sessions.clear();
     }
 
     /// Requests that came again and were known.
@@ -210,12 +212,14 @@ impl Tinker {
             "auth/token" => ok(json!({ "jwt": kind.key })),
             "create_session" => {
                 state.sessions += 1;
-                ok(json!({ "type": "create_session", "session_id": format!("s{}", state.sessions) }))
+                let id = format!("s{}", state.sessions);
+                state.open_sessions.push(id.clone());
+                ok(json!({ "type": "create_session", "session_id": id }))
             }
             "session_heartbeat" => ok(json!({ "type": "session_heartbeat" })),
             "cancel_future" => ok(json!({})),
             "create_sampling_session" => {
-                if text("session_id") != format!("s{}", state.sessions) {
+                if !state.open_sessions.contains(&text("session_id")) {
                     return unknown("session");
                 }
                 let weights = match body["model_path"].as_str() {
@@ -344,14 +348,16 @@ impl State {
     }
 }
 
-/// The prompt's last token and those after it, up to `max_tokens`, or to the first stop token.
+/// The prompt's last token and those after it, up to `max_tokens`, or to the first stop token. Each seed above 1 begins up
+/// to six tokens later. Ids stay below 256.
 fn sampled(body: &Value, weights: &Weights) -> SampledSequence {
     let prompt = body["prompt"]["chunks"][0]["tokens"].as_array().unwrap();
-    let first = prompt.last().unwrap().as_u64().unwrap();
+    let seed = body["sampling_params"]["seed"].as_u64().unwrap();
+    let first = prompt.last().unwrap().as_u64().unwrap() + seed.saturating_sub(1) % 7;
     let max_tokens = body["sampling_params"]["max_tokens"].as_u64().unwrap();
     let stops: Vec<u64> = serde_json::from_value(body["sampling_params"]["stop"].clone()).unwrap();
     let mut tokens: Vec<u32> = Vec::new();
-    for token in first..first + max_tokens {
+    for token in (first..first + max_tokens).map(|token| token % 256) {
         tokens.push(token as u32);
         if stops.contains(&token) {
             return SampledSequence::new(StopReason::Stop, &tokens, &vec![weights.logprob(); tokens.len()]);

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod schemas;
@@ -122,7 +123,7 @@ fn check(cases: u32, families: &[Family], law: impl Fn(&Server, Family, u64, Val
 
 #[test]
 fn text_meets_the_schema_in_every_format() {
-    check(60, &FAMILIES, |server, (format, tokenizer), seed, mut schema, _| {
+    check(100, &FAMILIES, |server, (format, tokenizer), seed, mut schema, _| {
         // What tells an answer from a call where calls are JSON too.
         schema["properties"]["answer"] = json!({ "type": "boolean" });
         schema["required"].as_array_mut().unwrap().push(json!("answer"));
@@ -137,7 +138,7 @@ fn text_meets_the_schema_in_every_format() {
 
 #[test]
 fn a_call_that_is_required_is_made_with_arguments_that_meet_the_tools_schema() {
-    check(60, &FAMILIES[1..], |server, (format, tokenizer), seed, first, second| {
+    check(100, &FAMILIES[1..], |server, (format, tokenizer), seed, first, second| {
         let tools = json!([tool("look_up", &first), tool("mcp__write.file-2", &second)]);
         let fields = json!({ "tools": tools, "tool_choice": "required" });
         for (name, arguments) in calls(&choice(server, format, tokenizer, seed, fields)) {

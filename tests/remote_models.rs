@@ -89,7 +89,7 @@ fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
-    let flag = format!("tiny=vllm:{url},path={model},api_key_env=FULGURITE_TEST_VLLM_KEY");
+    let flag = format!("tiny=vllm:{url},path={model},api_key_env=VLLM_API_KEY");
     let server = Server::start(directory.path(), ["--model", &flag]);
     let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
     let base = format!(

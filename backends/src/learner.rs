@@ -5,17 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendError, Datum, WeightsVersion};
-
-/// The objective. Every loss is a sum over tokens and datums, never a mean: scaling is the caller's job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossFunction {
-    /// `-weight * logprob` per token.
-    CrossEntropy,
-    /// `-exp(logprob - sampler_logprob) * advantage` per token; the gradient runs through the ratio.
-    ImportanceSampling,
-}
+use crate::{BackendError, Datum, LossFunction, WeightsVersion};
 
 /// AdamW with decoupled weight decay; defaults are those of the Tinker API's `AdamParams`, but for `epsilon`
 /// (1e-8, tinker-cookbook's) and clipping.

@@ -15,6 +15,7 @@ mod datum;
 mod error;
 mod learner;
 mod llama_cpp;
+mod loss_function;
 mod new_weights;
 mod publishing_learner;
 mod remote;
@@ -29,8 +30,9 @@ mod vllm;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
-pub use learner::{AdamParameters, ForwardBackward, Learner, LossFunction, OptimizerStep};
+pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
+pub use loss_function::{LossFunction, RatioBounds};
 pub use new_weights::{Changeover, NewWeights, WeightsSource};
 pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;

@@ -8,7 +8,7 @@ use fulgurite_backends::{
 
 use crate::EngineError;
 use crate::checkpoint::{read_checkpoint, write_checkpoint, write_weights};
-use crate::loss::{TokenLoss, token_losses};
+use crate::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::optimizer::{AdamState, check, norm};
 use crate::published::PublishedWeights;
 use crate::shard::{Example, SHARDS, Scored, Shard, deal};
@@ -110,14 +110,17 @@ impl Learner for EmbeddedLearner {
 
 impl LearnerState {
     fn forward(&mut self, data: &[Datum]) -> Result<Vec<Vec<f32>>, EngineError> {
-        let losses = |datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.positions()]);
+        let losses = |_, datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.positions()]);
         let examples = self.examples(data, losses)?;
         let scored = self.in_shards(examples, Shard::score)?;
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
     }
 
     fn forward_backward(&mut self, data: &[Datum], loss: LossFunction) -> Result<ForwardBackward, EngineError> {
-        let examples = self.examples(data, |datum| token_losses(datum, loss))?;
+        let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
+        let examples = self.examples(data, |index, datum| {
+            token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
+        })?;
         let scored = self.in_shards(examples, Shard::score_backward)?;
         let loss_sum = scored.iter().map(|scored| scored.loss).sum();
         Ok(ForwardBackward { loss_sum, logprobs: scored.into_iter().map(|scored| scored.logprobs).collect() })
@@ -165,13 +168,13 @@ impl LearnerState {
     fn examples<'a>(
         &self,
         data: &'a [Datum],
-        losses: impl Fn(&Datum) -> Result<Vec<TokenLoss>, String>,
+        losses: impl Fn(usize, &Datum) -> Result<Vec<TokenLoss>, String>,
     ) -> Result<Vec<Example<'a>>, EngineError> {
         let example = |(index, datum): (usize, &'a Datum)| {
             let refuse = |message| EngineError::Datum { index, message };
             datum.validate().map_err(|source| EngineError::DatumLists { index, source })?;
             self.check(datum).map_err(refuse)?;
-            Ok(Example { index, datum, losses: losses(datum).map_err(refuse)? })
+            Ok(Example { index, datum, losses: losses(index, datum).map_err(refuse)? })
         };
         data.iter().enumerate().map(example).collect()
     }

@@ -93,7 +93,7 @@ mod tests {
     use fulgurite_backends::{Chunk, Datum, LossInputs};
 
     use super::*;
-    use crate::loss::TokenLoss;
+    use crate::loss::{Sampled, TokenLoss};
     use crate::shard::{Example, Shard};
     use crate::test_models::{numbers, tiny_config};
     use crate::weights::{Model, Weights};
@@ -178,9 +178,10 @@ mod tests {
         match loss {
             TokenLoss::Nothing => 0.0,
             TokenLoss::CrossEntropy { weight } => -f64::from(weight) * logprob,
-            TokenLoss::ImportanceSampling { sampler_logprob, advantage } => {
-                -(logprob - f64::from(sampler_logprob)).exp() * f64::from(advantage)
+            TokenLoss::ImportanceSampling { sampled } => {
+                -(logprob - f64::from(sampled.logprob)).exp() * f64::from(sampled.advantage)
             }
+            other => unreachable!("{other:?} has slopes of its own, tested by hand"),
         }
     }
 
@@ -198,7 +199,10 @@ mod tests {
     fn importance_sampling_gradients_agree_with_differences() {
         check_gradient(&model(tiny_config()), |index| match index % 4 {
             3 => TokenLoss::Nothing,
-            place => TokenLoss::ImportanceSampling { sampler_logprob: -3.5, advantage: 1.0 - 0.75 * place as f32 },
+            place => {
+                let sampled = Sampled { logprob: -3.5, advantage: 1.0 - 0.75 * place as f32 };
+                TokenLoss::ImportanceSampling { sampled }
+            }
         });
     }
 }

@@ -4,7 +4,7 @@ use super::wire::protobuf::{self, ChunkContent, ForwardBackwardOutput, Tensor};
 use crate::{AnswerFault, BackendError, Chunk, Datum, LossFunction, LossInputs};
 
 /// What is computed over datums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pass {
     /// Logprobs alone.
     Forward,
@@ -16,9 +16,18 @@ impl Pass {
     /// The loss's name on the wire. A forward pass names the one whose inputs it can do without.
     pub(super) fn loss_name(self) -> &'static str {
         match self {
-            Self::Forward | Self::ForwardBackward(LossFunction::CrossEntropy) => "cross_entropy",
-            Self::ForwardBackward(LossFunction::ImportanceSampling) => "importance_sampling",
+            Self::Forward => LossFunction::CrossEntropy.name(),
+            Self::ForwardBackward(loss) => loss.name(),
         }
+    }
+
+    /// The loss's numbers on the wire.
+    pub(super) fn loss_configuration(self) -> impl Iterator<Item = (String, f64)> {
+        let configuration = match self {
+            Self::Forward => Default::default(),
+            Self::ForwardBackward(loss) => loss.configuration(),
+        };
+        configuration.into_iter().map(|(name, number)| (name.to_owned(), number))
     }
 }
 
@@ -39,21 +48,22 @@ pub(super) fn wire_datum(datum: &Datum, pass: Pass) -> Result<protobuf::Datum, B
         (Pass::ForwardBackward(LossFunction::CrossEntropy) | Pass::Forward, LossInputs::Supervised { weights }) => {
             inputs.push(("weights", Tensor::floats(weights)));
         }
+        (Pass::ForwardBackward(loss @ LossFunction::CrossEntropy), LossInputs::Policy { .. })
+        | (Pass::ForwardBackward(loss), LossInputs::Supervised { .. }) => {
+            let message = format!("a datum has not the inputs that the loss {} needs", loss.name());
+            return Err(BackendError::InvalidRequest { message });
+        }
         (Pass::Forward, LossInputs::Policy { mask, .. }) => inputs.push(("weights", Tensor::floats(mask))),
-        (
-            Pass::ForwardBackward(LossFunction::ImportanceSampling),
-            LossInputs::Policy { logprobs, advantages, mask },
-        ) => {
+        (Pass::ForwardBackward(loss), LossInputs::Policy { logprobs, advantages, mask }) => {
             // A masked target's ratio must not be more than a number, or even 0 times it is none.
             let masked = |values: &[f32], by: fn(f32, f32) -> f32| -> Tensor {
                 Tensor::floats(&values.iter().zip(mask).map(|(&value, &mask)| by(value, mask)).collect::<Vec<_>>())
             };
             inputs.push(("logprobs", masked(logprobs, |logprob, mask| if mask == 0.0 { 0.0 } else { logprob })));
             inputs.push(("advantages", masked(advantages, |advantage, mask| advantage * mask)));
-        }
-        (Pass::ForwardBackward(loss), _) => {
-            let message = format!("a datum has not the inputs that the loss {loss:?} needs");
-            return Err(BackendError::InvalidRequest { message });
+            if let LossFunction::Gspo(_) = loss {
+                inputs.push(("sequence_ratio_mask", Tensor::floats(mask)));
+            }
         }
     }
     Ok(protobuf::Datum {

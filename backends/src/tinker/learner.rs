@@ -129,6 +129,7 @@ fn request(
         seq_id: i32::try_from(place).map_err(too_many)?,
         data,
         loss_fn: pass.loss_name().to_owned(),
+        loss_fn_config: pass.loss_configuration().collect(),
         forward_only: pass == Pass::Forward,
         ..ForwardBackwardRequest::default()
     };

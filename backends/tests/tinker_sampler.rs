@@ -271,25 +271,36 @@ async fn alternatives_come_where_the_service_has_them() {
 }
 
 #[tokio::test]
-async fn what_is_sampled_from_must_be_the_models_own_distribution_or_certain() {
-    let setup = Setup::new().await;
+async fn a_distribution_other_than_the_models_own_is_sampled_from_where_its_logprobs_are_told() {
     let with = |change: fn(&mut SamplingParameters)| {
         let mut request = request();
         change(&mut request.sampling);
         request
     };
-    for wrong in [
-        with(|sampling| sampling.temperature = 0.5),
-        with(|sampling| sampling.top_p = 0.5),
-        with(|sampling| sampling.top_k = Some(3)),
-        with(|sampling| sampling.presence_penalty = 1.0),
-    ] {
-        let error = sample(&setup.sampler, wrong).await.unwrap_err();
-        assert!(matches!(error, BackendError::InvalidRequest { .. }), "{error}");
+    let warm = with(|sampling| sampling.temperature = 0.5);
+    let narrow = with(|sampling| sampling.top_p = 0.5);
+    for (tells_temperature, tells_truncation) in [(false, false), (true, false), (false, true), (true, true)] {
+        let kind = TinkerKind { tells_temperature, tells_truncation, ..TinkerKind::default() };
+        let setup = Setup::with(kind, PATIENCE).await;
+        for (request, is_told) in [(&warm, tells_temperature), (&narrow, tells_truncation)] {
+            for _ in 0..2 {
+                match sample(&setup.sampler, request.clone()).await {
+                    Ok((tokens, _)) => assert!(is_told && tokens.len() == 3),
+                    Err(BackendError::InvalidRequest { .. }) => assert!(!is_told),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        let asked = 2 + 2 * usize::from(tells_temperature) + 2 * usize::from(tells_truncation);
+        assert_eq!(setup.posts("asample").len(), asked, "each is tried out once");
     }
-    let (tokens, _) = sample(&setup.sampler, with(|sampling| sampling.temperature = 0.0)).await.unwrap();
+    let setup = Setup::new().await;
+    let greedy = with(|sampling| sampling.temperature = 0.0);
+    let (tokens, _) = sample(&setup.sampler, greedy).await.unwrap();
     assert!(tokens.iter().all(|token| token.logprob == 0.0));
-    assert_eq!(setup.posts("asample")[0]["sampling_params"]["temperature"], 0.0);
+    assert_eq!(setup.posts("asample").len(), 1, "what is certain needs no trial");
+    let error = sample(&setup.sampler, with(|sampling| sampling.presence_penalty = 1.0)).await.unwrap_err();
+    assert!(error.to_string().starts_with("presence_penalty is not supported"), "{error}");
 }
 
 #[tokio::test]

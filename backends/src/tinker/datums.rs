@@ -166,6 +166,7 @@ pub(super) fn loss_of(data: &[Datum], logprobs: &[Vec<f32>]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use prost::Message;
 
     use super::*;
@@ -241,6 +242,28 @@ mod tests {
         assert_eq!(lengths(9, 95), [2, 2, 1]);
         assert_eq!(lengths(0, 1), [1, 1, 1, 1, 1]);
         assert!(in_requests(Vec::new(), 2, 1000).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_moved_where_datums_are_split(
+            lengths in prop::collection::vec(1usize..9, 0..20),
+            greatest_length in 1usize..5,
+            greatest_bytes in 1usize..400,
+        ) {
+            let datum = |length: &usize| protobuf::Datum {
+                model_input: vec![protobuf::Chunk::tokens(&vec![7; *length])],
+                ..protobuf::Datum::default()
+            };
+            let datums: Vec<protobuf::Datum> = lengths.iter().map(datum).collect();
+            let requests = in_requests(datums.clone(), greatest_length, greatest_bytes);
+            for request in &requests {
+                let bytes: usize = request.iter().map(byte_count).sum();
+                prop_assert!(request.len() <= greatest_length);
+                prop_assert!(bytes <= greatest_bytes || request.len() == 1);
+            }
+            prop_assert_eq!(requests.concat(), datums);
+        }
     }
 
     #[test]

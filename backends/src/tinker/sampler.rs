@@ -7,12 +7,19 @@ use super::sampling::{Sampling, Weights};
 use super::service::TinkerService;
 use super::wire::{CheckpointKind, CheckpointPath, SupportedModel};
 use crate::{
-    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
-    WeightsVersion,
+    BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, Sampler, SamplerInfo,
+    SamplingParameters, WeightsSource, WeightsVersion,
 };
 
 /// The greatest number of alternatives that is asked for.
 const GREATEST_TOP_LOGPROBS: usize = 20;
+
+/// How many tokens try out which logprobs a service tells: a model is hardly sure of so many by itself.
+const PROBED_TOKENS: usize = 4;
+/// So low that the likeliest token is certain.
+const LOW_TEMPERATURE: f32 = 1e-3;
+/// A logprob below this, negated, is not that of a certain token.
+const UNCERTAIN: f32 = 1e-2;
 
 /// Which model a sampler samples from, and its limits.
 #[derive(Clone, Debug)]
@@ -27,20 +34,31 @@ pub struct TinkerSamplerOptions {
 
 /// Samples at a service that speaks the Tinker API: from the base model, until it is told of other weights there.
 ///
-/// The wire knows no streams, so all tokens of an answer come at its end. Of a request whose distribution is not the
-/// model's own it is not known which logprobs come back, so such a request is refused, unless it is greedy.
+/// The wire knows no streams, so all tokens of an answer come at its end. It does not say whether logprobs are those of
+/// what was sampled from where that is not the model's own distribution: before the first request that asks for another
+/// temperature, or for top-p or top-k, this is tried out with a few tokens, and such requests are refused if they are not.
 #[derive(Debug)]
 pub struct TinkerSampler {
     sampling: Arc<Sampling>,
     options: TinkerSamplerOptions,
     context_length: OnceCell<usize>,
+    /// Whether logprobs are those after the temperature was applied.
+    tells_temperature: OnceCell<bool>,
+    /// Whether logprobs are those after top-k and top-p were applied.
+    tells_truncation: OnceCell<bool>,
 }
 
 impl TinkerSampler {
     /// Samples from the base model, as version 0. The service is not looked at yet.
     pub fn new(service: Arc<TinkerService>, options: TinkerSamplerOptions) -> Self {
         let sampling = Sampling::new(service, options.base_model.clone(), options.vocabulary_size);
-        Self { sampling: Arc::new(sampling), options, context_length: OnceCell::new() }
+        Self {
+            sampling: Arc::new(sampling),
+            options,
+            context_length: OnceCell::new(),
+            tells_temperature: OnceCell::new(),
+            tells_truncation: OnceCell::new(),
+        }
     }
 
     async fn context_length(&self) -> Result<usize, BackendError> {
@@ -59,6 +77,64 @@ impl TinkerSampler {
             })
         };
         self.context_length.get_or_try_init(look).await.copied()
+    }
+
+    /// Refuses what is sampled from a distribution whose logprobs the service does not tell.
+    async fn check_distribution(&self, sampling: &SamplingParameters) -> Result<(), BackendError> {
+        let refuse = |what: &str| {
+            let message = format!(
+                "the host of `{}` tells the logprobs of the model's own distribution, which is not what is sampled \
+                 from with {what}; leave it out, or ask for temperature 0",
+                self.options.base_model
+            );
+            Err(BackendError::InvalidRequest { message })
+        };
+        // What is certain needs nobody to tell it.
+        if sampling.temperature == 0.0 {
+            return Ok(());
+        }
+        let low = || self.is_certain(SamplingParameters { temperature: LOW_TEMPERATURE, ..Default::default() });
+        if sampling.temperature != 1.0 && !*self.tells_temperature.get_or_try_init(low).await? {
+            return refuse("a temperature other than 1");
+        }
+        let only = || self.is_certain(SamplingParameters { top_k: Some(1), ..Default::default() });
+        let is_truncated = sampling.top_p < 1.0 || sampling.top_k.is_some();
+        if is_truncated && !*self.tells_truncation.get_or_try_init(only).await? {
+            return refuse("top_p or top_k");
+        }
+        Ok(())
+    }
+
+    /// Whether the service tells that tokens were certain which had to be, sampled like this.
+    async fn is_certain(&self, sampling: SamplingParameters) -> Result<bool, BackendError> {
+        let request = SampleRequest {
+            prompt: vec![0],
+            max_tokens: PROBED_TOKENS,
+            sampling,
+            stop_tokens: Vec::new(),
+            seed: 0,
+            top_logprobs: 0,
+            affinity: None,
+        };
+        let mut stream = self.start(request).await?;
+        let mut is_certain = true;
+        loop {
+            match stream.next().await? {
+                SampleEvent::Token(token) => is_certain &= token.logprob > -UNCERTAIN,
+                SampleEvent::WeightsVersions(_) => {}
+                SampleEvent::Finished(_) => break,
+            }
+        }
+        tracing::info!(host = %self.sampling.service.name(), is_certain, "tried out which logprobs the service tells");
+        Ok(is_certain)
+    }
+
+    /// Samples what has been found right.
+    async fn start(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let asked = self.sampling.ask(&request).await?;
+        let (sender, stream) = SampleStream::channel();
+        tokio::spawn(self.sampling.clone().run(asked, request, sender));
+        Ok(stream)
     }
 }
 
@@ -81,21 +157,10 @@ impl Sampler for TinkerSampler {
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let info = self.info().await?;
         info.check(&request)?;
-        if request.sampling.temperature != 0.0 && !request.sampling.is_unmodified() {
-            let message = format!(
-                "the host of `{}` cannot tell the logprobs of such an answer: the Tinker API does not say whether they \
-                 are those of what was sampled from when temperature is not 1 or top_p or top_k are asked for; leave \
-                 these out, or ask for temperature 0",
-                self.options.base_model
-            );
-            return Err(BackendError::InvalidRequest { message });
-        }
+        self.check_distribution(&request.sampling).await?;
         let room = info.context_length - request.prompt.len();
         let request = SampleRequest { max_tokens: request.max_tokens.min(room), ..request };
-        let asked = self.sampling.ask(&request).await?;
-        let (sender, stream) = SampleStream::channel();
-        tokio::spawn(self.sampling.clone().run(asked, request, sender));
-        Ok(stream)
+        self.start(request).await
     }
 
     /// From a checkpoint that the service keeps. Answers under way stay with the weights that they began with.

@@ -103,6 +103,10 @@ pub struct TinkerKind {
     pub capabilities: Value,
     /// The only key that is taken.
     pub key: Option<String>,
+    /// Whether logprobs are those after a temperature below 1 was applied, which makes each token certain.
+    pub tells_temperature: bool,
+    /// Whether logprobs are those after top-k was applied.
+    pub tells_truncation: bool,
 }
 
 impl Default for TinkerKind {
@@ -113,6 +117,8 @@ impl Default for TinkerKind {
             dynamic: Some(json!({})),
             capabilities: json!({ "supported_models": [model] }),
             key: None,
+            tells_temperature: false,
+            tells_truncation: false,
         }
     }
 }
@@ -239,7 +245,7 @@ impl Tinker {
                 let Some(weights) = state.samplers.get(&session).cloned() else { return unknown("sampler") };
                 let known = format!("{session}/{}", body["seq_id"]);
                 state.submit(known, request, |state| {
-                    let sequence = state.scripts.pop_front().unwrap_or_else(|| sampled(body, &weights));
+                    let sequence = state.scripts.pop_front().unwrap_or_else(|| sampled(body, &weights, &kind));
                     let response = SampleResponse { sequences: vec![sequence], ..SampleResponse::default() };
                     ResultOf::Message(response.encode_to_vec())
                 })
@@ -350,20 +356,24 @@ impl State {
 
 /// The prompt's last token and those after it, up to `max_tokens`, or to the first stop token. Each seed above 1 begins up
 /// to six tokens later. Ids stay below 256.
-fn sampled(body: &Value, weights: &Weights) -> SampledSequence {
+fn sampled(body: &Value, weights: &Weights, kind: &TinkerKind) -> SampledSequence {
     let prompt = body["prompt"]["chunks"][0]["tokens"].as_array().unwrap();
     let seed = body["sampling_params"]["seed"].as_u64().unwrap();
     let first = prompt.last().unwrap().as_u64().unwrap() + seed.saturating_sub(1) % 7;
     let max_tokens = body["sampling_params"]["max_tokens"].as_u64().unwrap();
     let stops: Vec<u64> = serde_json::from_value(body["sampling_params"]["stop"].clone()).unwrap();
+    let parameters = &body["sampling_params"];
+    let is_certain = kind.tells_temperature && parameters["temperature"].as_f64().unwrap() < 1.0
+        || kind.tells_truncation && parameters["top_k"] == 1;
+    let logprob = if is_certain { 0.0 } else { weights.logprob() };
     let mut tokens: Vec<u32> = Vec::new();
     for token in (first..first + max_tokens).map(|token| token % 256) {
         tokens.push(token as u32);
         if stops.contains(&token) {
-            return SampledSequence::new(StopReason::Stop, &tokens, &vec![weights.logprob(); tokens.len()]);
+            return SampledSequence::new(StopReason::Stop, &tokens, &vec![logprob; tokens.len()]);
         }
     }
-    SampledSequence::new(StopReason::Length, &tokens, &vec![weights.logprob(); tokens.len()])
+    SampledSequence::new(StopReason::Length, &tokens, &vec![logprob; tokens.len()])
 }
 
 fn positions(datum: &fulgurite_backends::tinker::wire::protobuf::Datum) -> usize {

@@ -29,8 +29,8 @@ pub use futures::{
 pub use models::{
     CreateModelRequest, GetInfoRequest, GetInfoResponse, LoadWeightsRequest, LoadWeightsResponse, LoraConfig,
     ModelCreated, ModelData, ModelUnloaded, OptimizerConfig, SamplerWeightsKind, SaveWeightsExternalRequest,
-    SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse,
-    UnloadModelRequest,
+    SaveWeightsExternalResponse, SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest,
+    SaveWeightsResponse, UnloadModelRequest,
 };
 pub use sampling::{
     CreateSamplingSessionRequest, CreateSamplingSessionResponse, GetSamplerResponse, JoinSamplingSessionRequest,

@@ -203,7 +203,7 @@ pub struct SaveWeightsRequest {
     pub user_metadata: Option<Map<String, Value>>,
 }
 
-/// The result of `save_weights` and of `save_weights_external`.
+/// The result of `save_weights`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "save_weights")]
 pub struct SaveWeightsResponse {
@@ -262,7 +262,15 @@ pub struct SaveWeightsForSamplerResponse {
     pub sampling_session_id: Option<String>,
 }
 
-/// `POST /api/v1/save_weights_external`. Its result is [`SaveWeightsResponse`].
+/// The result of `save_weights_external`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename = "save_weights_external")]
+pub struct SaveWeightsExternalResponse {
+    /// The checkpoint.
+    pub path: String,
+}
+
+/// `POST /api/v1/save_weights_external`. Its result is [`SaveWeightsExternalResponse`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "save_weights_external")]
 pub struct SaveWeightsExternalRequest {

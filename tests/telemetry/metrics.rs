@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use crate::common::{Server, client, eventually, model_flag, text, tiny_model};
 use crate::page::{Metric, Page};
@@ -43,6 +44,17 @@ pub fn asked(messages: &[(&str, &str)]) -> Value {
     let messages: Vec<Value> =
         messages.iter().map(|(role, content)| json!({ "role": role, "content": content })).collect();
     json!({ "model": "tiny", "messages": messages, "max_tokens": 4, "temperature": 0 })
+}
+
+/// Sends a request and reads the beginning of its answer.
+fn begin(server: &Server, path: &str, body: &Value) -> TcpStream {
+    let body = body.to_string();
+    let length = body.len();
+    let mut socket = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}");
+    socket.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
+    assert!(socket.read(&mut [0; 100]).unwrap() > 0);
+    socket
 }
 
 #[test]
@@ -141,12 +153,7 @@ fn calls_are_counted_by_how_they_ended() {
     server.post("/v1/messages/count_tokens", &asked(&[("user", "Say")])).expect(200);
 
     streamed["max_tokens"] = json!(null);
-    let request = streamed.to_string();
-    let mut socket = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
-    let length = request.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}");
-    socket.write_all(format!("{head}\r\n\r\n{request}").as_bytes()).unwrap();
-    assert!(socket.read(&mut [0; 100]).unwrap() > 0);
+    let socket = begin(&server, path, &streamed);
     assert_eq!(Page::of(&server).sum("fulgurite_calls_in_flight", &[("model", "tiny")]), 1.0);
     drop(socket);
     let page = eventually("the client to be missed", || {
@@ -203,6 +210,30 @@ fn hosts_are_told_apart_by_how_they_are() {
     assert_eq!(page.sum("fulgurite_backend_queue_seconds_count", &near), 1.0);
     assert_eq!(page.sum("fulgurite_backend_requests_in_flight", &[]), 0.0);
     assert_eq!(page.sum("fulgurite_calls_total", &[("model", "far"), ("outcome", "failed")]), 1.0);
+}
+
+#[test]
+fn an_answer_that_broke_off_is_resumed_and_only_what_is_sampled_then_counts_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 64);
+    let vllm = Vllm::new(true, true);
+    let said = |token, end| Step::Event(generated(&[(token, -0.5)], end));
+    vllm.play(Reply::Stream(vec![said(65, None), Step::Hang(oneshot::channel().0)]));
+    vllm.play(Reply::Stream(std::iter::once(said(66, Some("length"))).chain(Step::done()).collect()));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let host = runtime.block_on(ScriptedServer::start(move |request| vllm.answer(request)));
+    let flag = format!("tiny=vllm:{},path={}", host.url, model.display());
+    let server = Server::start(directory.path(), ["--model", &flag]);
+    let body = json!({ "model": "tiny", "prompt": "Say", "max_tokens": 2, "stream": true });
+    drop(begin(&server, "/v1/completions", &body));
+    let of = |metric: &str, labels: &[(&str, &str)]| Page::of(&server).sum(metric, labels);
+    eventually("the client to be missed", || {
+        (of("fulgurite_calls_total", &[("outcome", "client_gone")]) == 1.0).then_some(())
+    });
+    assert_eq!(server.post("/v1/completions", &body).status, 200);
+    assert_eq!(of("fulgurite_repeated_calls_total", &[("how", "resumed")]), 1.0);
+    assert_eq!(of("fulgurite_sampled_tokens_total", &[]), 2.0);
+    assert_eq!(of("fulgurite_backend_requests_total", &[("outcome", "abandoned")]), 1.0);
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
+use fulgurite_store::{KeyHolder, KeyRefused, Keyring, Refused};
 
 /// What a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub async fn check(
         (Err(refused), ..) => Err(refused.clone()),
     };
     if let Err(refused) = admitted {
-        return refusal(need, &parts.uri, &parts.headers, route, refused);
+        return refusal(route, &parts, refused.into());
     }
     let mut request = Request::from_parts(parts, body);
     if let Ok(holder) = holder {
@@ -133,16 +133,23 @@ fn keys(headers: &HeaderMap) -> Vec<String> {
     authorised.chain(texts("x-api-key").map(str::to_owned)).collect()
 }
 
-/// The refusal, in the dialect of what was asked for.
-fn refusal(need: Need, uri: &Uri, headers: &HeaderMap, route: Option<&str>, refused: KeyRefused) -> Response {
+/// The answer to a request that is not let in, in the dialect of what it asks for. `route` is the path that this is
+/// registered under.
+pub fn refusal(route: Option<&str>, request: &Parts, refused: Refused) -> Response {
+    let Parts { method, uri, headers, .. } = request;
     tracing::debug!(path = uri.path(), %refused, "a request was refused");
     let status = refused.status();
-    let mut response = match (need, route) {
-        (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused_key(uri, headers, refused),
+    let mut response = match (Need::of(method, route), route) {
+        (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused(uri, headers, refused),
         (_, Some(_)) => fulgurite_store::refusal(uri.path(), headers, refused),
     };
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    let told = match status {
+        StatusCode::UNAUTHORIZED => &[(header::WWW_AUTHENTICATE, "Bearer")][..],
+        StatusCode::SERVICE_UNAVAILABLE => &[(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")],
+        _ => &[],
+    };
+    for (name, value) in told {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
 }

@@ -50,6 +50,14 @@ pub struct ServerConfig {
     pub admin_key_file: Option<PathBuf>,
     /// Greatest request body, in bytes.
     pub body_limit_bytes: usize,
+    /// Greatest head of a request, in bytes.
+    pub header_limit_bytes: usize,
+    /// Seconds for a request's head, and for a connection to say nothing.
+    pub header_seconds: f64,
+    /// Seconds for a request's body.
+    pub body_seconds: f64,
+    /// Seconds that a server which is told to end gives to what it has begun; what takes longer is cut short.
+    pub shutdown_seconds: f64,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
     /// API instead.
     pub watchdog_interval: f64,
@@ -64,6 +72,10 @@ impl Default for ServerConfig {
             admin_key_env: None,
             admin_key_file: None,
             body_limit_bytes: 32 * 1024 * 1024,
+            header_limit_bytes: 64 * 1024,
+            header_seconds: 60.0,
+            body_seconds: 120.0,
+            shutdown_seconds: 30.0,
             watchdog_interval: 10.0,
             access_log: false,
         }
@@ -92,6 +104,12 @@ pub struct ProxyConfig {
     pub auxiliary_rules: Vec<AuxiliaryRule>,
     /// What the model calls of one attempt may take together; a rollout may have less (`fulgurite_budget` in its metadata).
     pub budget: Budget,
+    /// Seconds for a model's host to give an answer's first token, its turn to come included.
+    pub first_token_seconds: f64,
+    /// Seconds from each token to the next.
+    pub silence_seconds: f64,
+    /// Seconds for a whole answer.
+    pub call_seconds: f64,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
 }
@@ -106,6 +124,7 @@ impl Default for ProxyConfig {
             conversation_memory_bytes,
             auxiliary_rules,
             budget,
+            sampling_limits,
             keep_alive,
             ..
         } = ProxyOptions::default();
@@ -117,6 +136,9 @@ impl Default for ProxyConfig {
             conversation_memory_bytes,
             auxiliary_rules,
             budget,
+            first_token_seconds: sampling_limits.first_token.as_secs_f64(),
+            silence_seconds: sampling_limits.silence.as_secs_f64(),
+            call_seconds: sampling_limits.whole.as_secs_f64(),
             keep_alive_seconds: keep_alive.as_secs_f64(),
         }
     }

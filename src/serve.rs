@@ -10,7 +10,7 @@ use crate::metrics_page::MetricsPage;
 use crate::model_config::parse_model;
 use crate::models::OpenModel;
 use crate::output;
-use crate::server::{RunningServer, interruption, write_ready_file};
+use crate::server::{Interruptions, RunningServer, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -38,16 +38,16 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let served = models.iter().map(|model| model.served.clone()).collect();
     let mut server = RunningServer::start(&loaded.config, admin, store.clone(), served, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
-    let interrupted = interruption()?;
+    let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
     announce(&server.url, &redact_url(&store_url), &models, arguments.json);
     tokio::select! {
         error = server.failed() => return Err(error),
-        () = interrupted => {}
+        () = interruptions.next() => {}
     }
-    server.stop().await?;
+    server.stop(interruptions.next()).await?;
     store.close().await;
     Ok(())
 }

@@ -6,17 +6,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
-use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, ServedModel};
+use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::access;
-use crate::config::Config;
+use crate::config::{Config, ServerConfig};
+use crate::connections::{self, Door, HeadLimits};
 use crate::metrics_page::MetricsPage;
+use crate::timed_body::time_bodies;
 use crate::trace_export::{Collector, TraceExport};
 
 /// A model that this process samples from, and may train.
@@ -49,12 +51,19 @@ fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
     (0..tokenizer.vocabulary_size() as u32).map(text).collect()
 }
 
+/// For what is cut short when the server ends: to be told, to be recorded, to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
 /// A server that answers.
 pub struct RunningServer {
     /// Where, as `http://ADDRESS:PORT`.
     pub url: String,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<std::io::Result<()>>,
+    store: Store,
+    proxy: Proxy,
+    door: Door,
+    /// For what was begun, once the server ends.
+    patience: Duration,
+    task: JoinHandle<()>,
     watchdog: Option<JoinHandle<()>>,
     upkeep: JoinHandle<()>,
     export: Option<TraceExport>,
@@ -75,6 +84,11 @@ impl RunningServer {
         }
         let scan_before_calls = interval == 0.0;
         let body_limit = config.server.body_limit_bytes;
+        let ServerConfig { header_seconds, header_limit_bytes, body_seconds, shutdown_seconds, .. } = config.server;
+        let head_limits =
+            HeadLimits { time: seconds("server.header_seconds", header_seconds)?, bytes: header_limit_bytes };
+        let body_time = seconds("server.body_seconds", body_seconds)?;
+        let patience = seconds("server.shutdown_seconds", shutdown_seconds)?;
         let listener = listen(&config.server.listen, admin.is_some()).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
         let proxy_options = ProxyOptions {
@@ -87,58 +101,84 @@ impl RunningServer {
             conversation_memory_bytes: config.proxy.conversation_memory_bytes,
             auxiliary_rules: config.proxy.auxiliary_rules.clone(),
             budget: budget(config.proxy.budget)?,
-            keep_alive: keep_alive(config.proxy.keep_alive_seconds)?,
+            sampling_limits: SamplingLimits {
+                first_token: seconds("proxy.first_token_seconds", config.proxy.first_token_seconds)?,
+                silence: seconds("proxy.silence_seconds", config.proxy.silence_seconds)?,
+                whole: seconds("proxy.call_seconds", config.proxy.call_seconds)?,
+            },
+            keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
         };
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let router = fulgurite_proxy::routes(proxy)
+        let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .merge(metrics.routes())
             .fallback(fulgurite_proxy::unknown_route)
+            .layer(from_fn_with_state(body_time, time_bodies))
             .layer(from_fn_with_state(keyring, access::check));
+        let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
+        let door = Door::new();
+        let router = router.layer(from_fn_with_state(door.clone(), connections::refuse_at_the_end));
         // Outside of all, so that what is refused has its line too.
         let router = match config.server.access_log {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),
             false => router,
         };
-        let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
-            let shutdown = async {
-                // A dropped sender stops the server as well.
-                let _ = stopped.await;
-            };
-            axum::serve(listener, router).with_graceful_shutdown(shutdown).await
-        });
-        Ok(Self { url: format!("http://{address}"), stop, task, watchdog, upkeep: metrics.spawn_upkeep(), export })
+        let task = tokio::spawn(connections::serve(listener, router, head_limits, door.clone()));
+        let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
+        Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })
     }
 
-    /// Lets calls in flight finish, for a while, and stops.
-    pub async fn stop(self) -> Result<()> {
-        // The server may have stopped by itself; then there is nobody to tell.
-        let _ = self.stop.send(());
-        if let Some(watchdog) = self.watchdog {
+    /// Lets nothing in any more and finishes what is inside, for a while; then cuts it short, so that its clients are told
+    /// and its record is written, and stops. `at_once` ends the waiting.
+    pub async fn stop(mut self, at_once: impl Future<Output = ()>) -> Result<()> {
+        if let Some(watchdog) = &self.watchdog {
             watchdog.abort();
         }
         self.upkeep.abort();
-        let finished = tokio::time::timeout(Duration::from_secs(10), self.task).await;
-        if let Some(export) = self.export {
+        self.store.stop_waiting();
+        tokio::select! {
+            ended = self.end() => ended,
+            () = at_once => {
+                self.task.abort();
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets nothing in, and waits for what is inside and for its record.
+    async fn end(&mut self) -> Result<()> {
+        if timeout(self.patience, self.door.drain()).await.is_err() {
+            self.proxy.cut_short();
+            if timeout(LAST_WORDS, self.door.drain()).await.is_err() {
+                tracing::warn!("some requests would not end, and are given up");
+            }
+        }
+        // What nobody listens to any more is recorded all the same.
+        if timeout(LAST_WORDS, self.proxy.settled()).await.is_err() {
+            tracing::warn!("some calls would not end, and what they sampled is lost");
+        }
+        if let Some(export) = self.export.take() {
             export.stop().await;
         }
-        match finished {
-            Ok(finished) => Ok(finished.context("the server broke")??),
-            Err(_) => Ok(()),
+        self.door.close();
+        match timeout(LAST_WORDS, &mut self.task).await {
+            Ok(ended) => ended.context("the server broke"),
+            // Clients that take nothing in.
+            Err(_) => {
+                self.task.abort();
+                Ok(())
+            }
         }
     }
 
     /// Ends when the server does, which it should not.
     pub async fn failed(&mut self) -> anyhow::Error {
         match (&mut self.task).await {
-            Ok(Ok(())) => anyhow::anyhow!("the server stopped"),
-            Ok(Err(error)) => anyhow::Error::new(error).context("the server failed"),
+            Ok(()) => anyhow::anyhow!("the server stopped"),
             Err(error) => anyhow::Error::new(error).context("the server broke"),
         }
     }
@@ -154,11 +194,11 @@ fn budget(budget: Budget) -> Result<Budget> {
     }
 }
 
-/// The time after which a quiet stream gives a sign of life.
-fn keep_alive(seconds: f64) -> Result<Duration> {
+/// A time of the config.
+fn seconds(key: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
-        Ok(quiet) if !quiet.is_zero() => Ok(quiet),
-        _ => bail!("proxy.keep_alive_seconds is {seconds}, but must be a number of seconds above 0"),
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => bail!("{key} is {seconds}, but must be a number of seconds above 0"),
     }
 }
 
@@ -186,18 +226,28 @@ pub fn write_ready_file(path: &Path, url: &str) -> Result<()> {
 
 /// Ends at ctrl-c or when the process is told to terminate.
 pub async fn interrupted() -> Result<()> {
-    interruption()?.await;
+    Interruptions::listen()?.next().await;
     Ok(())
 }
 
-/// As [`interrupted`], but a signal counts from now on, not only once somebody waits for it.
-pub fn interruption() -> Result<impl Future<Output = ()>> {
-    let listen = |kind| signal(kind).context("cannot listen for signals");
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
-    Ok(async move {
+/// Ctrl-c, and being told to terminate.
+pub struct Interruptions {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interruptions {
+    /// Signals count from now on, not only once somebody waits for them.
+    pub fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Ends at the next of them.
+    pub async fn next(&mut self) {
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-    })
+    }
 }

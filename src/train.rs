@@ -21,7 +21,7 @@ use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
-use crate::server::{RunningServer, interrupted, write_ready_file};
+use crate::server::{Interruptions, RunningServer, write_ready_file};
 
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
@@ -102,19 +102,17 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
         runner,
     };
+    let mut interruptions = Interruptions::listen()?;
     let mut last_word = LastWord { reporter, started, summary: None };
     let outcome = tokio::select! {
         outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
         error = server.failed() => return Err(error),
-        signal = interrupted() => Err(match signal {
-            Ok(()) => anyhow!("interrupted; --resume goes on from the last checkpoint"),
-            Err(error) => error,
-        }),
+        () = interruptions.next() => Err(anyhow!("interrupted; --resume goes on from the last checkpoint")),
     };
     if let Some(process) = runner_process {
         process.stop().await;
     }
-    server.stop().await?;
+    server.stop(interruptions.next()).await?;
     store.close().await;
     outcome?;
     last_word.speak();

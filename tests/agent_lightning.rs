@@ -36,6 +36,18 @@ fn their_client_gets_through_every_method_of_the_store() {
 }
 
 #[test]
+fn their_client_sends_the_admin_key_where_its_url_holds_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (key, config) = (directory.path().join("admin.key"), directory.path().join("config.toml"));
+    std::fs::write(&key, "the-key-to-everything").unwrap();
+    std::fs::write(&config, "[server]\nadmin_key_file = \"admin.key\"\n").unwrap();
+    let server = Server::start(directory.path(), ["--config", config.to_str().unwrap()]);
+    let mut client = python(directory.path(), "tests/agentlightning/every_method.py");
+    client.arg(server.url.replace("http://", "http://any:the-key-to-everything@"));
+    assert_eq!(finish(client).trim_end(), "every method");
+}
+
+#[test]
 fn agentops_traces_our_proxy_and_every_call_counts_once() {
     their_runner_leaves_triplets("agentops", 4);
 }

@@ -290,6 +290,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.admin_key_env = null  # default
     server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # default
+    server.header_limit_bytes = 65536  # default
+    server.header_seconds = 60.0  # default
+    server.body_seconds = 120.0  # default
+    server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default
     proxy.token_ids_on_attributed_path = true  # default
@@ -312,6 +316,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.budget.calls = null  # default
     proxy.budget.tokens = null  # default
     proxy.budget.seconds = null  # default
+    proxy.first_token_seconds = 600.0  # default
+    proxy.silence_seconds = 300.0  # default
+    proxy.call_seconds = 3600.0  # default
     proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default
@@ -343,6 +350,10 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.admin_key_env = null  # default
     server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # [directory]/config.toml
+    server.header_limit_bytes = 65536  # default
+    server.header_seconds = 60.0  # default
+    server.body_seconds = 120.0  # default
+    server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default
     models.0.name = "m"  # [directory]/config.toml

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream, SamplingParameters, StopReason};
+use fulgurite_backends::{BackendError, SamplingParameters, StopReason};
 use fulgurite_renderers::Message;
+use fulgurite_store::Refused;
 use fulgurite_store::model::Generation;
 use serde_json::{Map, Value};
 use tokio::task::JoinSet;
@@ -17,6 +18,7 @@ use crate::gateway::InFlight;
 use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
 use crate::request_log::OpenRequest;
+use crate::sampling::Sampling;
 use crate::telemetry::SamplingClock;
 use crate::{Proxy, SampledModel};
 
@@ -160,6 +162,7 @@ pub(crate) fn start(proxy: &Proxy, request: OpenRequest, calls: Vec<Call>, in_fl
 
 /// Runs all calls of a request, and notes whether somebody took their answers.
 async fn fly(proxy: Proxy, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
+    let _under_way = proxy.shared.ending.begin();
     let mut runs = JoinSet::new();
     let count = calls.len();
     for (choice, call) in calls.into_iter().enumerate() {
@@ -185,7 +188,9 @@ async fn fly(proxy: Proxy, request: OpenRequest, calls: Vec<Call>, _in_flight: O
 pub(crate) enum End {
     Finished(FinishReason),
     ClientGone,
-    Broken(BackendError),
+    /// The server ends before it does.
+    Cut,
+    Broken(ProxyError),
 }
 
 impl End {
@@ -193,7 +198,7 @@ impl End {
     fn reason(&self) -> FinishReason {
         match self {
             End::Finished(reason) => *reason,
-            End::ClientGone | End::Broken(_) => FinishReason::Stop,
+            End::ClientGone | End::Cut | End::Broken(_) => FinishReason::Stop,
         }
     }
 
@@ -217,7 +222,7 @@ impl End {
     pub(crate) fn stop_reason(&self) -> &'static str {
         match self {
             End::Finished(reason) => reason.as_str(),
-            End::ClientGone => "client_gone",
+            End::ClientGone | End::Cut => "client_gone",
             End::Broken(_) => "error",
         }
     }
@@ -240,11 +245,7 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     let is_new = whole.is_none();
     let end = match whole.or_else(|| ended_before(&call, &answer)) {
         Some(reason) => End::Finished(reason),
-        None => match begin(&proxy, &call, answer.tokens().iter().map(|token| token.id).collect(), &flight).await {
-            Ok(Some(stream)) => sample(&mut answer, stream, choice, &flight, clock).await,
-            Ok(None) => End::ClientGone,
-            Err(error) => End::Broken(error),
-        },
+        None => Sampling::new(&proxy, &mut answer, choice, &flight, clock).run(&call).await,
     };
     let mut answer = answer.finish();
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
@@ -276,7 +277,7 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     if let Err(error) = owner.end_call(&proxy).await {
         tracing::error!(%generation_id, %error, "could not end a session");
     }
-    let client_gone = if is_new { matches!(end, End::ClientGone) } else { was_gone };
+    let client_gone = if is_new { matches!(end, End::ClientGone | End::Cut) } else { was_gone };
     let recorded = || Some(Recorded { generation_id: generation_id.clone(), client_gone });
     let error = match (is_recorded, end) {
         // Nobody is left to be told; the log is.
@@ -289,8 +290,12 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
             flight.say(choice, CallEvent::Finished(Arc::new(finished)));
             return recorded();
         }
+        (Ok(is_recorded), End::Cut) => {
+            flight.say(choice, CallEvent::Failed(Arc::new(Refused::ShuttingDown.into())));
+            return recorded().filter(|_| is_recorded);
+        }
         (Err(error), _) => error,
-        (Ok(_), End::Broken(error)) => error.into(),
+        (Ok(_), End::Broken(error)) => error,
     };
     flight.say(choice, CallEvent::Failed(Arc::new(error)));
     None
@@ -303,86 +308,4 @@ fn ended_before(call: &Call, answer: &Answer) -> Option<FinishReason> {
         return Some(FinishReason::Stop);
     }
     (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)
-}
-
-/// Begins to sample, or goes on behind what was sampled before; nothing if everybody leaves while the call is held.
-async fn begin(
-    proxy: &Proxy,
-    call: &Call,
-    sampled: Vec<u32>,
-    flight: &Flight,
-) -> Result<Option<SampleStream>, BackendError> {
-    let gate = proxy.gate(&call.model.name).cloned().unwrap_or_default();
-    let request = SampleRequest {
-        max_tokens: call.max_tokens.saturating_sub(sampled.len()),
-        prompt: [&call.prompt[..], &sampled].concat(),
-        sampling: call.sampling.clone(),
-        stop_tokens: call.model.renderer.stop_tokens().to_vec(),
-        seed: call.seed,
-        top_logprobs: call.top_logprobs,
-        affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),
-    };
-    let mut beginning = std::pin::pin!(async {
-        let inside = gate.enter().await;
-        call.model.sampler.sample(request).await.map(|stream| stream.keeping(inside))
-    });
-    loop {
-        tokio::select! {
-            biased;
-            () = flight.abandoned() => if flight.close_if_abandoned() {
-                return Ok(None);
-            },
-            stream = &mut beginning => return stream.map(Some),
-        }
-    }
-}
-
-/// Takes tokens until the end, passing each on with what it makes certain.
-async fn sample(
-    answer: &mut Answer,
-    mut stream: SampleStream,
-    choice: usize,
-    flight: &Flight,
-    mut clock: Option<SamplingClock>,
-) -> End {
-    loop {
-        let event = tokio::select! {
-            biased;
-            () = flight.abandoned() => match flight.close_if_abandoned() {
-                true => return client_gone(answer, stream, clock).await,
-                false => continue,
-            },
-            event = stream.next() => event,
-        };
-        let token = match event {
-            Ok(SampleEvent::Token(token)) => token,
-            Ok(SampleEvent::WeightsVersions(versions)) => {
-                answer.set_weights_versions(versions);
-                continue;
-            }
-            Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
-            Err(error) => return End::Broken(error),
-        };
-        clock.iter_mut().for_each(SamplingClock::token);
-        flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
-        if answer.has_ended() {
-            return End::Finished(FinishReason::Stop);
-        }
-    }
-}
-
-/// Stops the sampling, and keeps what had been sampled by then.
-async fn client_gone(answer: &mut Answer, mut stream: SampleStream, mut clock: Option<SamplingClock>) -> End {
-    stream.stop();
-    loop {
-        match stream.next().await {
-            Ok(SampleEvent::Token(token)) => {
-                clock.iter_mut().for_each(SamplingClock::token);
-                drop(answer.take(token));
-            }
-            Ok(SampleEvent::WeightsVersions(versions)) => answer.set_weights_versions(versions),
-            Ok(SampleEvent::Finished(reason)) => return End::Finished(reason.into()),
-            Err(_) => return End::ClientGone,
-        }
-    }
 }

@@ -1,6 +1,6 @@
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
-use fulgurite_store::{KeyRefused, StoreError};
+use fulgurite_store::{BodyTooSlow, Refused, StoreError};
 
 /// Why a model call failed, in no dialect yet. `openai::error` turns it into that dialect's response.
 #[derive(Debug, thiserror::Error)]
@@ -90,9 +90,22 @@ pub(crate) enum ProxyError {
         /// The path.
         path: String,
     },
-    /// The key does not open it.
+    /// It is not let in.
     #[error(transparent)]
-    Key(#[from] KeyRefused),
+    Refused(#[from] Refused),
+    /// The body did not arrive in time.
+    #[error(transparent)]
+    BodyTooSlow(#[from] BodyTooSlow),
+    /// The model's host took too long.
+    #[error("{awaited} did not come within {seconds} seconds ({key})")]
+    SamplerTimeout {
+        /// What of the answer.
+        awaited: &'static str,
+        /// How long it was waited for.
+        seconds: f64,
+        /// The limit's key in the config.
+        key: &'static str,
+    },
     /// The conversation cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),

@@ -8,14 +8,14 @@
 //! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
 //! `whose_call` reads whose it is (by path, key or headers) and `attribution` finds that in the store; `answering` finds in the `request_log` whether it came before, and `planning` makes a
-//! `call` of it for each answer, if the attempt's `budget` has something left: from prompt to record (`recording`) the same for every dialect. `attempt_memory` knows
+//! `call` of it for each answer, if the attempt's `budget` has something left: from prompt to record (`sampling`, `recording`) the same for every dialect. `attempt_memory` knows
 //! the conversations of a running attempt, so that a prompt goes on with the tokens of the last; `attempt_memories`
 //! keeps those in use, and reads others from the store (`recorded_conversation`). `answer` turns sampled tokens into
 //! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
 //! `reply_writer`, and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
 //! what became known of it on the way (`call_facts`). A model's `gate` holds its calls while it is paused, which
-//! `model_control` does, and puts new weights behind it.
+//! `model_control` does, and puts new weights behind it. `ending` cuts what is being answered short when the server ends.
 
 mod access_log;
 mod answer;
@@ -29,6 +29,7 @@ mod auxiliary;
 mod budget;
 mod call;
 mod call_facts;
+mod ending;
 mod error;
 mod field_checks;
 mod flight;
@@ -51,6 +52,7 @@ mod request_log;
 mod responding;
 mod response_body;
 mod routes;
+mod sampling;
 mod telemetry;
 mod token_logprobs;
 mod whose_call;
@@ -59,5 +61,6 @@ pub use access_log::log_access;
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
 pub use budget::Budget;
 pub use proxy::{Proxy, ProxyOptions, SampledModel, ServedModel, UpstreamModel};
-pub use routes::{refused_key, routes, unknown_route};
+pub use routes::{refused, routes, unknown_route};
+pub use sampling::SamplingLimits;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};

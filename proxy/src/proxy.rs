@@ -9,10 +9,12 @@ use fulgurite_store::Store;
 use crate::attempt_memories::AttemptMemories;
 use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
 use crate::budget::Budget;
+use crate::ending::Ending;
 use crate::error::ProxyError;
 use crate::gate::Gate;
 use crate::gateway::{Gateway, RemoteModels};
 use crate::request_log::RequestLog;
+use crate::sampling::SamplingLimits;
 use crate::telemetry::Telemetry;
 
 /// One model that agents can ask for by name.
@@ -93,6 +95,8 @@ pub struct ProxyOptions {
     pub auxiliary_rules: Vec<AuxiliaryRule>,
     /// What the calls of an attempt may take together. Sessions, which begin with a call of their own, have no budget.
     pub budget: Budget,
+    /// How long a model's host may take.
+    pub sampling_limits: SamplingLimits,
     /// For how long a stream says nothing before it gives a sign of life.
     pub keep_alive: Duration,
 }
@@ -109,6 +113,7 @@ impl Default for ProxyOptions {
             conversation_memory_bytes: 256 * 1024 * 1024,
             auxiliary_rules: AuxiliaryRule::built_in(),
             budget: Budget::default(),
+            sampling_limits: SamplingLimits::default(),
             keep_alive: Duration::from_secs(10),
         }
     }
@@ -129,6 +134,7 @@ pub(crate) struct Shared {
     /// By model.
     pub(crate) gates: BTreeMap<String, Gate>,
     pub(crate) remote_models: RemoteModels,
+    pub(crate) ending: Ending,
     pub(crate) started: f64,
     /// What is known of the calls of attempts. Filled from the store on first sight of an attempt, so that a restarted
     /// server goes on where it was.
@@ -159,6 +165,7 @@ impl Proxy {
             gateway: Gateway::default(),
             gates,
             remote_models: RemoteModels::default(),
+            ending: Ending::default(),
             started,
             memories,
             auxiliary_rules,
@@ -169,6 +176,17 @@ impl Proxy {
     }
 
     /// A model that is sampled here.
+    /// Cuts every answer short that is being sampled. What was sampled is recorded, as of a client that has left, and whoever
+    /// listens is told that the server ends.
+    pub fn cut_short(&self) {
+        self.shared.ending.cut_short();
+    }
+
+    /// Ends once no answer is being sampled or recorded.
+    pub async fn settled(&self) {
+        self.shared.ending.settled().await;
+    }
+
     pub(crate) fn sampled_model(&self, name: &str) -> Result<&SampledModel, ProxyError> {
         self.model(name)?.sampled().ok_or_else(|| {
             ProxyError::invalid("model", format!("the calls of `{name}` are passed on, and not sampled here"))

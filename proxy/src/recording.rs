@@ -73,7 +73,7 @@ pub(crate) async fn record(
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
         request_digest: call.request_digest,
         branch_reason: call.branch_reason,
-        client_gone: !has_ended && matches!(end, End::ClientGone),
+        client_gone: matches!(end, End::ClientGone | End::Cut),
         defect: call.defect,
     };
     match began.before {

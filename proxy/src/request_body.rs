@@ -5,6 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use fulgurite_store::BodyTooSlow;
+
 use crate::Proxy;
 use crate::error::ProxyError;
 
@@ -14,11 +16,14 @@ pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyE
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ProxyError::BodyTooLarge { limit }),
-        Err(error) => Err(ProxyError::InvalidRequest {
-            message: format!("the request body could not be read: {error}"),
-            parameter: None,
-            code: None,
-        }),
+        Err(error) => match BodyTooSlow::cause_of(&*error) {
+            Some(slow) => Err(slow.into()),
+            None => Err(ProxyError::InvalidRequest {
+                message: format!("the request body could not be read: {error}"),
+                parameter: None,
+                code: None,
+            }),
+        },
     }
 }
 

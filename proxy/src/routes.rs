@@ -3,7 +3,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, head, post};
-use fulgurite_store::KeyRefused;
+use fulgurite_store::Refused;
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
@@ -44,8 +44,8 @@ pub async fn unknown_route(request: Request) -> Response {
     refusal(&request, ProxyError::UnknownRoute { method, path })
 }
 
-/// The answer to a request whose key does not open what it asks for, in the dialect that its client speaks.
-pub fn refused_key(uri: &Uri, headers: &HeaderMap, refused: KeyRefused) -> Response {
+/// The answer to a request that is not let in, in the dialect that its client speaks.
+pub fn refused(uri: &Uri, headers: &HeaderMap, refused: Refused) -> Response {
     told(uri, headers, refused.into())
 }
 

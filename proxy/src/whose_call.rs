@@ -1,7 +1,7 @@
 //! What a request itself says of whose it is: by its path, by its key, by ids in headers, or by its client's own session.
 
 use axum::http::{Extensions, HeaderMap};
-use fulgurite_store::{KeyHolder, KeyRefused};
+use fulgurite_store::{KeyHolder, KeyRefused, Refused};
 use sha2::{Digest, Sha256};
 
 use crate::error::ProxyError;
@@ -67,7 +67,8 @@ impl WhoseCall {
     /// Of a key's rollout. A header may name another of its attempts.
     fn by_key(rollout_id: &str, attempt_id: &str, headers: &HeaderMap) -> Result<Self, ProxyError> {
         if let Some(asked) = id(ROLLOUT, headers)?.filter(|asked| *asked != rollout_id) {
-            return Err(KeyRefused::OtherRollout { of: rollout_id.to_owned(), asked: asked.to_owned() }.into());
+            let other = KeyRefused::OtherRollout { of: rollout_id.to_owned(), asked: asked.to_owned() };
+            return Err(Refused::from(other).into());
         }
         let attempt_id = id(ATTEMPT, headers)?.unwrap_or(attempt_id);
         Ok(WhoseCall::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: Some(attempt_id.to_owned()) })

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::arguments::ListArguments;
 use super::table::Columns;
 use crate::output;
-use crate::server::interruption;
+use crate::server::Interruptions;
 
 /// Records that are read at a time where all are wanted.
 const PAGE: u64 = 500;
@@ -102,13 +102,12 @@ async fn everything_after<R: Record>(
 
 /// Prints what is new until it is interrupted or nobody reads any more.
 async fn follow<R: Record>(store: &Store, filter: &ListFilter, mut cursor: Cursor, mut printer: Printer) -> Result<()> {
-    let interrupted = interruption()?;
-    tokio::pin!(interrupted);
+    let mut interruptions = Interruptions::listen()?;
     while !output::reader_has_gone() {
         cursor = everything_after::<R>(store, filter, cursor, &mut printer).await?;
         printer.flush();
         tokio::select! {
-            () = &mut interrupted => break,
+            () = interruptions.next() => break,
             () = tokio::time::sleep(INTERVAL) => {}
         }
     }

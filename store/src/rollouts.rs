@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::attempts::{attempt_from_row, insert_attempt, latest_attempt};
 use crate::model::{
@@ -111,8 +111,13 @@ impl Store {
                 .write_if_awaited(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
                 .await?;
             rollouts_were_taken(&taken);
-            if !taken.is_empty() || tokio::time::timeout_at(deadline, queued).await.is_err() {
+            if !taken.is_empty() {
                 return Ok(taken);
+            }
+            tokio::select! {
+                () = queued => {}
+                () = sleep_until(deadline) => return Ok(taken),
+                () = self.signals().closed() => return Ok(taken),
             }
         }
     }
@@ -185,7 +190,7 @@ impl Store {
         let unfinished = found.iter().filter(|rollout| !rollout.status.is_finished());
         let mut unfinished: Vec<String> = unfinished.map(|rollout| rollout.rollout_id.clone()).collect();
         let mut changed = false;
-        while !unfinished.is_empty() && changed_before(&mut finished, deadline).await {
+        while !unfinished.is_empty() && self.changed_before(&mut finished, deadline).await {
             changed = true;
             // As long as one has not finished, the others need no look, however many they are.
             while let Some(next) = unfinished.last()
@@ -220,13 +225,20 @@ impl Store {
         }
         Ok(rollout_ids.iter().filter_map(|id| found.remove(id)).collect())
     }
-}
 
-/// Waits for a change, at most until `deadline`; whether there was one.
-async fn changed_before(signal: &mut watch::Receiver<()>, deadline: Option<Instant>) -> bool {
-    match deadline {
-        Some(deadline) => matches!(tokio::time::timeout_at(deadline, signal.changed()).await, Ok(Ok(()))),
-        None => signal.changed().await.is_ok(),
+    /// Waits for a change, at most until `deadline`; whether there was one.
+    async fn changed_before(&self, signal: &mut watch::Receiver<()>, deadline: Option<Instant>) -> bool {
+        let time_is_up = async {
+            match deadline {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = signal.changed() => changed.is_ok(),
+            () = time_is_up => false,
+            () = self.signals().closed() => false,
+        }
     }
 }
 

@@ -18,13 +18,20 @@ pub(crate) struct Signals {
     pub queued: Notify,
     /// Changes whenever a rollout has finished.
     pub finished: watch::Sender<()>,
+    /// Turns true once nobody shall wait any more.
+    pub closing: watch::Sender<bool>,
     /// Tells this store's own messages to others from theirs to it.
     sender: Uuid,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { queued: Notify::default(), finished: watch::Sender::default(), sender: Uuid::now_v7() }
+        Self {
+            queued: Notify::default(),
+            finished: watch::Sender::default(),
+            closing: watch::Sender::default(),
+            sender: Uuid::now_v7(),
+        }
     }
 }
 
@@ -37,6 +44,12 @@ impl Signals {
         if effects.finished {
             self.finished.send_replace(());
         }
+    }
+
+    /// Ends once nobody shall wait any more.
+    pub async fn closed(&self) {
+        // The sender is ours, so that the wait cannot fail.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// Wakes everyone, for it is not known what has been committed meanwhile.

@@ -148,6 +148,11 @@ impl Store {
         }
     }
 
+    /// Ends every wait for work and for rollouts to finish, as if its time were over, and those that begin from now on.
+    pub fn stop_waiting(&self) {
+        self.inner.signals.closing.send_replace(true);
+    }
+
     /// Transactions committed since the store was opened. Writes that wait at the same time share one.
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)

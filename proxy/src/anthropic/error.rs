@@ -44,6 +44,7 @@ fn kind(status: StatusCode) -> &'static str {
         404 => "not_found_error",
         413 => "request_too_large",
         429 => "rate_limit_error",
+        504 => "timeout_error",
         529 => "overloaded_error",
         500.. => "api_error",
         _ => "invalid_request_error",
@@ -94,7 +95,7 @@ pub(crate) fn refusal(error: &ProxyError) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_store::KeyRefused;
+    use fulgurite_store::{BodyTooSlow, KeyRefused, Refused};
 
     use super::*;
 
@@ -111,8 +112,11 @@ mod tests {
             (ProxyError::BodyTooLarge { limit: 1 }, 413, "request_too_large"),
             (ProxyError::UnknownModel { model: "m".into(), served: "none".into() }, 404, "not_found_error"),
             (ProxyError::UnknownTarget { kind: "rollout", id: "r".into() }, 404, "not_found_error"),
-            (KeyRefused::Unknown.into(), 401, "authentication_error"),
-            (KeyRefused::AdminOnly { of: "an agent" }.into(), 403, "permission_error"),
+            (Refused::ShuttingDown.into(), 503, "api_error"),
+            (BodyTooSlow { seconds: 1.0 }.into(), 408, "invalid_request_error"),
+            (ProxyError::SamplerTimeout { awaited: "it", seconds: 1.0, key: "k" }, 504, "timeout_error"),
+            (Refused::from(KeyRefused::Unknown).into(), 401, "authentication_error"),
+            (Refused::from(KeyRefused::AdminOnly { of: "an agent" }).into(), 403, "permission_error"),
             (ProxyError::MethodNotAllowed { method: "PUT".into() }, 405, "invalid_request_error"),
             (BackendError::Overloaded { limit: 1 }.into(), 529, "overloaded_error"),
             (BackendError::Unavailable { message: "m".into() }.into(), 503, "api_error"),

@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
-use fulgurite_store::{KeyRefused, StoreError};
+use fulgurite_store::{KeyRefused, Refused, StoreError};
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
@@ -60,13 +60,18 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::MethodNotAllowed { .. } => {
             Shape::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, Some("method_not_allowed"))
         }
-        ProxyError::Key(refused) => {
-            let code = match refused {
-                KeyRefused::Unknown | KeyRefused::Expired { .. } => "invalid_api_key",
-                KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. } => "insufficient_permissions",
+        ProxyError::Refused(refused) => {
+            let (kind, code) = match refused {
+                Refused::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => (INVALID, "invalid_api_key"),
+                Refused::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => {
+                    (INVALID, "insufficient_permissions")
+                }
+                Refused::ShuttingDown => (SERVER, "shutting_down"),
             };
-            Shape::new(refused.status(), INVALID, Some(code))
+            Shape::new(refused.status(), kind, Some(code))
         }
+        ProxyError::BodyTooSlow(_) => Shape::new(StatusCode::REQUEST_TIMEOUT, INVALID, Some("request_timeout")),
+        ProxyError::SamplerTimeout { .. } => Shape::new(StatusCode::GATEWAY_TIMEOUT, SERVER, Some("sampler_timeout")),
         ProxyError::Render(error) => match error {
             RenderError::File { .. }
             | RenderError::Tokenizer { .. }

@@ -3,7 +3,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::{KeyRefused, StoreError};
+use crate::{BodyTooSlow, Refused, StoreError};
 
 /// What is said of a body that is too large.
 pub(super) const TOO_LARGE: &str = "The request body is too large";
@@ -17,8 +17,10 @@ pub(super) enum RestError {
     NotFound(String),
     /// 413: the body is too large.
     TooLarge,
-    /// 401 or 403: the key does not open it.
-    Key(KeyRefused),
+    /// 401, 403 or 503: it is not let in.
+    Refused(Refused),
+    /// 408: the body did not arrive in time.
+    TooSlow(BodyTooSlow),
     /// 405: the path is there, but not with this method.
     MethodNotAllowed,
     /// 422: a body or the parameters are not what they should be.
@@ -96,7 +98,8 @@ impl RestError {
         match self {
             Self::BadRequest(message) => (StatusCode::BAD_REQUEST, json!(message)),
             Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
-            Self::Key(refused) => (refused.status(), json!(refused.to_string())),
+            Self::Refused(refused) => (refused.status(), json!(refused.to_string())),
+            Self::TooSlow(slow) => (StatusCode::REQUEST_TIMEOUT, json!(slow.to_string())),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!(TOO_LARGE)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, json!("Method Not Allowed")),
             Self::Schema { source, mistakes } => {

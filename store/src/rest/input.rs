@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::error::{Mistake, RestError};
 use super::shape::{Shape, Shaped};
+use crate::BodyTooSlow;
 use crate::model::{Object, Page, SortOrder};
 
 /// What the variable parts of a path hold.
@@ -35,6 +36,9 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, RestError> {
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
+            if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
+                return RestError::TooSlow(slow);
+            }
             let message = rejection.body_text();
             match rejection.into_response().status() {
                 StatusCode::PAYLOAD_TOO_LARGE => RestError::TooLarge,

@@ -24,7 +24,7 @@ use axum::{Json, Router};
 use serde_json::{Value, json};
 
 use self::error::RestError;
-use crate::{KeyRefused, Store};
+use crate::{Refused, Store};
 
 /// Bytes that a request body may have, unless told otherwise.
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
@@ -87,11 +87,11 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .with_state(store)
 }
 
-/// The answer to a request whose key does not open what it asks for, in the shape of its route's other errors.
-pub fn refusal(path: &str, headers: &HeaderMap, refused: KeyRefused) -> Response {
+/// The answer to a request that is not let in, in the shape of its route's other errors.
+pub fn refusal(path: &str, headers: &HeaderMap, refused: Refused) -> Response {
     match path {
         "/v1/traces" | "/v1/metrics" | "/v1/logs" | "/v1/development/profiles" => traces::refusal(headers, &refused),
-        _ => RestError::Key(refused).into_response(),
+        _ => RestError::Refused(refused).into_response(),
     }
 }
 

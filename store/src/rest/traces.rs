@@ -15,7 +15,7 @@ use serde_json::json;
 use super::error::{RestError, TOO_LARGE};
 use crate::model::{Ingested, Span};
 use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
-use crate::{KeyRefused, Store, StoreError};
+use crate::{BodyTooSlow, Refused, Store, StoreError};
 
 /// How a client writes its messages, and reads ours.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +74,8 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// The answer to an export whose key does not open the store.
-pub(super) fn refusal(headers: &HeaderMap, refused: &KeyRefused) -> Response {
+/// The answer to an export that is not let in.
+pub(super) fn refusal(headers: &HeaderMap, refused: &Refused) -> Response {
     Failure { status: refused.status(), message: refused.to_string() }.response(Encoding::of(headers))
 }
 
@@ -103,6 +103,9 @@ async fn stored(
     };
     let compression = header_text(request.headers(), header::CONTENT_ENCODING).to_ascii_lowercase();
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
+        if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
+            return Failure { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() };
+        }
         let message = rejection.body_text();
         match rejection.into_response().status() {
             StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(),

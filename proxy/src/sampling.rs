@@ -1,0 +1,198 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::Proxy;
+use crate::answer::Answer;
+use crate::call::{Call, CallEvent, End, FinishReason};
+use crate::error::ProxyError;
+use crate::flight::Flight;
+use crate::telemetry::SamplingClock;
+
+/// How long a model's host may take for an answer. An answer that takes longer is broken off, and its client told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplingLimits {
+    /// Until the first token, in which the call may wait for its turn.
+    pub first_token: Duration,
+    /// From each token to the next.
+    pub silence: Duration,
+    /// From the beginning to the end.
+    pub whole: Duration,
+}
+
+impl Default for SamplingLimits {
+    fn default() -> Self {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        Self { first_token: minutes(10), silence: minutes(5), whole: minutes(60) }
+    }
+}
+
+/// How long a host that was told to stop may take to say which weights sampled what it had sampled.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// Samples an answer to one request, or goes on behind what was sampled of it before.
+pub(crate) struct Sampling<'s> {
+    pub(crate) answer: &'s mut Answer,
+    pub(crate) choice: usize,
+    pub(crate) flight: &'s Flight,
+    pub(crate) clock: Option<SamplingClock>,
+    proxy: &'s Proxy,
+    cut: watch::Receiver<bool>,
+    /// None while the model is paused.
+    deadline: Option<Deadline>,
+}
+
+/// When the host will have been waited for long enough, and for what.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: Instant,
+    awaited: &'static str,
+    limit: Duration,
+    key: &'static str,
+}
+
+impl Deadline {
+    fn new(from: Instant, limit: Duration, awaited: &'static str, key: &'static str) -> Self {
+        // Longer than anybody waits, where a clock cannot tell the end.
+        let at = from.checked_add(limit).unwrap_or(from + Duration::from_secs(u64::from(u32::MAX)));
+        Self { at, awaited, limit, key }
+    }
+
+    fn or_earlier(self, other: Self) -> Self {
+        if other.at < self.at { other } else { self }
+    }
+}
+
+/// Why the host is waited for no longer.
+enum Interruption {
+    /// Nobody listens any more.
+    Abandoned,
+    /// The server ends.
+    Cut,
+    OutOfTime(Deadline),
+}
+
+impl<'s> Sampling<'s> {
+    pub(crate) fn new(
+        proxy: &'s Proxy,
+        answer: &'s mut Answer,
+        choice: usize,
+        flight: &'s Flight,
+        clock: Option<SamplingClock>,
+    ) -> Self {
+        Self { answer, choice, flight, clock, proxy, cut: proxy.shared.ending.cut(), deadline: None }
+    }
+
+    /// Takes tokens until the end, passing each on with what it makes certain.
+    pub(crate) async fn run(mut self, call: &Call) -> End {
+        // Whoever pauses a model holds its calls back for as long as that takes.
+        let gate = self.proxy.gate(&call.model.name).cloned().unwrap_or_default();
+        let inside = match self.unless_interrupted(gate.enter()).await {
+            Ok(inside) => inside,
+            Err(why) => return end_of(why),
+        };
+        let (limits, now) = (self.proxy.shared.options.sampling_limits, Instant::now());
+        let whole = Deadline::new(now, limits.whole, "the end of the answer", "proxy.call_seconds");
+        let first = Deadline::new(now, limits.first_token, "the first token", "proxy.first_token_seconds");
+        self.deadline = Some(whole.or_earlier(first));
+        let sampled = self.answer.tokens().iter().map(|token| token.id).collect();
+        let mut stream = match self.unless_interrupted(begin(call, sampled)).await {
+            Ok(Ok(stream)) => stream.keeping(inside),
+            Ok(Err(error)) => return End::Broken(error.into()),
+            // What had not begun has nothing to say.
+            Err(why) => return end_of(why),
+        };
+        loop {
+            let token = match self.unless_interrupted(stream.next()).await {
+                Ok(Ok(SampleEvent::Token(token))) => token,
+                Ok(Ok(SampleEvent::WeightsVersions(versions))) => {
+                    self.answer.set_weights_versions(versions);
+                    continue;
+                }
+                Ok(Ok(SampleEvent::Finished(reason))) => return End::Finished(reason.into()),
+                Ok(Err(error)) => return End::Broken(error.into()),
+                Err(why) => return self.stop(stream, why).await,
+            };
+            self.clock.iter_mut().for_each(SamplingClock::token);
+            self.flight.say(self.choice, CallEvent::Token(Arc::new(self.answer.take(token))));
+            if self.answer.has_ended() {
+                return End::Finished(FinishReason::Stop);
+            }
+            let silence = Deadline::new(Instant::now(), limits.silence, "the next token", "proxy.silence_seconds");
+            self.deadline = Some(whole.or_earlier(silence));
+        }
+    }
+
+    /// Waits for the host for as long as there is a reason to.
+    async fn unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Interruption> {
+        let deadline = self.deadline;
+        let out_of_time = async {
+            match deadline {
+                Some(deadline) => {
+                    sleep_until(deadline.at).await;
+                    deadline
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(work, out_of_time);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.flight.abandoned() => if self.flight.close_if_abandoned() {
+                    return Err(Interruption::Abandoned);
+                },
+                Ok(_) = self.cut.wait_for(|cut| *cut) => return Err(Interruption::Cut),
+                done = &mut work => return Ok(done),
+                deadline = &mut out_of_time => return Err(Interruption::OutOfTime(deadline)),
+            }
+        }
+    }
+
+    /// Stops the sampling, and keeps what had been sampled by then.
+    async fn stop(mut self, mut stream: SampleStream, why: Interruption) -> End {
+        stream.stop();
+        if matches!(why, Interruption::OutOfTime(_)) {
+            return end_of(why);
+        }
+        let until = Instant::now() + LAST_WORDS;
+        loop {
+            match timeout_at(until, stream.next()).await {
+                Ok(Ok(SampleEvent::Token(token))) => {
+                    self.clock.iter_mut().for_each(SamplingClock::token);
+                    drop(self.answer.take(token));
+                }
+                Ok(Ok(SampleEvent::WeightsVersions(versions))) => self.answer.set_weights_versions(versions),
+                Ok(Ok(SampleEvent::Finished(reason))) => return End::Finished(reason.into()),
+                Ok(Err(_)) | Err(_) => return end_of(why),
+            }
+        }
+    }
+}
+
+fn end_of(why: Interruption) -> End {
+    match why {
+        Interruption::Abandoned => End::ClientGone,
+        Interruption::Cut => End::Cut,
+        Interruption::OutOfTime(Deadline { awaited, limit, key, .. }) => {
+            End::Broken(ProxyError::SamplerTimeout { awaited, seconds: limit.as_secs_f64(), key })
+        }
+    }
+}
+
+/// Begins to sample, or goes on behind what was sampled before.
+async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
+    let request = SampleRequest {
+        max_tokens: call.max_tokens.saturating_sub(sampled.len()),
+        prompt: [&call.prompt[..], &sampled].concat(),
+        sampling: call.sampling.clone(),
+        stop_tokens: call.model.renderer.stop_tokens().to_vec(),
+        seed: call.seed,
+        top_logprobs: call.top_logprobs,
+        affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),
+    };
+    call.model.sampler.sample(request).await
+}

@@ -1,0 +1,66 @@
+//! A model's host that takes too long: its answer is broken off, and each dialect is told.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{BODY_LIMIT, Script, Setup, body};
+use fulgurite_proxy::{ProxyOptions, SamplingLimits};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Only the limits that are tested end a call.
+const NEVER: Duration = Duration::from_secs(3600);
+const AT_ONCE: Duration = Duration::from_millis(20);
+
+async fn setup(sampling_limits: SamplingLimits) -> Setup {
+    let options = ProxyOptions { body_limit: BODY_LIMIT, seed: 1, sampling_limits, ..ProxyOptions::default() };
+    Setup::with_options(options).await
+}
+
+#[tokio::test]
+async fn a_host_that_says_nothing_is_given_up_and_nothing_is_recorded() {
+    let setup = setup(SamplingLimits { first_token: AT_ONCE, silence: NEVER, whole: NEVER }).await;
+    let (_, base) = setup.attempt().await;
+    let (gone, was_told) = oneshot::channel();
+    setup.play(Script::Hang(vec![], gone));
+    let response = setup.post(&base, &body()).await;
+    assert_eq!(response.status(), 504);
+    let error = json!({ "error": {
+        "message": "the first token did not come within 0.02 seconds (proxy.first_token_seconds)",
+        "type": "server_error", "param": null, "code": "sampler_timeout",
+    } });
+    assert_eq!(response.json::<Value>().await.unwrap(), error);
+    was_told.await.unwrap();
+    assert!(setup.generations().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_sampled_before_the_host_fell_silent_is_recorded_and_the_stream_ends_in_an_error() {
+    let setup = setup(SamplingLimits { first_token: NEVER, silence: AT_ONCE, whole: NEVER }).await;
+    let (_, base) = setup.attempt().await;
+    let (gone, was_told) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I am"), gone));
+    let request = json!({ "model": "tiny", "stream": true, "max_tokens": 9, "messages": body()["messages"] });
+    let response = setup.client.post(format!("{base}/messages")).json(&request).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let told = "{\"type\":\"timeout_error\",\"message\":\"the next token did not come within 0.02 seconds";
+    assert!(text.contains("event: error\n") && text.contains(told), "{text}");
+    was_told.await.unwrap();
+    let generation = setup.generation_when(|_| true).await;
+    assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("error", setup.tokens("I am")));
+}
+
+#[tokio::test]
+async fn a_whole_answer_has_its_time_however_much_of_it_comes() {
+    let setup = setup(SamplingLimits { first_token: NEVER, silence: NEVER, whole: AT_ONCE }).await;
+    let (_, base) = setup.attempt().await;
+    let (gone, was_told) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I"), gone));
+    let told: Value = setup.post(&base, &body()).await.json().await.unwrap();
+    let expected = "the end of the answer did not come within 0.02 seconds (proxy.call_seconds)";
+    assert_eq!(told["error"]["message"], expected);
+    was_told.await.unwrap();
+}

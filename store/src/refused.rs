@@ -1,0 +1,42 @@
+use std::error::Error;
+
+use axum::http::StatusCode;
+
+use crate::KeyRefused;
+
+/// Why a request is not let in. Nothing of it has been read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Its key does not open what it asks for.
+    #[error(transparent)]
+    Key(#[from] KeyRefused),
+    /// The server finishes what it has begun, and begins nothing.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+}
+
+impl Refused {
+    /// 401 or 403 for a key, 503 while the server ends.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Key(refused) => refused.status(),
+            Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// The error of a request's body that did not arrive whole in time.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("the request body did not arrive within {seconds} seconds (server.body_seconds)")]
+pub struct BodyTooSlow {
+    /// How long it was waited for.
+    pub seconds: f64,
+}
+
+impl BodyTooSlow {
+    /// If it is what lies behind an error.
+    pub fn cause_of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut causes = std::iter::successors(Some(error), |&error| error.source());
+        causes.find_map(|cause| cause.downcast_ref().copied())
+    }
+}

@@ -79,7 +79,7 @@ impl Grammars {
             Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
             Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
         };
-        let parser = factory.create_parser(grammar).map_err(|error| format!("{error:#}"))?;
+        let parser = factory.create_parser(grammar).map_err(|error| without_excerpt(&format!("{error:#}")))?;
         Ok(Matcher::new(Ok(parser)))
     }
 }
@@ -132,6 +132,13 @@ impl Grammar {
     pub(crate) fn read(&mut self, token: u32) -> Result<(), EngineError> {
         self.matcher.consume_token(token).map_err(too_complex)
     }
+}
+
+/// The compiler's words without the lines of the grammar that it quotes: clients send schemas, not grammars.
+fn without_excerpt(message: &str) -> String {
+    let is_quoted =
+        |line: &&str| line.trim_start().trim_start_matches(|digit: char| digit.is_ascii_digit()).starts_with(" | ");
+    message.lines().take_while(|line| !is_quoted(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// The grammar's limits are all that a token which the mask had left can fail at.

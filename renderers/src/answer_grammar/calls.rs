@@ -33,8 +33,9 @@ impl GrammarWriter<'_> {
                 format!("{open} {} {close}", one_or_more(""))
             }
             // A call is the whole turn.
-            ResponseFormat::Harmony | ResponseFormat::LlamaJson => "call".to_owned(),
-            ResponseFormat::Text | ResponseFormat::RoleColon => return Err(self.unsupported("it has no tool calls")),
+            ResponseFormat::Harmony | ResponseFormat::LlamaJson | ResponseFormat::Text | ResponseFormat::RoleColon => {
+                "call".to_owned()
+            }
         })
     }
 

@@ -97,7 +97,7 @@ impl GrammarWriter<'_> {
     fn plain(&self, shape: &AnswerShape<'_>) -> Result<AnswerGrammar, RenderError> {
         match shape {
             AnswerShape::Json { schema, .. } => Ok(AnswerGrammar::JsonSchema((*schema).clone())),
-            AnswerShape::Calls { .. } => Err(self.unsupported("it has no tool calls")),
+            AnswerShape::Calls { .. } => self.lark("", Rules::default(), shape, None),
         }
     }
 

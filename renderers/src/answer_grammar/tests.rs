@@ -142,6 +142,7 @@ fn arguments_in_xml_are_text_where_the_schema_wants_text_and_json_elsewhere() {
     assert_eq!(parameter(json!({ "type": "string", "maxLength": 4 })), any_text.replacen('*', "{0,4}", 1));
     assert_eq!(parameter(json!({ "type": "integer" })), format!(r#"%json {{"type":"integer"}} {end}"#));
     assert_eq!(parameter(json!({ "$ref": "#/$defs/x" })), format!(r##"%json {{"$ref":"#/$defs/x"}} {end}"##));
+    assert_eq!(parameter(json!({ "const": "2" })), format!(r#"%json {{"const":"2"}} {end}"#));
     assert_eq!(parameter(json!({ "enum": ["a\"b", 2, null] })), format!(r#"("a\"b" | "2" | "null") {end}"#));
     let optional = tool(json!({ "type": "object", "properties": { "k": { "type": "boolean" } } }));
     let grammar = lark("qwen3_5", "qwen3", &AnswerShape::Calls { tools: &optional, single: true });

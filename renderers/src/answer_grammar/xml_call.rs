@@ -51,6 +51,8 @@ impl GrammarWriter<'_> {
         Ok(format!("{call} {}", lark::text("</function>\n")))
     }
 
+    /// A parameter whose value is JSON or, where it may be a string, text as it stands. (Where JSON itself holds the text
+    /// that ends a parameter, the call cannot be read, whoever writes it.)
     fn xml_parameter(
         &self,
         tool: &str,
@@ -64,13 +66,12 @@ impl GrammarWriter<'_> {
         }
         let head = lark::text(&format!("<parameter={key}>\n"));
         let end = format!("\n{PARAMETER_END}\n");
-        let wanted = types.allowed(tool, key);
+        if !types.allowed(tool, key).contains(&"string") {
+            return Ok(format!("{head} {} {}", lark::json(property), lark::text(&end)));
+        }
         if let Some(values) = listed_values(property) {
             let value = self.one_of(tool, key, values, types)?;
             return Ok(format!("{head} {value} {}", lark::text(&end)));
-        }
-        if !wanted.contains(&"string") {
-            return Ok(format!("{head} {} {}", lark::json(property), lark::text(&end)));
         }
         let length = text_length(property).map_err(|why| self.unsupported_in(tool, &format!("`{key}`: {why}")))?;
         let text = rules.terminal(lark::up_to(&length, "\n", PARAMETER_END, "\n"));

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::tinker::wire::LoraConfig;
-use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest};
+use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
 use fulgurite_backends::tinker::{
     Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
 use fulgurite_backends::{
-    AdamParameters, AnswerFault, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent,
-    SampleRequest, Sampler, SamplingParameters, WeightsSource, WeightsVersion,
+    AdamParameters, AnswerFault, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, RatioBounds,
+    SampleEvent, SampleRequest, Sampler, SamplingParameters, WeightsSource, WeightsVersion,
 };
 use prost::Message;
 use scripted::{Reply, ScriptedServer, Step};
@@ -237,6 +237,18 @@ async fn a_pass_that_is_refused_changes_nothing() {
     assert!(matches!(wrong, BackendError::InvalidRequest { .. }), "{wrong}");
     pass(&setup.learner, 1).await.unwrap();
     assert_eq!(setup.passes().last(), Some(&(1, 1, false)));
+}
+
+#[tokio::test]
+async fn a_losss_numbers_are_sent_for_old_and_new_servers() {
+    let setup = Setup::new().await;
+    let loss = LossFunction::Ppo(RatioBounds { low: 0.5, high: 2.0 });
+    setup.learner.forward_backward(policy(1), loss).await.unwrap();
+    let requests = setup.server.requests.lock().unwrap();
+    let sent = requests.iter().find(|request| request.path == "/api/v1/forward_backward").unwrap();
+    let sent = ForwardBackwardRequest::decode(sent.bytes.as_slice()).unwrap();
+    assert_eq!((sent.loss_fn.as_str(), sent.loss_fn_config["clip_high_threshold"]), ("ppo", 2.0));
+    assert_eq!(sent.loss_fn_config_v2["clip_low_threshold"], LossConfigValue::number(0.5));
 }
 
 #[tokio::test]

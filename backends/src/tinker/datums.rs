@@ -1,7 +1,7 @@
 //! Datums as the wire has them, and what comes back of them.
 
 use super::wire::protobuf::{self, ChunkContent, ForwardBackwardOutput, Tensor};
-use crate::{AnswerFault, BackendError, Chunk, Datum, LossFunction, LossInputs};
+use crate::{AnswerFault, BackendError, Chunk, Datum, LossFunction, LossInputs, RatioBounds};
 
 /// What is computed over datums.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +51,10 @@ pub(super) fn wire_datum(datum: &Datum, pass: Pass) -> Result<protobuf::Datum, B
         (Pass::ForwardBackward(loss @ LossFunction::CrossEntropy), LossInputs::Policy { .. })
         | (Pass::ForwardBackward(loss), LossInputs::Supervised { .. }) => {
             let message = format!("a datum has not the inputs that the loss {} needs", loss.name());
+            return Err(BackendError::InvalidRequest { message });
+        }
+        (Pass::ForwardBackward(LossFunction::Dro { .. }), LossInputs::Policy { .. }) => {
+            let message = "the Tinker API has no mask, and DRO's loss is not 0 where nothing was sampled".to_owned();
             return Err(BackendError::InvalidRequest { message });
         }
         (Pass::Forward, LossInputs::Policy { mask, .. }) => inputs.push(("weights", Tensor::floats(mask))),
@@ -146,22 +150,38 @@ pub(super) fn told_loss(output: &ForwardBackwardOutput) -> Option<f64> {
     ["loss:sum", "total_loss:sum"].into_iter().find_map(|name| output.metrics.get(name).copied())
 }
 
-/// The loss by its definition: the sum of `-weight * logprob`, or of `-exp(logprob - sampler's logprob) * advantage`.
-pub(super) fn loss_of(data: &[Datum], logprobs: &[Vec<f32>]) -> f64 {
-    let of_datum = |(datum, logprobs): (&Datum, &Vec<f32>)| -> f64 {
-        let of_target = |index: usize| {
-            let logprob = f64::from(logprobs[index]);
-            match &datum.loss_inputs {
-                LossInputs::Supervised { weights } => -f64::from(weights[index]) * logprob,
-                LossInputs::Policy { logprobs: sampled, advantages, mask } => {
-                    let ratio = (logprob - f64::from(sampled[index])).exp();
-                    -ratio * f64::from(advantages[index] * mask[index])
+/// The loss by its definition, summed over what counts.
+pub(super) fn loss_of(data: &[Datum], logprobs: &[Vec<f32>], loss: LossFunction) -> f64 {
+    data.iter().zip(logprobs).map(|(datum, logprobs)| loss_of_datum(datum, logprobs, loss)).sum()
+}
+
+fn loss_of_datum(datum: &Datum, logprobs: &[f32], loss: LossFunction) -> f64 {
+    let counting = (0..logprobs.len()).filter(|&index| counts(datum, index));
+    match &datum.loss_inputs {
+        LossInputs::Supervised { weights } => {
+            counting.map(|index| -f64::from(weights[index]) * f64::from(logprobs[index])).sum()
+        }
+        LossInputs::Policy { logprobs: sampled, advantages, mask } => {
+            let distance = |index: usize| f64::from(logprobs[index]) - f64::from(sampled[index]);
+            let count = counting.clone().count() as f64;
+            let of_all = counting.clone().map(distance).sum::<f64>() / count;
+            let gain = |index: usize| {
+                let (logprob, advantage) = (f64::from(logprobs[index]), f64::from(advantages[index] * mask[index]));
+                let ratio = distance(index).exp();
+                let clip = |ratio: f64, bounds: RatioBounds| ratio.clamp(bounds.low.into(), bounds.high.into());
+                let clipped = |ratio, bounds| f64::min(ratio * advantage, clip(ratio, bounds) * advantage);
+                match loss {
+                    LossFunction::CrossEntropy => logprob,
+                    LossFunction::ImportanceSampling => ratio * advantage,
+                    LossFunction::Ppo(bounds) => clipped(ratio, bounds),
+                    LossFunction::Gspo(bounds) => clipped(of_all.exp(), bounds),
+                    LossFunction::Cispo(bounds) => clip(ratio, bounds) * logprob * advantage,
+                    LossFunction::Dro { beta } => logprob * advantage - f64::from(beta) / 2.0 * distance(index).powi(2),
                 }
-            }
-        };
-        (0..logprobs.len()).filter(|&index| counts(datum, index)).map(of_target).sum()
-    };
-    data.iter().zip(logprobs).map(of_datum).sum()
+            };
+            -counting.map(gain).sum::<f64>()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -217,11 +237,23 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_has_its_numbers_and_its_own_inputs() {
+        let bounds = RatioBounds { low: 0.5, high: 2.0 };
+        let gspo = Pass::ForwardBackward(LossFunction::Gspo(bounds));
+        assert_eq!(floats(&wire_datum(&policy(), gspo).unwrap(), "sequence_ratio_mask"), [0.0, 1.0, 1.0]);
+        let numbers: Vec<(String, f64)> = gspo.loss_configuration().collect();
+        assert_eq!(numbers, [("clip_high_threshold".to_owned(), 2.0), ("clip_low_threshold".to_owned(), 0.5)]);
+        let ppo = Pass::ForwardBackward(LossFunction::Ppo(bounds));
+        assert_eq!(wire_datum(&policy(), ppo).unwrap(), wire_datum(&policy(), POLICY).unwrap());
+    }
+
+    #[test]
     fn what_cannot_be_sent_is_refused() {
         let image = Chunk::Image { digest: "a".into(), expected_tokens: 3 };
         for (datum, pass) in [
             (policy(), SUPERVISED),
             (supervised(), POLICY),
+            (policy(), Pass::ForwardBackward(LossFunction::Dro { beta: 0.5 })),
             (Datum { model_input: vec![image], ..policy() }, POLICY),
             (Datum { target_tokens: vec![1], ..policy() }, POLICY),
         ] {
@@ -269,9 +301,18 @@ mod tests {
     #[test]
     fn a_loss_is_a_sum_over_what_counts() {
         let exact = |actual: f64, expected: f64| assert!((actual - expected).abs() < 1e-12, "{actual} {expected}");
-        exact(loss_of(&[supervised()], &[vec![f32::NAN, -0.5]]), 0.5);
-        let (first, second) = ((-1.0f64 + 0.5).exp() * 1.5, 2.0);
-        exact(loss_of(&[policy()], &[vec![f32::NAN, -1.0, -1.25]]), -first + second);
+        exact(loss_of(&[supervised()], &[vec![f32::NAN, -0.5]], LossFunction::CrossEntropy), 0.5);
+        // The ratios are exp(-0.5) with advantage 1.5, and exp(0.25) with advantage -2.
+        let loss = |loss| loss_of(&[policy()], &[vec![f32::NAN, -1.0, -1.0]], loss);
+        let (first, second) = ((-0.5f64).exp(), 0.25f64.exp());
+        let bounds = RatioBounds { low: 0.75, high: 1.25 };
+        exact(loss(LossFunction::ImportanceSampling), -(first * 1.5 - second * 2.0));
+        exact(loss(LossFunction::Ppo(bounds)), -(first * 1.5 - second * 2.0));
+        exact(loss(LossFunction::Ppo(RatioBounds { low: 0.0, high: 0.5 })), -(0.5 * 1.5 - second * 2.0));
+        exact(loss(LossFunction::Cispo(bounds)), -(0.75 * -1.0 * 1.5 + 1.25 * -1.0 * -2.0));
+        let of_all = (-0.125f64).exp();
+        exact(loss(LossFunction::Gspo(bounds)), -(of_all * 1.5 - of_all * 2.0));
+        exact(loss(LossFunction::Dro { beta: 2.0 }), -((-1.5 - 0.25) + (2.0 - 0.0625)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::datums::{self, Pass};
 use super::http::{Answer, Request};
 use super::model::{Model, TrainedModel};
 use super::service::{RequestKind, TinkerService};
-use super::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest};
+use super::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
 use super::wire::{
     AdamParams, CheckpointKind, CheckpointPath, LoraConfig, OptimStepRequest, OptimStepResponse,
     SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse,
@@ -110,7 +110,9 @@ impl TinkerLearner {
                 Ok(logprobs) => logprobs,
                 Err(fault) => return Err(self.model.fail(self.service.broken_answer(fault)).await),
             };
-            all.loss_sum += datums::told_loss(&output).unwrap_or_else(|| datums::loss_of(data, &logprobs));
+            if let Pass::ForwardBackward(loss) = pass {
+                all.loss_sum += datums::told_loss(&output).unwrap_or_else(|| datums::loss_of(data, &logprobs, loss));
+            }
             all.logprobs.extend(logprobs);
         }
         Ok(all)
@@ -130,6 +132,10 @@ fn request(
         data,
         loss_fn: pass.loss_name().to_owned(),
         loss_fn_config: pass.loss_configuration().collect(),
+        loss_fn_config_v2: pass
+            .loss_configuration()
+            .map(|(name, value)| (name, LossConfigValue::number(value)))
+            .collect(),
         forward_only: pass == Pass::Forward,
         ..ForwardBackwardRequest::default()
     };

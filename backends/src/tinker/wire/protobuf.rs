@@ -363,6 +363,13 @@ pub struct LossConfigValue {
     pub value: Option<LossConfigNumberOrText>,
 }
 
+impl LossConfigValue {
+    /// A number.
+    pub fn number(value: f64) -> Self {
+        Self { value: Some(LossConfigNumberOrText::Number(value)) }
+    }
+}
+
 /// What a value of a loss's configuration can be.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum LossConfigNumberOrText {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use fulgurite_backends::Changeover;
+use fulgurite_backends::{Changeover, UpstreamDialect};
 use serde::{Deserialize, Serialize};
 
 /// `[[models]]`
@@ -15,8 +15,12 @@ pub struct ModelEntry {
     /// Who samples.
     pub backend: Backend,
     /// HF-format directory: the tokenizer and the template, for `embedded` the weights too; `{seed}` is filled in by
-    /// `train`.
+    /// `train`. None for `openai` and `anthropic`.
+    #[serde(default)]
     pub path: PathBuf,
+    /// What an upstream calls the model; the same as here by default.
+    #[serde(default)]
+    pub upstream_model: Option<String>,
     /// `auto`, `template` or a family's name.
     #[serde(default = "auto")]
     pub renderer: String,
@@ -66,6 +70,11 @@ pub enum Backend {
     LlamaCpp,
     /// A service that speaks the Tinker API, which trains too.
     Tinker,
+    /// Whoever speaks OpenAI's dialect: calls are passed on, and not trained.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// The same in Anthropic's.
+    Anthropic,
 }
 
 impl Backend {
@@ -77,12 +86,23 @@ impl Backend {
             Backend::Sglang => "sglang",
             Backend::LlamaCpp => "llama-cpp",
             Backend::Tinker => "tinker",
+            Backend::OpenAi => UpstreamDialect::OpenAi.name(),
+            Backend::Anthropic => UpstreamDialect::Anthropic.name(),
+        }
+    }
+
+    /// The dialect in which calls are passed on, if they are.
+    pub fn upstream_dialect(self) -> Option<UpstreamDialect> {
+        match self {
+            Backend::OpenAi => Some(UpstreamDialect::OpenAi),
+            Backend::Anthropic => Some(UpstreamDialect::Anthropic),
+            Backend::Embedded | Backend::Vllm | Backend::Sglang | Backend::LlamaCpp | Backend::Tinker => None,
         }
     }
 
     fn named(name: &str) -> Option<Self> {
-        let all = [Backend::Embedded, Backend::Vllm, Backend::Sglang, Backend::LlamaCpp, Backend::Tinker];
-        all.into_iter().find(|it| it.name() == name)
+        use Backend::{Anthropic, Embedded, LlamaCpp, OpenAi, Sglang, Tinker, Vllm};
+        [Embedded, Vllm, Sglang, LlamaCpp, Tinker, OpenAi, Anthropic].into_iter().find(|it| it.name() == name)
     }
 }
 
@@ -92,6 +112,17 @@ impl ModelEntry {
         let backend = self.backend.name();
         if self.backend != Backend::Tinker && (self.base_model.is_some() || self.lora_rank != lora_rank()) {
             bail!("backend = \"{backend}\" knows no base_model and no lora_rank: leave them out");
+        }
+        let is_upstream = self.backend.upstream_dialect().is_some();
+        let has_path = !self.path.as_os_str().is_empty();
+        if is_upstream && (has_path || self.renderer != auto() || self.changeover != Changeover::default()) {
+            bail!("backend = \"{backend}\" passes calls on as they come: leave out path, renderer and changeover");
+        }
+        if !is_upstream && !has_path {
+            bail!("backend = \"{backend}\" needs path, the model's directory: path = \"models/{}\"", self.name);
+        }
+        if !is_upstream && self.upstream_model.is_some() {
+            bail!("upstream_model is for the backends openai and anthropic");
         }
         if self.backend == Backend::Embedded {
             if !self.urls.is_empty() || self.api_key_env.is_some() {
@@ -120,12 +151,13 @@ impl ModelEntry {
     }
 }
 
-/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]` or
+/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]`,
 /// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`, where a `tinker` service may also have
-/// `base_model=NAME`.
+/// `base_model=NAME`, or `--model NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]`.
 pub fn parse_model(spec: &str) -> Result<ModelEntry> {
-    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME] or \
-                    NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]";
+    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME], \
+                    NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or \
+                    NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]";
     let refuse = |what: &str| anyhow!("--model {spec}: {what}{expected}");
     let (name, rest) = spec.split_once('=').ok_or_else(|| refuse(""))?;
     let (backend, rest) = rest.split_once(':').ok_or_else(|| refuse(""))?;
@@ -136,6 +168,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         name: name.to_owned(),
         backend,
         path: PathBuf::new(),
+        upstream_model: None,
         renderer: auto(),
         urls: Vec::new(),
         api_key_env: None,
@@ -148,16 +181,18 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         Backend::Embedded => entry.path = place.into(),
         _ => entry.urls.push(place.to_owned()),
     }
+    let is_upstream = backend.upstream_dialect().is_some();
     for part in parts {
         match part.split_once('=') {
-            Some(("renderer", value)) => entry.renderer = value.to_owned(),
-            Some(("path", value)) if backend != Backend::Embedded => entry.path = value.into(),
+            Some(("upstream_model", value)) if is_upstream => entry.upstream_model = Some(value.to_owned()),
+            Some(("renderer", value)) if !is_upstream => entry.renderer = value.to_owned(),
+            Some(("path", value)) if backend != Backend::Embedded && !is_upstream => entry.path = value.into(),
             Some(("api_key_env", value)) if backend != Backend::Embedded => entry.api_key_env = Some(value.to_owned()),
             Some(("base_model", value)) if backend == Backend::Tinker => entry.base_model = Some(value.to_owned()),
             _ => return Err(refuse(&format!("`{part}` is not an option; "))),
         }
     }
-    if name.is_empty() || place.is_empty() || entry.path.as_os_str().is_empty() {
+    if name.is_empty() || place.is_empty() || (entry.path.as_os_str().is_empty() && !is_upstream) {
         return Err(refuse(""));
     }
     Ok(entry)
@@ -183,6 +218,9 @@ mod tests {
         assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
         let model = parse_model("q=tinker:http://h,path=models/q,base_model=Qwen/Qwen3-8B").unwrap();
         assert_eq!((model.base_model.as_deref(), model.lora_rank), (Some("Qwen/Qwen3-8B"), 32));
+        let model = parse_model("judge=anthropic:https://api.anthropic.com,upstream_model=x,api_key_env=KEY").unwrap();
+        assert_eq!((model.backend, model.upstream_model.as_deref()), (Backend::Anthropic, Some("x")));
+        model.check().unwrap();
         for wrong in [
             "tiny",
             "tiny=models/tiny",
@@ -193,6 +231,10 @@ mod tests {
             "a=embedded:x,y=z",
             "a=embedded:x,path=z",
             "a=vllm:http://x,path=z,base_model=y",
+            "a=embedded:x,upstream_model=z",
+            "a=openai:http://x,path=z",
+            "a=openai:http://x,renderer=chatml",
+            "a=openai:",
         ] {
             let error = parse_model(wrong).unwrap_err().to_string();
             assert!(error.contains("expected NAME=embedded:DIRECTORY"), "{wrong}: {error}");
@@ -207,6 +249,8 @@ mod tests {
         embedded.check().unwrap();
         let tinker = parse_model("q=tinker:http://h,path=p").unwrap();
         tinker.check().unwrap();
+        let upstream = parse_model("q=openai:http://h").unwrap();
+        upstream.check().unwrap();
         let twice = vec!["http://h".to_owned(); 2];
         let two = vec!["http://h".to_owned(), "http://g".to_owned()];
         for (wrong, word) in [
@@ -214,11 +258,15 @@ mod tests {
             (ModelEntry { urls: twice, ..remote.clone() }, "twice"),
             (ModelEntry { max_concurrency: 0, ..remote.clone() }, "max_concurrency"),
             (ModelEntry { urls: remote.urls.clone(), ..embedded.clone() }, "leave out urls"),
-            (ModelEntry { api_key_env: Some("K".into()), ..embedded }, "api_key_env"),
+            (ModelEntry { api_key_env: Some("K".into()), ..embedded.clone() }, "api_key_env"),
             (ModelEntry { base_model: Some("m".into()), ..remote.clone() }, "base_model"),
-            (ModelEntry { lora_rank: 8, ..remote }, "lora_rank"),
+            (ModelEntry { lora_rank: 8, ..remote.clone() }, "lora_rank"),
             (ModelEntry { lora_rank: 0, ..tinker.clone() }, "lora_rank is 0"),
             (ModelEntry { urls: two, ..tinker }, "one service"),
+            (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
+            (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),
+            (ModelEntry { urls: vec![], ..upstream.clone() }, "needs urls"),
+            (ModelEntry { path: "p".into(), ..upstream }, "leave out path, renderer and changeover"),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,4 +1,4 @@
-//! The models that `serve` serves: in this process, or at remote hosts.
+//! The models that `serve` serves: in this process, at remote hosts, or by passing their calls on.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use fulgurite_backends::tinker::{
 };
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, VllmSampler,
+    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
 };
 use fulgurite_engine::Engine;
-use fulgurite_proxy::{SampledModel, ServedModel};
+use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use serde_json::Value;
 
 use crate::model_config::{Backend, ModelEntry};
@@ -43,10 +43,15 @@ impl OpenModel {
             let served = ServedModel::Sampled(served);
             return Ok(Self { served, remote: None, _engine: Some(engine) });
         }
+        let place = entry.urls.join(", ");
+        if let Some(dialect) = entry.backend.upstream_dialect() {
+            let upstream = upstream(entry, dialect).with_context(|| format!("model `{}`", entry.name))?;
+            let remote = format!("calls are passed on to {place} ({})", dialect.name());
+            return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), _engine: None });
+        }
         let served = ServedModel::Sampled(remote_model(entry, &path)?);
-        let place =
-            format!("{} at {}, connected to when it is first called", entry.backend.name(), entry.urls.join(", "));
-        Ok(Self { served, remote: Some(place), _engine: None })
+        let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
+        Ok(Self { served, remote: Some(remote), _engine: None })
     }
 }
 
@@ -114,9 +119,28 @@ fn remote(entry: &ModelEntry, limits: &Limits) -> Result<Replicas> {
         };
         hosts.push((url.clone(), sampler(entry, &options, limits)?));
     }
+    Ok(Replicas::new(hosts, &replica_options(entry)))
+}
+
+/// The hosts to which a model's calls are passed on.
+fn upstream(entry: &ModelEntry, dialect: UpstreamDialect) -> Result<UpstreamModel> {
+    let options = UpstreamOptions {
+        urls: entry.urls.clone(),
+        dialect,
+        api_key: api_key(entry)?,
+        silence_limit: SILENCE_LIMIT,
+        replicas: replica_options(entry),
+    };
+    Ok(UpstreamModel {
+        name: entry.name.clone(),
+        upstream_name: entry.upstream_model.clone().unwrap_or_else(|| entry.name.clone()),
+        upstream: Arc::new(Upstream::new(&options)?),
+    })
+}
+
+fn replica_options(entry: &ModelEntry) -> ReplicaOptions {
     let (model, max_concurrency) = (entry.name.clone(), entry.max_concurrency);
-    let options = ReplicaOptions { model, max_concurrency, ..ReplicaOptions::default() };
-    Ok(Replicas::new(hosts, &options))
+    ReplicaOptions { model, max_concurrency, ..ReplicaOptions::default() }
 }
 
 fn api_key(entry: &ModelEntry) -> Result<Option<String>> {
@@ -136,8 +160,9 @@ fn sampler(entry: &ModelEntry, options: &RemoteOptions, limits: &Limits) -> Resu
             let options = TinkerSamplerOptions { base_model: base_model(entry), vocabulary_size, context_length };
             Arc::new(TinkerSampler::new(tinker_service(entry)?, options))
         }
-        Backend::Embedded => {
-            return Err(BackendError::Configuration { message: "an embedded model has no URL".to_owned() }.into());
+        Backend::Embedded | Backend::OpenAi | Backend::Anthropic => {
+            let message = format!("{} is no host that samples token by token", entry.backend.name());
+            return Err(BackendError::Configuration { message }.into());
         }
     })
 }

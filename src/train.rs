@@ -180,6 +180,13 @@ fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
 
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     match loaded.config.models.as_slice() {
+        [model] if model.backend.upstream_dialect().is_some() => {
+            bail!(
+                "the calls of `{}` are passed on, so that it cannot be trained: its backend is {}",
+                model.name,
+                model.backend.name()
+            )
+        }
         [model] => Ok(model.clone()),
         models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
     }

@@ -59,9 +59,11 @@ fn help_says_what_there_is() {
           --ready-file <FILE>            Write {"url": ..., "pid": ...} here once it answers
           --store <URL>                  Where everything is recorded: sqlite://FILE or
                                          postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
-          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], or at a
+          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], at a
                                          remote host
-                                         NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]
+                                         NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE],
+                                         or by passing its calls on
+                                         NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]
                                          (repeatable)
           --watchdog-interval <SECONDS>  Seconds between looks for attempts that are out of time or
                                          silent; 0 looks before each call of Agent-lightning's API
@@ -263,12 +265,20 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     "#);
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r"
     error: [directory]/config.toml
-      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`, `tinker`
+      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`, `tinker`, `openai`, `anthropic`
     ");
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\n"), @r"
     error: [directory]/config.toml
       caused by: line 1: missing field `backend`
     ");
+    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"embedded\"\n"), @r#"
+    error: [directory]/config.toml: models[0] `m`
+      caused by: backend = "embedded" needs path, the model's directory: path = "models/m"
+    "#);
+    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"openai\"\npath = \"m\"\nurls = [\"http://h\"]\n"), @r#"
+    error: [directory]/config.toml: models[0] `m`
+      caused by: backend = "openai" passes calls on as they come: leave out path, renderer and changeover
+    "#);
     insta::assert_snapshot!(fail("[server\n"), @r"
     error: [directory]/config.toml
       caused by: line 1: unclosed table, expected `]`
@@ -359,6 +369,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.name = "m"  # [directory]/config.toml
     models.0.backend = "embedded"  # [directory]/config.toml
     models.0.path = "model"  # [directory]/config.toml
+    models.0.upstream_model = null  # default
     models.0.renderer = "auto"  # default
     models.0.urls = []  # default
     models.0.api_key_env = null  # default

@@ -215,6 +215,23 @@ impl UpstreamReply {
         Self { status: response.status(), headers, url, response, silence_limit, turn }
     }
 
+    /// All of the body that has not come yet. Fails where [`UpstreamReply::chunk`] does, and for more than `limit` bytes.
+    pub async fn body(&mut self, limit: usize) -> Result<Vec<u8>, BackendError> {
+        let mut body = Vec::new();
+        while let Some(bytes) = self.chunk().await? {
+            body.extend_from_slice(&bytes);
+            if body.len() > limit {
+                return Err(self.broken(AnswerFault::EventTooLong { limit }));
+            }
+        }
+        Ok(body)
+    }
+
+    /// The error that a fault in the answer is.
+    pub fn broken(&self, fault: AnswerFault) -> BackendError {
+        BackendError::BrokenAnswer { host: self.url.clone(), fault }
+    }
+
     /// The next bytes of the body, at once when they are there; `None` at its end. Fails if the connection breaks or is
     /// silent for too long.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, BackendError> {
@@ -224,6 +241,6 @@ impl UpstreamReply {
             Err(_) => AnswerFault::Silent { seconds: self.silence_limit.as_secs() },
         };
         self.turn.decide(false);
-        Err(BackendError::BrokenAnswer { host: self.url.clone(), fault })
+        Err(self.broken(fault))
     }
 }

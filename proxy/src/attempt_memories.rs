@@ -7,6 +7,7 @@ use tokio::sync::OnceCell;
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::recorded_conversation::{self, RecordedCall};
 use crate::request_log::Identity;
+use crate::upstream::UPSTREAM;
 use crate::{Proxy, ServedModel};
 
 /// Memories of attempts, the least recently used of which give way to others.
@@ -109,11 +110,18 @@ impl State {
 /// An attempt as the store has it.
 async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<AttemptMemory, StoreError> {
     let calls = recorded_conversation::turns(&proxy.shared.store, rollout_id, attempt_id).await?;
+    // Those that were passed on have taken from the budget, and have no place among what is sampled here.
+    let is_passed_on = |call: &RecordedCall| call.generation.defect.as_deref() == Some(UPSTREAM);
+    let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_passed_on);
     // The answers to one request share its reply's id.
     let requests = calls.iter().filter(|call| is_first_answer(call)).count();
     let memory = AttemptMemory::new(requests as u64);
     for call in &calls {
         restore_call(proxy, &memory, call);
+    }
+    for RecordedCall { usage: (prompt_tokens, sampled_tokens), .. } in passed_on {
+        memory.spending.call(prompt_tokens as usize);
+        memory.spending.sampled(sampled_tokens as usize);
     }
     Ok(memory)
 }

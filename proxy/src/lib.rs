@@ -5,7 +5,8 @@
 //! - [`routes`]: the HTTP routes over it.
 //! - [`log_access`]: a line for each request.
 //!
-//! Inside, on the way of a request: `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
+//! Inside, on the way of a request: `incoming` is one as it came; `upstream` passes it on if its model is not sampled
+//! here. `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
 //! `whose_call` reads whose it is (by path, key or headers) and `attribution` finds that in the store; `answering` finds in the `request_log` whether it came before, and `planning` makes a
 //! `call` of it for each answer, if the attempt's `budget` has something left: from prompt to record (`sampling`, `recording`) the same for every dialect. `attempt_memory` knows
@@ -35,6 +36,7 @@ mod field_checks;
 mod flight;
 mod gate;
 mod gateway;
+mod incoming;
 mod message_attributes;
 mod metering;
 mod model_control;
@@ -55,6 +57,7 @@ mod routes;
 mod sampling;
 mod telemetry;
 mod token_logprobs;
+mod upstream;
 mod whose_call;
 
 pub use access_log::log_access;

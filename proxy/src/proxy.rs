@@ -5,6 +5,7 @@ use std::time::Duration;
 use fulgurite_backends::{Sampler, Upstream};
 use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_store::Store;
+use serde_json::{Map, Value};
 
 use crate::attempt_memories::AttemptMemories;
 use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
@@ -16,6 +17,7 @@ use crate::gateway::{Gateway, RemoteModels};
 use crate::request_log::RequestLog;
 use crate::sampling::SamplingLimits;
 use crate::telemetry::Telemetry;
+use crate::upstream::{KeptReplies, Passed};
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -143,9 +145,12 @@ pub(crate) struct Shared {
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
     pub(crate) telemetry: Telemetry,
+    /// Requests that are passed on, whosever they are.
+    pub(crate) upstream_requests: Arc<RequestLog<Passed>>,
+    pub(crate) kept_replies: KeptReplies,
 }
 
-/// Requests of sessions that are kept once they are over, so that their retries are recognised.
+/// Requests of sessions, and of those that are passed on, that are kept once they are over, so that their retries are recognised.
 const SESSION_REQUESTS_KEPT: usize = 10_000;
 
 impl Proxy {
@@ -171,6 +176,8 @@ impl Proxy {
             auxiliary_rules,
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
             telemetry,
+            upstream_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
+            kept_replies: KeptReplies::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -191,6 +198,19 @@ impl Proxy {
         self.model(name)?.sampled().ok_or_else(|| {
             ProxyError::invalid("model", format!("the calls of `{name}` are passed on, and not sampled here"))
         })
+    }
+
+    /// The model that a request's body names, if its calls are passed on.
+    pub(crate) fn upstream_model(&self, fields: &Map<String, Value>) -> Option<&UpstreamModel> {
+        self.upstream_named(fields.get("model")?.as_str()?)
+    }
+
+    /// The model of that name, if its calls are passed on.
+    pub(crate) fn upstream_named(&self, name: &str) -> Option<&UpstreamModel> {
+        match self.shared.models.get(name)? {
+            ServedModel::Upstream(model) => Some(model),
+            ServedModel::Sampled(_) => None,
+        }
     }
 
     pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {

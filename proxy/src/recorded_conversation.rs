@@ -17,6 +17,8 @@ pub(crate) struct RecordedCall {
     pub(crate) tools: Vec<Value>,
     /// The answer.
     pub(crate) reply: Option<Message>,
+    /// Tokens of the prompt and of the answer, as whoever sampled it counts them.
+    pub(crate) usage: (u64, u64),
     /// Fields of the request that have no attributes of their own.
     pub(crate) request_extra: Map<String, Value>,
     /// Which of its request's answers it is, counted from 0.
@@ -57,11 +59,23 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
         .map(|(generation, attributes)| {
             let SaidInCall { messages, tools, reply } = messages_of(&attributes)?;
             let request_extra = request_extra(&attributes)?;
+            let count = |key: &str| attributes.get(key).and_then(Value::as_u64).unwrap_or_default();
+            let usage = (count("gen_ai.usage.input_tokens"), count("gen_ai.usage.output_tokens"));
             let choice = attributes.get(CHOICE).and_then(Value::as_u64).unwrap_or_default();
             let idempotency_key = attributes.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
             let place = attributes.into_iter().filter(|(key, _)| PLACE.iter().any(|place| key.starts_with(place)));
             let place = place.collect();
-            Ok(RecordedCall { generation, messages, tools, reply, request_extra, choice, idempotency_key, place })
+            Ok(RecordedCall {
+                generation,
+                messages,
+                tools,
+                reply,
+                usage,
+                request_extra,
+                choice,
+                idempotency_key,
+                place,
+            })
         })
         .collect()
 }

@@ -13,18 +13,18 @@ use crate::flight::{Listener, Said};
 use crate::reply_writer::ReplyWriter;
 
 /// A whole answer in one piece, which knows whether it was handed over.
-pub(crate) struct WholeBody {
+pub(crate) struct WholeBody<E = Said> {
     bytes: Option<Bytes>,
-    listener: Listener,
+    listener: Listener<E>,
 }
 
-impl WholeBody {
-    pub(crate) fn new(bytes: Bytes, listener: Listener) -> Self {
+impl<E> WholeBody<E> {
+    pub(crate) fn new(bytes: Bytes, listener: Listener<E>) -> Self {
         Self { bytes: Some(bytes), listener }
     }
 }
 
-impl Body for WholeBody {
+impl<E> Body for WholeBody<E> {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::ProxyError;
 use crate::metering::meter;
-use crate::openai::endpoint::{chat_completions, completions};
+use crate::openai::endpoint::{chat_completions, completions, embeddings};
 use crate::openai::error::OpenAiError;
 use crate::openai::responses;
 use crate::{Proxy, anthropic, gateway, model_control, openai};
@@ -25,6 +25,7 @@ pub fn routes(proxy: Proxy) -> Router {
         router = router
             .route(&format!("{base}/chat/completions"), post(chat_completions).fallback(method_not_allowed))
             .route(&format!("{base}/completions"), post(completions).fallback(method_not_allowed))
+            .route(&format!("{base}/embeddings"), post(embeddings).fallback(method_not_allowed))
             .route(&format!("{base}/responses"), post(responses::create).fallback(method_not_allowed))
             .route(&format!("{base}/responses/{{response_id}}"), get(responses::retrieve).fallback(method_not_allowed))
             .route(&format!("{base}/messages"), post(anthropic::messages).fallback(method_not_allowed))

@@ -1,6 +1,9 @@
 //! Agent-lightning's gateway (1.0) over real sockets.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+#[path = "../../backends/tests/scripted/mod.rs"]
+mod scripted;
+
 mod common;
 
 use common::{BODY_LIMIT, Script, Setup, body, chunks};
@@ -8,6 +11,7 @@ use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use fulgurite_store::model::NewRollout;
 use reqwest::Method;
+use scripted::{Reply, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -153,7 +157,7 @@ async fn a_paused_gateway_sends_calls_away_and_lets_those_under_way_end() {
 }
 
 #[tokio::test]
-async fn registered_servers_are_listed_beside_the_models_served_here_and_not_called() {
+async fn registered_servers_are_listed_beside_the_models_served_here() {
     let setup = Setup::new(vec![]).await;
     let rollout = enqueue(&setup).await;
     let served = json!({ "model": "tiny", "endpoint": null, "version": 3 });
@@ -164,17 +168,50 @@ async fn registered_servers_are_listed_beside_the_models_served_here_and_not_cal
     let listed = send(&setup, Method::GET, "/api/models", &Value::Null).await;
     assert_eq!(listed, (200, json!([served, remote(2)])));
 
+    // With two models, an agent's own name for one says nothing.
     let mut request = body();
-    request["model"] = json!("huge");
+    request["model"] = json!("gpt");
     let path = format!("{}/chat/completions", base(&rollout, "train"));
     let (status, error) = send(&setup, Method::POST, &path, &request).await;
-    assert_eq!(status, 503);
-    let detail = error["detail"].as_str().unwrap();
-    assert!(detail.starts_with("No server for model huge: http://127.0.0.1:9/v1 is registered"), "{detail}");
+    assert_eq!((status, &error["detail"]), (503, &json!("No server for model gpt: name one of huge, tiny")));
     assert_eq!(setup.store.attempts(&rollout).await.unwrap(), []);
 
     assert_eq!(send(&setup, Method::DELETE, "/api/models", &Value::Null).await, (200, json!({ "status": "ok" })));
     assert_eq!(send(&setup, Method::GET, "/api/models", &Value::Null).await, (200, json!([served])));
     let (status, error) = send(&setup, Method::POST, "/api/models", &json!([{ "model": "x" }])).await;
     assert_eq!((status, &error["detail"][0]["loc"]), (422, &json!(["body", 0])));
+    let unusable = json!([{ "model": "x", "endpoint": "http://h/v1" }, { "model": "y", "endpoint": "nowhere" }]);
+    let (status, error) = send(&setup, Method::POST, "/api/models", &unusable).await;
+    assert_eq!((status, &error["detail"][0]["loc"]), (422, &json!(["body", 1, "endpoint"])));
+    assert_eq!(send(&setup, Method::GET, "/api/models", &Value::Null).await.1, json!([served]), "all or none");
+}
+
+#[tokio::test]
+async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_that_it_tells() {
+    let answer = json!({ "id": "chatcmpl-1", "model": "huge", "prompt_token_ids": [1, 2], "choices": [{
+        "index": 0, "message": { "role": "assistant", "content": "17." }, "finish_reason": "stop", "token_ids": [3, 4],
+        "logprobs": { "content": [{ "token": "17", "logprob": -0.5 }, { "token": ".", "logprob": -0.25 }] },
+    }], "usage": { "prompt_tokens": 2, "completion_tokens": 2 } });
+    let replied = answer.clone();
+    let server = ScriptedServer::start(move |_| Reply::Json(200, replied.clone())).await;
+    let setup = Setup::new(vec![]).await;
+    let rollout = enqueue(&setup).await;
+    let endpoint = format!("{}/v1", server.url);
+    let registered = json!([{ "model": "huge", "endpoint": endpoint }]);
+    assert_eq!(send(&setup, Method::POST, "/api/models", &registered).await.0, 201);
+    let mut request = body();
+    request["model"] = json!("huge");
+    request["temperature"] = json!(0.1);
+    let path = format!("{}/chat/completions", base(&rollout, "train"));
+    assert_eq!(send(&setup, Method::POST, &path, &request).await, (200, answer));
+    let asked = server.posts("/v1/chat/completions").pop().unwrap();
+    let expected = json!({ "model": "huge", "messages": request["messages"], "temperature": 1.0, "return_token_ids": true, "logprobs": true });
+    assert_eq!(asked, expected);
+
+    let generation = setup.generation_of(&rollout).await;
+    assert_eq!((generation.attempt_id.as_str(), generation.defect.as_deref()), ("0", Some("upstream")));
+    assert_eq!((generation.prompt_tokens, generation.sampled_tokens), (vec![1, 2], vec![3, 4]));
+    assert_eq!(generation.logprobs, Some(vec![-0.5, -0.25]));
+    let state = send(&setup, Method::GET, "/proxy/state", &Value::Null).await;
+    assert_eq!(state.1["inflight"], 0);
 }

@@ -17,10 +17,10 @@ impl RequestId {
         Self(format!("req_{}", uuid::Uuid::now_v7().simple()))
     }
 
-    /// The response with its id.
+    /// The response with its id, unless it has one from whoever answered.
     pub(crate) fn on(&self, mut response: Response) -> Response {
         if let Ok(value) = HeaderValue::from_str(&self.0) {
-            response.headers_mut().insert(REQUEST_ID, value);
+            response.headers_mut().entry(REQUEST_ID).or_insert(value);
         }
         response
     }
@@ -73,6 +73,11 @@ fn too_long(prompt_tokens: usize, maximum: usize) -> String {
 pub(super) fn body(error: &ProxyError, request_id: &RequestId) -> Value {
     let error = json!({ "type": kind(status(error)), "message": message(error) });
     json!({ "type": "error", "error": error, "request_id": request_id.0 })
+}
+
+/// The event that breaks a stream of somebody else off.
+pub(crate) fn error_event(error: &ProxyError) -> Value {
+    body(error, &RequestId::new())
 }
 
 /// The response to a call that failed.

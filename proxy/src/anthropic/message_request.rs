@@ -1,6 +1,6 @@
 use fulgurite_renderers::Message;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
@@ -63,6 +63,23 @@ pub(super) fn read_prompt(body: Map<String, Value>) -> Result<MessagePrompt, Pro
     let rest = std::mem::take(&mut tools.rest);
     refuse_unsupported(&rest)?;
     Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest })
+}
+
+/// Messages and tools of a request that is not checked; `None` if its messages cannot be read. What a chat has no words
+/// for, such as images, stays as it came.
+pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
+    let fields: PromptFields = read_fields(body.clone()).ok()?;
+    let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let declared = ToolFields { tools: Some(tools.clone()), tool_choice: None, rest: Map::new() };
+    let tools = declared.check().map_or(tools, |declared| [declared.shown, declared.ignored].concat());
+    if let Ok(messages) = conversation(fields.system, fields.messages) {
+        return Some((messages, tools));
+    }
+    let system = body.get("system").filter(|system| !system.is_null());
+    let system = system.map(|system| json!({ "role": "system", "content": system }));
+    let messages = system.into_iter().chain(body.get("messages")?.as_array()?.iter().cloned());
+    let messages = messages.map(|message| serde_json::from_value(message).ok());
+    Some((messages.collect::<Option<_>>()?, tools))
 }
 
 /// Reads and checks a Messages request, whose response has that id.

@@ -10,7 +10,8 @@ mod reply;
 mod tools;
 
 pub(crate) use endpoint::{count_tokens, messages};
-pub(crate) use error::refusal;
+pub(crate) use error::{error_event, refusal};
+pub(crate) use message_request::conversation_of;
 pub(crate) use models::model_list;
 
 use axum::http::{HeaderMap, Uri};

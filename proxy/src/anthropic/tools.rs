@@ -8,8 +8,8 @@ use crate::field_checks::refuse;
 /// What a request says of tools. Read as they come, so that each fault can be told by its own name.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolFields {
-    tools: Option<Vec<Value>>,
-    tool_choice: Option<Value>,
+    pub(super) tools: Option<Vec<Value>>,
+    pub(super) tool_choice: Option<Value>,
     #[serde(flatten)]
     pub(super) rest: Map<String, Value>,
 }

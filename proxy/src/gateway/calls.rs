@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 use super::error::GatewayError;
 use super::models::model_of_call;
-use super::pause::{InFlight, check_open};
+use super::pause::InFlight;
 use crate::Proxy;
 use crate::answering::{Caller, answer};
 use crate::error::ProxyError;
+use crate::incoming::Incoming;
 use crate::openai::{chat_request, completion_request, responses};
-use crate::request_body::{parse, read_body};
+use crate::upstream::{Route, pass_on};
 use crate::whose_call::WhoseCall;
 
 #[derive(Deserialize)]
@@ -28,7 +29,7 @@ pub(crate) struct GatewayPath {
 pub(crate) async fn call(
     State(proxy): State<Proxy>,
     Path(path): Path<GatewayPath>,
-    incoming: Request,
+    request: Request,
 ) -> Result<Response, GatewayError> {
     let options = &proxy.shared.options;
     let temperature = match path.mode.as_str() {
@@ -36,9 +37,9 @@ pub(crate) async fn call(
         "val" => options.val_temperature,
         _ => return Err(GatewayError::UnknownMode(path.mode)),
     };
-    if !["chat/completions", "completions", "responses"].contains(&path.endpoint.as_str()) {
+    let Some(route) = Route::of_openai(&path.endpoint) else {
         return Err(GatewayError::UnknownEndpoint(path.endpoint));
-    }
+    };
     let in_flight = InFlight::enter(&proxy)?;
     if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
@@ -50,19 +51,25 @@ pub(crate) async fn call(
         in_flight: Some(in_flight),
         ..Caller::default()
     }
-    .told_by(&incoming)?;
-    let mut body = parse(&read_body(incoming.into_body(), &proxy).await?)?;
-    let model = model_of_call(&proxy, body.get("model").and_then(Value::as_str))?;
-    check_open(&proxy, &model)?;
-    for (key, value) in
-        [("model", json!(model)), ("temperature", json!(temperature)), ("return_token_ids", json!(true))]
-    {
-        body.insert(key.to_owned(), value);
+    .told_by(&request)?;
+    let mut incoming = Incoming::of(&proxy, caller, request).await?;
+    let model = model_of_call(&proxy, incoming.fields.get("model").and_then(Value::as_str))?;
+    model.check_open(&proxy)?;
+    incoming.set([("model", json!(model.name())), ("temperature", json!(temperature))]);
+    if model.tells_token_ids() {
+        incoming.set([("return_token_ids", json!(true))]);
     }
-    let request = match path.endpoint.as_str() {
-        "chat/completions" => chat_request::read(body)?,
-        "completions" => completion_request::read(body)?,
-        _ => responses::read(body, &proxy, caller.whose.named_rollout()).await?,
+    if model.is_registered() && path.mode == "train" && route == Route::ChatCompletions {
+        incoming.set([("logprobs", json!(true))]);
+    }
+    if let Some(upstream) = model.upstream() {
+        return Ok(pass_on(&proxy, upstream, route, incoming).await?);
+    }
+    let Incoming { caller, fields, .. } = incoming;
+    let request = match route {
+        Route::ChatCompletions => chat_request::read(fields)?,
+        Route::Completions => completion_request::read(fields)?,
+        _ => responses::read(fields, &proxy, caller.whose.named_rollout()).await?,
     };
     Ok(answer(&proxy, caller, request).await?)
 }

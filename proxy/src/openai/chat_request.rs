@@ -49,6 +49,12 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     Ok(fields.request(Shape::Chat, Prompt::Messages { messages: chat.messages, tools: shown }, asked, digest))
 }
 
+/// Messages and tools of a request that is not checked; `None` if its messages cannot be read.
+pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
+    let messages = serde_json::from_value(body.get("messages")?.clone()).ok()?;
+    Some((messages, body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default()))
+}
+
 impl ChatFields {
     fn check_messages(&self) -> Result<(), ProxyError> {
         if self.messages.is_empty() {

@@ -5,10 +5,11 @@ use serde_json::{Map, Value};
 use super::error::OpenAiError;
 use super::{chat_request, completion_request};
 use crate::Proxy;
-use crate::answering::{Caller, answer};
+use crate::answering::answer;
 use crate::error::ProxyError;
+use crate::incoming::Incoming;
 use crate::model_request::ModelRequest;
-use crate::request_body::{parse, read_body};
+use crate::upstream::{Route, pass_on};
 use crate::whose_call::CallPath;
 
 /// `POST /v1/chat/completions`, also below an attempt's path.
@@ -17,7 +18,7 @@ pub(crate) async fn chat_completions(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    call(&proxy, path, request, chat_request::read).await
+    call(&proxy, path, request, Route::ChatCompletions, chat_request::read).await
 }
 
 /// `POST /v1/completions`, also below an attempt's path.
@@ -26,16 +27,34 @@ pub(crate) async fn completions(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    call(&proxy, path, request, completion_request::read).await
+    call(&proxy, path, request, Route::Completions, completion_request::read).await
+}
+
+/// `POST /v1/embeddings`, also below an attempt's path: of models whose calls are passed on.
+pub(crate) async fn embeddings(
+    State(proxy): State<Proxy>,
+    Path(path): Path<CallPath>,
+    request: Request,
+) -> Result<Response, OpenAiError> {
+    call(&proxy, path, request, Route::Embeddings, |fields| {
+        let model = fields.get("model").and_then(Value::as_str).unwrap_or_default();
+        let message =
+            format!("`{model}` gives no embeddings: only calls that are passed on to an upstream may ask for them");
+        Err(ProxyError::invalid("model", message))
+    })
+    .await
 }
 
 async fn call(
     proxy: &Proxy,
     path: CallPath,
     request: Request,
+    route: Route,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, &request)?;
-    let body = parse(&read_body(request.into_body(), proxy).await?)?;
-    Ok(answer(proxy, caller, read(body)?).await?)
+    let incoming = Incoming::read(proxy, path, request).await?;
+    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+        return Ok(pass_on(proxy, model, route, incoming).await?);
+    }
+    Ok(answer(proxy, incoming.caller, read(incoming.fields)?).await?)
 }

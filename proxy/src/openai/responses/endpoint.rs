@@ -1,6 +1,6 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -8,11 +8,12 @@ use super::earlier_responses::{EarlierResponses, visible_response};
 use super::recorded_response::recorded_response;
 use super::response_request;
 use crate::Proxy;
-use crate::answering::{Caller, answer};
+use crate::answering::answer;
 use crate::error::ProxyError;
+use crate::incoming::Incoming;
 use crate::model_request::ModelRequest;
 use crate::openai::error::OpenAiError;
-use crate::request_body::{parse, read_body};
+use crate::upstream::{Route, UPSTREAM, pass_on, retrieve as retrieve_upstream};
 use crate::whose_call::{CallPath, WhoseCall};
 
 /// `POST /v1/responses`, also below an attempt's path.
@@ -21,9 +22,12 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let caller = Caller::new(path, &request)?;
-    let body = parse(&read_body(request.into_body(), &proxy).await?)?;
-    let request = read(body, &proxy, caller.whose.named_rollout()).await?;
+    let incoming = Incoming::read(&proxy, path, request).await?;
+    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+        return Ok(pass_on(&proxy, model, Route::Responses, incoming).await?);
+    }
+    let Incoming { caller, fields, .. } = incoming;
+    let request = read(fields, &proxy, caller.whose.named_rollout()).await?;
     Ok(answer(&proxy, caller, request).await?)
 }
 
@@ -50,11 +54,16 @@ pub(crate) async fn retrieve(
     State(proxy): State<Proxy>,
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
-) -> Result<Json<Value>, OpenAiError> {
+) -> Result<Response, OpenAiError> {
     let whose = WhoseCall::read(call, request.headers(), request.extensions())?;
     let found = visible_response(&proxy, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
-        Some(call) => Ok(Json(recorded_response(&call))),
+        Some(call) if call.generation.defect.as_deref() == Some(UPSTREAM) => {
+            let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };
+            let model = proxy.upstream_named(&call.generation.model).ok_or_else(unknown)?;
+            Ok(retrieve_upstream(model, &response_id, request.headers(), request.uri().query()).await?)
+        }
+        Some(call) => Ok(Json(recorded_response(&call)).into_response()),
         None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),
     }
 }

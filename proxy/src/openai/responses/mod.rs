@@ -14,3 +14,4 @@ mod response_request;
 mod tools;
 
 pub(crate) use endpoint::{create, read, retrieve};
+pub(crate) use response_request::conversation;

@@ -78,6 +78,16 @@ pub(super) fn read(body: Map<String, Value>, earlier: &EarlierResponses) -> Resu
     })
 }
 
+/// Messages and tools of a request that is not checked; `None` if they cannot be told as a chat's.
+pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
+    let instructions = body.get("instructions").and_then(Value::as_str);
+    let mut messages: Vec<Message> = instructions.map(|text| Message::text("system", text)).into_iter().collect();
+    messages.extend(messages_of(body.get("input").unwrap_or(&Value::Null), &EarlierResponses::default()).ok()?);
+    let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let DeclaredTools { functions, ignored } = DeclaredTools::read(tools).ok()?;
+    Some((messages, [functions, ignored].concat()))
+}
+
 impl ResponseFields {
     fn refuse_unsupported(&self) -> Result<(), ProxyError> {
         if self.rest.get("background").is_some_and(|background| *background == true) {

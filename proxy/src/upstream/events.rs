@@ -1,0 +1,106 @@
+use std::borrow::Cow;
+
+use fulgurite_backends::AnswerFault;
+
+/// More than any event can need; what goes on without an end is no stream of events.
+const EVENT_LIMIT: usize = 64 * 1024 * 1024;
+
+/// Cuts a stream of server-sent events into its events, and leaves every byte in its place.
+///
+/// Clients act on an event when it has ended, so that nothing is late that leaves at the end of an event, and nothing
+/// is told of one in whose middle the stream breaks. Comments between events are pieces of their own.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    pending: Vec<u8>,
+    /// How much of it has been looked at: it ends with a line.
+    seen: usize,
+}
+
+/// An event, with the blank line that ends it; or a comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Event {
+    pub(super) bytes: Vec<u8>,
+    /// Empty where it has none.
+    pub(super) data: String,
+}
+
+impl Events {
+    /// Takes the next bytes, and gives the events that have ended.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, AnswerFault> {
+        self.pending.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        while let Some(length) = self.pending[self.seen..].iter().position(|byte| *byte == b'\n') {
+            let line = self.pending[self.seen..self.seen + length].strip_suffix(b"\r");
+            let line = line.unwrap_or(&self.pending[self.seen..self.seen + length]);
+            let is_alone = self.seen == 0 && line.starts_with(b":");
+            let ends = line.is_empty() || is_alone;
+            self.seen += length + 1;
+            if ends {
+                let rest = self.pending.split_off(self.seen);
+                let bytes = std::mem::replace(&mut self.pending, rest);
+                self.seen = 0;
+                events.push(Event { data: data(&bytes), bytes });
+            }
+        }
+        match self.pending.len() > EVENT_LIMIT {
+            true => Err(AnswerFault::EventTooLong { limit: EVENT_LIMIT }),
+            false => Ok(events),
+        }
+    }
+
+    /// What has come of an event that has not ended.
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.pending
+    }
+}
+
+/// The data of an event's lines.
+fn data(event: &[u8]) -> String {
+    let lines = event.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
+    let values: Vec<Cow<'_, str>> = lines
+        .map(|value| value.strip_prefix(b" ").unwrap_or(value))
+        .map(|value| String::from_utf8_lossy(value.strip_suffix(b"\r").unwrap_or(value)))
+        .collect();
+    values.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cut(pieces: &[&[u8]]) -> (Vec<Event>, Vec<u8>) {
+        let mut events = Events::default();
+        let found = pieces.iter().flat_map(|piece| events.feed(piece).unwrap()).collect();
+        (found, events.finish())
+    }
+
+    #[test]
+    fn events_end_with_a_blank_line_and_comments_with_their_own() {
+        let text = b": ping\n\nevent: x\r\ndata: {\"a\": 1}\r\n\r\n: still here\ndata:two\ndata: lines\n\ndata: cut";
+        let (events, rest) = cut(&[text]);
+        let told: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();
+        assert_eq!(told, ["", "", "{\"a\": 1}", "", "two\nlines"]);
+        assert_eq!(events[3].bytes, b": still here\n");
+        assert_eq!(rest, b"data: cut");
+    }
+
+    proptest! {
+        #[test]
+        fn no_byte_is_lost_wherever_the_stream_is_cut(
+            text in "(data: [a-z]{0,3}|: ping|event: x|id: 7|ä)?(\n|\r\n|\n\n|){1,2}(data: b\n\n)?",
+            cuts in prop::collection::vec(0usize..40, 0..5),
+        ) {
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<_> = cuts.into_iter().map(|at| at.min(bytes.len())).chain([0, bytes.len()]).collect();
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            let (events, rest) = cut(&pieces);
+            let (whole, _) = cut(&[bytes]);
+            let all: Vec<u8> = events.iter().flat_map(|event| event.bytes.clone()).chain(rest).collect();
+            prop_assert_eq!(&all[..], bytes);
+            prop_assert_eq!(events, whole);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::relay::Passed;
+
+/// Bytes of replies that are kept.
+const LIMIT: usize = 64 * 1024 * 1024;
+
+/// Whole replies of upstreams, for those who send a request again whose answer they did not get. The oldest give way,
+/// and none outlives the process: such a request is sent on again.
+#[derive(Default)]
+pub(crate) struct KeptReplies {
+    state: Mutex<State>,
+}
+
+/// A reply as it was passed on.
+pub(super) struct KeptReply {
+    /// Where it is recorded.
+    pub(super) generation_id: Option<String>,
+    pub(super) passed: Vec<Passed>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By the request's reply id.
+    replies: HashMap<String, Arc<KeptReply>>,
+    /// The oldest first.
+    order: VecDeque<String>,
+    size: usize,
+}
+
+impl KeptReplies {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A size that is off by one reply after a panic does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, reply_id: &str) -> Option<Arc<KeptReply>> {
+        self.state().replies.get(reply_id).cloned()
+    }
+
+    pub(super) fn keep(&self, reply_id: &str, reply: Arc<KeptReply>) {
+        let mut state = self.state();
+        state.size += reply.size();
+        match state.replies.insert(reply_id.to_owned(), reply) {
+            Some(earlier) => state.size -= earlier.size(),
+            None => state.order.push_back(reply_id.to_owned()),
+        }
+        while state.size > LIMIT
+            && let Some(oldest) = state.order.pop_front()
+        {
+            let forgotten = state.replies.remove(&oldest).map_or(0, |reply| reply.size());
+            state.size -= forgotten;
+        }
+    }
+}
+
+impl KeptReply {
+    fn size(&self) -> usize {
+        self.passed.iter().map(Passed::size).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn reply(size: usize) -> Arc<KeptReply> {
+        let piece = Passed::Piece(Bytes::from(vec![0; size]));
+        Arc::new(KeptReply { generation_id: None, passed: vec![piece] })
+    }
+
+    #[test]
+    fn the_oldest_give_way() {
+        let kept = KeptReplies::default();
+        kept.keep("a", reply(LIMIT / 2));
+        kept.keep("b", reply(LIMIT / 4));
+        kept.keep("b", reply(LIMIT / 2));
+        assert!(kept.get("a").is_some() && kept.get("b").is_some());
+        kept.keep("c", reply(1));
+        assert!(kept.get("a").is_none() && kept.get("b").is_some() && kept.get("c").is_some());
+        kept.keep("d", reply(LIMIT + 1));
+        assert!(kept.get("c").is_none() && kept.get("d").is_none());
+        assert_eq!(kept.state().size, 0);
+    }
+}

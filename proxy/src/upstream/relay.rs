@@ -1,0 +1,278 @@
+use std::sync::Arc;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+use fulgurite_backends::{AnswerFault, BackendError, UpstreamReply};
+use serde_json::Value;
+
+use super::answer::Answer;
+use super::assembly::Assembly;
+use super::events::{Event, Events};
+use super::passing::PassedCall;
+use super::record::{End, record_answer, record_failure};
+use super::request::{response_headers, without_key};
+use crate::Proxy;
+use crate::error::ProxyError;
+use crate::flight::Flight;
+use crate::recording::Recorded;
+
+/// More than a whole answer can need, in bytes.
+pub(super) const BODY_LIMIT: usize = 256 * 1024 * 1024;
+
+/// What is read behind the end of a stream, in bytes.
+const LIMIT_BEHIND_END: usize = 64 * 1024;
+
+/// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
+/// end, and nothing after it.
+#[derive(Clone, Debug)]
+pub(crate) enum Passed {
+    Head(Arc<Head>),
+    Piece(Bytes),
+    /// The end. What came before is recorded.
+    End,
+    Failed(Arc<ProxyError>),
+}
+
+impl Passed {
+    /// Bytes that it holds, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Passed::Head(_) => 1_000,
+            Passed::Piece(bytes) => bytes.len(),
+            Passed::End | Passed::Failed(_) => 0,
+        }
+    }
+}
+
+/// How an answer begins.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// Whether its body is passed on while it comes.
+    pub(super) is_stream: bool,
+}
+
+/// An answer, all of which was passed on.
+pub(super) struct Answered {
+    pub(super) passed: Vec<Passed>,
+    pub(super) recorded: Option<Recorded>,
+}
+
+/// Passes one answer on, and records it before its last byte leaves.
+pub(super) struct Relay<'r> {
+    proxy: &'r Proxy,
+    call: &'r PassedCall,
+    flight: &'r Flight<Passed>,
+    passed: Vec<Passed>,
+}
+
+impl<'r> Relay<'r> {
+    pub(super) fn new(proxy: &'r Proxy, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
+        Self { proxy, call, flight, passed: Vec::new() }
+    }
+
+    /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing that nobody else can be given.
+    pub(super) async fn run(self) -> Option<Answered> {
+        let PassedCall { model, request, .. } = self.call;
+        // What was registered at the gateway has none.
+        let gate = self.proxy.gate(&model.name).cloned().unwrap_or_default();
+        let Some(_inside) = self.unless_abandoned(gate.enter()).await else {
+            return self.client_left_before_an_answer().await;
+        };
+        match self.unless_abandoned(model.upstream.send(request)).await {
+            None => self.client_left_before_an_answer().await,
+            Some(Err(error)) => self.fail("upstream_unavailable", error.into()).await,
+            Some(Ok(reply)) if is_event_stream(&reply) => self.stream(reply).await,
+            Some(Ok(reply)) => self.whole(reply).await,
+        }
+    }
+
+    fn tell(&mut self, passed: Passed) {
+        self.passed.push(passed.clone());
+        self.flight.tell(passed);
+    }
+
+    fn tell_head(&mut self, reply: &UpstreamReply, is_stream: bool) {
+        let headers = response_headers(&reply.headers, self.key());
+        self.tell(Passed::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
+    }
+
+    fn tell_piece(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.tell(Passed::Piece(without_key(bytes, self.key())));
+        }
+    }
+
+    fn key(&self) -> Option<&'r str> {
+        self.call.model.upstream.api_key()
+    }
+
+    /// What comes of some work; `None` if everybody has left before.
+    async fn unless_abandoned<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.flight.abandoned() => if self.flight.close_if_abandoned() {
+                    return None;
+                },
+                done = &mut work => return Some(done),
+            }
+        }
+    }
+
+    /// An answer in one piece: it leaves once all of it is there, and recorded.
+    async fn whole(mut self, mut reply: UpstreamReply) -> Option<Answered> {
+        let body = match self.unless_abandoned(reply.body(BODY_LIMIT)).await {
+            None => return self.client_left_before_an_answer().await,
+            Some(Err(error)) => return self.fail("upstream_broken", error.into()).await,
+            Some(Ok(body)) => body,
+        };
+        let body = without_key(body, self.key());
+        let recorded = match self.record_whole(&reply, &body).await {
+            Ok(recorded) => recorded,
+            Err(error) => return self.fail_unrecorded(error),
+        };
+        self.tell_head(&reply, false);
+        self.tell(Passed::Piece(body));
+        self.tell(Passed::End);
+        reply.status.is_success().then_some(Answered { passed: self.passed, recorded })
+    }
+
+    async fn record_whole(&self, reply: &UpstreamReply, body: &[u8]) -> Result<Option<Recorded>, ProxyError> {
+        let (proxy, call) = (self.proxy, self.call);
+        let read = || Answer::read(call.route, &serde_json::from_slice::<Value>(body).ok()?);
+        let recorded = match reply.status.is_success().then(read).flatten() {
+            Some(answer) => record_answer(proxy, call, &reply.url, answer, End::Whole).await?,
+            None => {
+                let status = reply.status.as_str();
+                record_failure(proxy, call, status, &String::from_utf8_lossy(body)).await?;
+                None
+            }
+        };
+        call.owner.end_call(proxy).await?;
+        Ok(recorded)
+    }
+
+    /// An answer while it comes. The event that ends it leaves once it is recorded.
+    async fn stream(mut self, mut reply: UpstreamReply) -> Option<Answered> {
+        self.tell_head(&reply, true);
+        let mut events = Events::default();
+        let mut assembly = Assembly::new(self.call.route);
+        let mut held = loop {
+            let came = match self.unless_abandoned(reply.chunk()).await {
+                None => return self.client_left(&reply, assembly).await,
+                Some(came) => came,
+            };
+            let fault = match came {
+                Ok(Some(bytes)) => match events.feed(&bytes) {
+                    Ok(ended) => match self.pass(&mut assembly, ended) {
+                        Some(held) => break held,
+                        None => continue,
+                    },
+                    Err(fault) => reply.broken(fault),
+                },
+                // Some servers end their streams without saying so.
+                Ok(None) if assembly.is_answered() => break Vec::new(),
+                Ok(None) => reply.broken(AnswerFault::BrokenOff { message: String::new() }),
+                Err(error) => error,
+            };
+            return self.broken(&reply, assembly, fault).await;
+        };
+        held.extend(events.finish());
+        let end = if assembly.error().is_some() { End::Broken } else { End::Whole };
+        let recorded = match self.record_partly(&reply, assembly, end).await {
+            Ok(recorded) => recorded,
+            Err(error) => return self.fail_unrecorded(error),
+        };
+        self.tell_piece(held);
+        self.tell(Passed::End);
+        // Only a connection that was read to its end can be used again; one that goes on is closed.
+        tokio::spawn(async move { reply.body(LIMIT_BEHIND_END).await.map(drop) });
+        (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
+    }
+
+    /// Passes events on up to the one that ends the stream: what is held back begins with that.
+    fn pass(&mut self, assembly: &mut Assembly, events: Vec<Event>) -> Option<Vec<u8>> {
+        let mut passed = Vec::new();
+        let mut held = None;
+        for Event { bytes, data } in events {
+            if held.is_none() && !data.is_empty() {
+                assembly.take(&data);
+            }
+            let has_ended = assembly.has_ended().then(|| held.get_or_insert_default());
+            has_ended.unwrap_or(&mut passed).extend(bytes);
+        }
+        self.tell_piece(passed);
+        held
+    }
+
+    async fn client_left_before_an_answer(self) -> Option<Answered> {
+        if let Err(error) = record_failure(self.proxy, self.call, "client_gone", CLIENT_LEFT).await {
+            // Nobody is left to be told; the log is.
+            tracing::error!(%error, "a call that its client left could not be recorded");
+        }
+        None
+    }
+
+    async fn client_left(self, reply: &UpstreamReply, assembly: Assembly) -> Option<Answered> {
+        if let Err(error) = self.record_partly(reply, assembly, End::ClientGone).await {
+            // Nobody is left to be told; the log is.
+            tracing::error!(%error, "an answer that its client left could not be recorded");
+        }
+        None
+    }
+
+    /// Records what has come of an answer.
+    async fn record_partly(
+        &self,
+        reply: &UpstreamReply,
+        assembly: Assembly,
+        end: End,
+    ) -> Result<Option<Recorded>, ProxyError> {
+        let (proxy, call) = (self.proxy, self.call);
+        let error = assembly.error().map(str::to_owned);
+        let recorded = match (Answer::read(call.route, &assembly.into_reply()), end) {
+            (Some(answer), end) => record_answer(proxy, call, &reply.url, answer, end).await?,
+            (None, End::ClientGone) => {
+                record_failure(proxy, call, "client_gone", CLIENT_LEFT).await?;
+                None
+            }
+            (None, End::Whole | End::Broken) => {
+                let message = error.as_deref().unwrap_or("the upstream's stream says nothing that can be read");
+                record_failure(proxy, call, "upstream_broken", message).await?;
+                None
+            }
+        };
+        call.owner.end_call(proxy).await?;
+        Ok(recorded)
+    }
+
+    async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: BackendError) -> Option<Answered> {
+        let recorded = self.record_partly(reply, assembly, End::Broken).await;
+        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error.into()))));
+        None
+    }
+
+    /// Tells and records that there is no answer.
+    async fn fail(mut self, kind: &str, error: ProxyError) -> Option<Answered> {
+        let recorded = record_failure(self.proxy, self.call, kind, &error.to_string()).await;
+        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        None
+    }
+
+    /// What could not be recorded does not leave.
+    fn fail_unrecorded(mut self, error: ProxyError) -> Option<Answered> {
+        self.tell(Passed::Failed(Arc::new(error)));
+        None
+    }
+}
+
+const CLIENT_LEFT: &str = "the client hung up before anything was answered";
+
+fn is_event_stream(reply: &UpstreamReply) -> bool {
+    let content_type = reply.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    reply.status.is_success() && content_type.is_some_and(|kind| kind.starts_with("text/event-stream"))
+}

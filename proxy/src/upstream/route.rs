@@ -1,0 +1,120 @@
+use fulgurite_backends::UpstreamDialect;
+use fulgurite_renderers::Message;
+use serde_json::{Map, Value, json};
+
+use crate::error::ProxyError;
+use crate::{anthropic, openai};
+
+/// What is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    ChatCompletions,
+    Completions,
+    Responses,
+    Embeddings,
+    Messages,
+    CountTokens,
+}
+
+/// A request's conversation, as the record tells it.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) tools: Vec<Value>,
+    /// The request's fields that it tells.
+    pub(crate) told: &'static [&'static str],
+}
+
+impl Route {
+    /// Its path below the version.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Route::ChatCompletions => "chat/completions",
+            Route::Completions => "completions",
+            Route::Responses => "responses",
+            Route::Embeddings => "embeddings",
+            Route::Messages => "messages",
+            Route::CountTokens => "messages/count_tokens",
+        }
+    }
+
+    /// The route of that path, of those that a model answers in words.
+    pub(crate) fn of_openai(path: &str) -> Option<Self> {
+        [Route::ChatCompletions, Route::Completions, Route::Responses].into_iter().find(|route| route.path() == path)
+    }
+
+    /// The request's field that holds the prompt.
+    pub(super) fn prompt_field(self) -> &'static str {
+        match self {
+            Route::ChatCompletions | Route::Messages | Route::CountTokens => "messages",
+            Route::Completions => "prompt",
+            Route::Responses | Route::Embeddings => "input",
+        }
+    }
+
+    pub(super) fn dialect(self) -> UpstreamDialect {
+        match self {
+            Route::ChatCompletions | Route::Completions | Route::Responses | Route::Embeddings => {
+                UpstreamDialect::OpenAi
+            }
+            Route::Messages | Route::CountTokens => UpstreamDialect::Anthropic,
+        }
+    }
+
+    /// Name of a call's span: the one by which readers find calls of every dialect.
+    pub(super) fn span_name(self) -> &'static str {
+        match self {
+            Route::Completions => "openai.completion",
+            Route::Embeddings => "openai.embeddings",
+            Route::ChatCompletions | Route::Responses | Route::Messages | Route::CountTokens => {
+                "openai.chat.completion"
+            }
+        }
+    }
+
+    /// `gen_ai.operation.name` of OpenTelemetry's conventions.
+    pub(super) fn operation(self) -> &'static str {
+        match self {
+            Route::Completions => "text_completion",
+            Route::Embeddings => "embeddings",
+            Route::ChatCompletions | Route::Responses | Route::Messages | Route::CountTokens => "chat",
+        }
+    }
+
+    /// Whether a model speaks in the answer.
+    pub(super) fn is_generation(self) -> bool {
+        !matches!(self, Route::Embeddings | Route::CountTokens)
+    }
+
+    /// Whether its calls are recorded: a count is no call of a model.
+    pub(super) fn is_recorded(self) -> bool {
+        self != Route::CountTokens
+    }
+
+    /// The conversation of a request, as far as it can be told in the shape of chats.
+    pub(super) fn conversation(self, fields: &Map<String, Value>) -> Conversation {
+        let (told, known): (&[&str], _) = match self {
+            Route::ChatCompletions => (&["messages", "tools"], openai::chat_request::conversation(fields)),
+            Route::Responses => (&["instructions", "input", "tools"], openai::responses::conversation(fields)),
+            Route::Messages => (&["system", "messages", "tools"], anthropic::conversation_of(fields)),
+            Route::Completions | Route::Embeddings | Route::CountTokens => (&[], None),
+        };
+        known.map_or_else(Conversation::default, |(messages, tools)| Conversation { messages, tools, told })
+    }
+
+    /// The event that breaks a stream off.
+    pub(super) fn error_event(self, error: &ProxyError) -> Vec<u8> {
+        let named = |event: Value| format!("event: error\ndata: {event}\n\n").into_bytes();
+        match self {
+            Route::Messages | Route::CountTokens => named(anthropic::error_event(error)),
+            Route::Responses => {
+                let mut event = openai::error::body(error)["error"].take();
+                event["type"] = json!("error");
+                named(event)
+            }
+            Route::ChatCompletions | Route::Completions | Route::Embeddings => {
+                format!("data: {}\n\n", openai::error::body(error)).into_bytes()
+            }
+        }
+    }
+}

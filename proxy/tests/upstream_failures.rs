@@ -1,0 +1,249 @@
+//! Calls that are passed on to a server that refuses, breaks, stalls and dies, and requests that are sent again.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "../../backends/tests/scripted/mod.rs"]
+mod scripted;
+#[path = "common/upstreams.rs"]
+mod upstreams;
+
+use std::sync::Arc;
+
+use fulgurite_backends::UpstreamDialect;
+use fulgurite_store::model::StatusCode;
+use scripted::{Reply, ScriptedServer, Step};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, oneshot};
+use upstreams::{KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, streamed, upstream_model, with_headers};
+
+#[tokio::test]
+async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
+    let setup = Setup::new(vec![]).await;
+    let (rollout, base) = setup.attempt().await;
+    for (status, is_stream) in [(400, false), (401, true), (429, false), (500, true)] {
+        let error = json!({ "error": { "message": format!("no: {KEY}"), "code": status, "mood": "bad" } }).to_string();
+        let headers = format!("content-type: application/json\r\nretry-after: 3\r\nx-debug: Bearer {KEY}\r\n");
+        setup.play(with_headers(status, &headers, &error));
+        let body = if is_stream { streamed(chat()) } else { chat() };
+        let response = setup.post(&format!("{base}/chat/completions"), &body).await;
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["retry-after"], "3");
+        assert!(!response.headers().contains_key("x-debug"));
+        assert_eq!(response.text().await.unwrap(), error.replace(KEY, "[key]"));
+    }
+    assert_eq!(setup.generations().await, []);
+    let spans = setup.spans(&rollout).await;
+    let told: Vec<_> = spans.iter().map(|span| (span.status.status_code, &span.attributes["error.type"])).collect();
+    let expected = ["400", "401", "429", "500"].map(|kind| (StatusCode::Error, json!(kind)));
+    assert_eq!(told, expected.each_ref().map(|(code, kind)| (*code, kind)));
+    assert!(spans.iter().all(|span| !json!(span).to_string().contains(KEY)));
+    assert_eq!(spans[0].attributes["gen_ai.prompt.0.content"], "Say you are 17.");
+}
+
+#[tokio::test]
+async fn an_upstream_that_gives_no_answer_is_told_in_the_clients_dialect() {
+    let setup = Setup::new(vec![Reply::Raw(vec![Step::Reset]), Reply::Raw(vec![Step::Close])]).await;
+    let (rollout, base) = setup.attempt().await;
+    let response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
+    assert_eq!(response.status(), 503);
+    let error: Value = response.json().await.unwrap();
+    assert_eq!(error["error"]["code"], "backend_unavailable", "{error}");
+    let response = setup.post(&format!("{base}/messages"), &json!({ "model": "claude", "messages": [] })).await;
+    assert_eq!(response.status(), 503);
+    let error: Value = response.json().await.unwrap();
+    assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!("api_error")), "{error}");
+    let kinds: Vec<Value> =
+        setup.spans(&rollout).await.iter().map(|span| span.attributes["error.type"].clone()).collect();
+    assert_eq!(kinds, ["upstream_unavailable", "upstream_unavailable"]);
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_is_cut_short_is_no_answer() {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"id\":";
+    let setup = Setup::new(vec![Reply::Raw(vec![bytes(head), Step::Close])]).await;
+    let (rollout, base) = setup.attempt().await;
+    let response = setup.post(&format!("{base}/chat/completions"), &chat()).await;
+    assert_eq!(response.status(), 502);
+    assert_eq!(setup.spans(&rollout).await[0].attributes["error.type"], "upstream_broken");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_ends_with_an_error_in_its_dialect_and_is_recorded_as_broken() {
+    let begun = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
+    let block =
+        json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "I am" } });
+    let created =
+        json!({ "type": "response.created", "response": { "id": "resp_1", "status": "in_progress", "output": [] } });
+    let item = json!({ "type": "response.output_item.added", "output_index": 0, "item": {
+        "type": "message", "content": [{ "type": "output_text", "text": "I am" }],
+    } });
+    let chunk = format!("data: {}\n\n", chunk(json!({ "content": "I am" }), None));
+    for (path, model, came, error_begins) in [
+        ("chat/completions", "judge", chunk, "data: {\"error\":{\"message\":\"the answer of the model host"),
+        ("messages", "claude", named(&begun) + &named(&block), "event: error\ndata: {\"type\":\"error\",\"error\":{"),
+        ("responses", "judge", named(&created) + &named(&item), "event: error\ndata: {\"message\":\"the answer of"),
+    ] {
+        for last in [Step::Close, Step::Reset, Step::End] {
+            let cut = bytes(format!("{came}data: {{\"cut"));
+            let setup = Setup::new(vec![Reply::Stream(vec![cut, last])]).await;
+            let (rollout, base) = setup.attempt().await;
+            let request = json!({ "model": model, "stream": true, "messages": [{ "role": "user", "content": "?" }], "input": "?" });
+            let text = setup.post(&format!("{base}/{path}"), &request).await.text().await.unwrap();
+            // A reset may overtake what came before it.
+            let error = text.strip_prefix(&came).unwrap_or(&text);
+            assert!(error.starts_with(error_begins), "{path}: {text}");
+            assert!(error.ends_with("\n\n") && error.matches("\n\n").count() == 1, "{path}: {text}");
+            if text.starts_with(&came) {
+                let generation = setup.generation_when(|_| true).await;
+                assert_eq!((generation.stop_reason.as_str(), generation.client_gone), ("error", false));
+                assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_the_upstream_tells_in_its_stream_is_passed_on_and_recorded() {
+    let error = json!({ "error": { "message": "overloaded", "code": 529 } });
+    let stream = format!("data: {}\n\ndata: {error}\n\n", chunk(json!({ "content": "I" }), None));
+    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&stream), Step::End])]).await;
+    let text = setup.post(&format!("{}/v1/chat/completions", setup.url), &streamed(chat())).await.text().await.unwrap();
+    assert_eq!(text, stream);
+    assert_eq!(setup.generation_when(|_| true).await.stop_reason, "error");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_ends_the_request_at_the_upstream() {
+    let (gone, was_gone) = oneshot::channel();
+    let came = Step::Event(chunk(json!({ "content": "I am" }), None));
+    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(gone)])]).await;
+    let (rollout, base) = setup.attempt().await;
+    let mut response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
+    response.chunk().await.unwrap().unwrap();
+    drop(response);
+    was_gone.await.unwrap();
+    let generation = setup.generation_when(|generation| generation.client_gone).await;
+    assert_eq!((generation.stop_reason.as_str(), generation.defect.as_deref()), ("client_gone", Some("upstream")));
+    assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
+
+    // The same before anything has come.
+    let (gone, was_gone) = oneshot::channel();
+    setup.play(Reply::Raw(vec![Step::Hang(gone)]));
+    let (rollout, base) = setup.attempt().await;
+    let asked = setup.server.requests.lock().unwrap().len();
+    let (client, url) = (setup.client.clone(), format!("{base}/chat/completions"));
+    let waiting = tokio::spawn(async move { client.post(url).json(&chat()).send().await });
+    while setup.server.requests.lock().unwrap().len() == asked {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    was_gone.await.unwrap();
+    let spans = loop {
+        match setup.spans(&rollout).await {
+            spans if spans.is_empty() => tokio::task::yield_now().await,
+            spans => break spans,
+        }
+    };
+    assert_eq!(spans[0].attributes["error.type"], "client_gone");
+}
+
+async fn post_with_key(setup: &Setup, base: &str, key: &str, body: &Value) -> reqwest::Response {
+    let request = setup.client.post(format!("{base}/chat/completions")).json(body);
+    request.header("idempotency-key", key).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_with_its_key_is_not_sent_on_again() {
+    let go_on = Arc::new(Notify::new());
+    let first = Step::Event(chunk(json!({ "content": "I am" }), None));
+    let last = Step::Event(chunk(json!({ "content": " 17." }), Some("stop")));
+    let steps = [first, Step::Wait(go_on.clone()), last].into_iter().chain(Step::done()).collect();
+    let setup = Setup::new(vec![Reply::Stream(steps), Reply::Json(200, chat_answer("other"))]).await;
+    let (_, base) = setup.attempt().await;
+    let mut one = post_with_key(&setup, &base, "k", &streamed(chat())).await;
+    let begun = one.chunk().await.unwrap().unwrap();
+    // In flight: it joins.
+    let other = post_with_key(&setup, &base, "k", &streamed(chat())).await;
+    go_on.notify_one();
+    let one = [begun.to_vec(), one.bytes().await.unwrap().to_vec()].concat();
+    assert_eq!(one, other.bytes().await.unwrap());
+    // Over: it is answered from what was kept.
+    let again = post_with_key(&setup, &base, "k", &streamed(chat())).await;
+    assert_eq!(again.bytes().await.unwrap(), one);
+    assert_eq!(setup.server.requests.lock().unwrap().len(), 1);
+    assert_eq!(setup.generations().await.len(), 1);
+    // Another body under that key is a mistake, and the same key elsewhere another request.
+    assert_eq!(post_with_key(&setup, &base, "k", &chat()).await.status(), 400);
+    let (_, elsewhere) = setup.attempt().await;
+    assert_eq!(post_with_key(&setup, &elsewhere, "k", &chat()).await.status(), 200);
+    assert_eq!(setup.server.requests.lock().unwrap().len(), 2);
+    let attributes = setup.attributes(&setup.generations().await[0].rollout_id).await;
+    assert_eq!(attributes["fulgurite.request.idempotency_key"], "k");
+}
+
+#[tokio::test]
+async fn a_retry_of_an_error_asks_anew_and_one_of_an_answer_does_not() {
+    let setup = Setup::new(vec![
+        Reply::Json(500, json!({ "error": "no" })),
+        Reply::Json(200, chat_answer("a")),
+        Reply::Json(200, chat_answer("b")),
+    ])
+    .await;
+    let (_, base) = setup.attempt().await;
+    let send = async |retry: &str| {
+        let request = setup.client.post(format!("{base}/chat/completions")).json(&chat());
+        let response = request.header("x-stainless-retry-count", retry).send().await.unwrap();
+        (response.status().as_u16(), response.json::<Value>().await.unwrap()["id"].clone())
+    };
+    assert_eq!(send("0").await, (500, Value::Null));
+    // Its error was told; once that is noted, nobody is given it again.
+    let mut answered = send("1").await;
+    while answered.0 == 500 {
+        answered = send("1").await;
+    }
+    assert_eq!(answered, (200, json!("a")));
+    assert_eq!(send("2").await, (200, json!("a")));
+    // Not said to be a retry: a new sample, however much it looks alike.
+    assert_eq!(send("0").await, (200, json!("b")));
+    assert_eq!(setup.generations().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_host_that_gives_no_answer_is_passed_over_for_another() {
+    let setup = Setup::new(vec![]).await;
+    let dead = ScriptedServer::start(|_| Reply::Raw(vec![Step::Reset])).await;
+    let alive = ScriptedServer::start(|_| Reply::Json(200, chat_answer("alive"))).await;
+    let refusing = ScriptedServer::start(|_| Reply::Json(500, json!({ "error": "of its own" }))).await;
+    let model = |name: &str, hosts: [&ScriptedServer; 2]| {
+        upstream_model(name, name, UpstreamDialect::OpenAi, hosts.map(|host| host.url.clone()).to_vec())
+    };
+    let models =
+        vec![model("one", [&dead, &alive]), model("two", [&alive, &dead]), model("three", [&refusing, &refusing])];
+    let url = serve(&setup.store, models).await;
+    for (name, status) in [("one", 200), ("two", 200), ("three", 500)] {
+        let mut body = chat();
+        body["model"] = json!(name);
+        assert_eq!(setup.post(&format!("{url}/v1/chat/completions"), &body).await.status(), status, "{name}");
+    }
+    // A status is an answer, and is not asked for again elsewhere.
+    assert_eq!(refusing.requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_attempts_budget_holds_for_calls_that_are_passed_on_and_after_a_restart() {
+    for (budget, code) in
+        [(json!({ "calls": 1 }), "budget_exceeded"), (json!({ "tokens": 14 }), "context_length_exceeded")]
+    {
+        let setup = Setup::new(vec![Reply::Json(500, json!({})), Reply::Json(200, chat_answer("a"))]).await;
+        let (_, base) = setup.attempt_with(json!({ "fulgurite_budget": budget })).await;
+        // What came to nothing takes nothing.
+        for status in [500, 200, 400] {
+            assert_eq!(setup.post(&format!("{base}/chat/completions"), &chat()).await.status(), status, "{budget}");
+        }
+        let model = upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, vec![setup.server.url.clone()]);
+        let base = base.replace(&setup.url, &serve(&setup.store, vec![model]).await);
+        let response = setup.post(&format!("{base}/chat/completions"), &chat()).await;
+        let error: Value = response.json().await.unwrap();
+        assert_eq!(error["error"]["code"], code, "{error}");
+        assert_eq!(setup.server.requests.lock().unwrap().len(), 2);
+    }
+}

@@ -309,7 +309,7 @@ mod tests {
         exact(loss(LossFunction::ImportanceSampling), -(first * 1.5 - second * 2.0));
         exact(loss(LossFunction::Ppo(bounds)), -(first * 1.5 - second * 2.0));
         exact(loss(LossFunction::Ppo(RatioBounds { low: 0.0, high: 0.5 })), -(0.5 * 1.5 - second * 2.0));
-        exact(loss(LossFunction::Cispo(bounds)), -(0.75 * -1.0 * 1.5 + 1.25 * -1.0 * -2.0));
+        exact(loss(LossFunction::Cispo(bounds)), -(-0.75 * 1.5 - 1.25 * -2.0));
         let of_all = (-0.125f64).exp();
         exact(loss(LossFunction::Gspo(bounds)), -(of_all * 1.5 - of_all * 2.0));
         exact(loss(LossFunction::Dro { beta: 2.0 }), -((-1.5 - 0.25) + (2.0 - 0.0625)));

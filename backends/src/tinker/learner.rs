@@ -137,7 +137,6 @@ fn request(
             .map(|(name, value)| (name, LossConfigValue::number(value)))
             .collect(),
         forward_only: pass == Pass::Forward,
-        ..ForwardBackwardRequest::default()
     };
     Ok(Request::post_message("api/v1/forward_backward", &message))
 }

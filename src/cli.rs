@@ -196,10 +196,53 @@ pub struct BenchArguments {
 /// What can be measured.
 #[derive(Debug, Subcommand)]
 pub enum BenchSubject {
+    /// What a model call costs through the proxy and its record, over the same call straight to the model's host
+    ///
+    /// A child process plays a vLLM server that answers every request at once with the same 50 tokens. The same client
+    /// makes the same calls straight to it and through a second child process, which is `fulgurite serve` as by default
+    /// with a SQLite file of its own, in turns of a second each. Calls are made at the given rate whether or not earlier
+    /// ones have been answered, and their times count from when they should have been made.
+    ///
+    /// Added processor time is all that the process of the proxy took while the calls were made, user and system,
+    /// divided by their number; nothing is subtracted. Attempts are started before and ended after, as runners do, and
+    /// that is not counted. Of calls of nobody, which begin and end a rollout each, that is counted too.
+    Proxy(BenchProxyArguments),
+    /// The model host of `bench proxy`
+    #[command(hide = true)]
+    ProxyHost(BenchProxyHostArguments),
     /// Processor time and latency of the store's API, over an empty store and over a filled one
     Store(BenchStoreArguments),
     /// Time from conversation to tokens, whole and as a continuation, and from tokens to message
     Render(BenchRenderArguments),
+}
+
+/// `fulgurite bench proxy`.
+#[derive(Debug, Args)]
+pub struct BenchProxyArguments {
+    /// Calls that are answered whole, one an attempt; streamed calls, turns of conversations and calls of nobody are
+    /// made for every fourth second of them
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub calls: usize,
+    /// Calls a second
+    #[arg(long, value_name = "N", default_value_t = 1000.0)]
+    pub rate: f64,
+    /// Another build of this program, to be measured beside this one
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+    /// Print JSON, one object a line; the last sums up
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite bench proxy-host`.
+#[derive(Debug, Args)]
+pub struct BenchProxyHostArguments {
+    /// Directory of the tokenizer
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Where it writes its URL
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: PathBuf,
 }
 
 /// `fulgurite bench render`.

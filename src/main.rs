@@ -78,6 +78,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Show(arguments) => query::show(arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {
+            BenchSubject::Proxy(arguments) => bench::bench_proxy(arguments).await,
+            BenchSubject::ProxyHost(arguments) => bench::bench_proxy_host(arguments).await,
             BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
             BenchSubject::Render(arguments) => bench::bench_render(arguments),
         },

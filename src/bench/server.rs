@@ -24,22 +24,21 @@ pub struct Server {
 impl Server {
     /// Starts this program's own server over the store in `directory`.
     pub async fn start(name: &str, directory: TempDir) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(directory.path().join(STORE));
+        Self::spawn(name, command, directory).await
+    }
+
+    /// Starts a command that takes `--ready-file` and says there where it answers. `directory` is its own.
+    pub async fn spawn(name: &str, mut command: Command, directory: TempDir) -> Result<Self> {
         let ready = directory.path().join("ready.json");
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--store"])
-            .arg(directory.path().join(STORE))
-            .arg("--ready-file")
-            .arg(&ready)
-            .env_remove(admin_key::VARIABLE)
-            .stdout(Stdio::null())
-            .spawn()
-            .context("cannot start a server")?;
+        command.arg("--ready-file").arg(&ready).env_remove(admin_key::VARIABLE).stdout(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let pid = child.id();
-        let mut own = (child, directory);
-        let url = wait_until_ready(&mut own.0, &ready).await;
-        let mut server = Self { name: name.to_owned(), url: String::new(), pid, own: Some(own) };
-        server.url = url?;
+        let mut server = Self { name: name.to_owned(), url: String::new(), pid, own: Some((child, directory)) };
+        if let Some((child, _)) = &mut server.own {
+            server.url = wait_until_ready(child, &ready).await?;
+        }
         Ok(server)
     }
 
@@ -59,6 +58,15 @@ impl Server {
             fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
         let [user, system] = ticks[..] else { bail!("{path} is not as expected") };
         Ok((user + system) / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/statm", self.pid);
+        let statm = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {path}; memory is measured on Linux only"))?;
+        let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+        Ok(pages.with_context(|| format!("{path} is not as expected"))? * rustix::param::page_size() as u64)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `fulgurite bench render`: what it costs to turn conversations into tokens, whole and as continuations, and tokens
 //! into messages; beside Hugging Face's `apply_chat_template` in the same run where a Python with transformers is given.
 
-mod conversation;
+pub mod conversation;
 mod python;
 
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub fn bench_render(arguments: BenchRenderArguments) -> Result<()> {
 }
 
 /// A tokenizer trained on the kind of text that is rendered, with a chat template of its own.
-fn make_model(directory: &Path) -> Result<PathBuf> {
+pub fn make_model(directory: &Path) -> Result<PathBuf> {
     let mut writer = Writer::new();
     let texts: Vec<String> = (0..400).map(|_| writer.text(10)).collect();
     let tokenizer = train_byte_level_tokenizer(texts, VOCABULARY, &CONTROL_TOKENS)?;

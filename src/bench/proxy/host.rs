@@ -1,0 +1,162 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Json, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt;
+use fulgurite_renderers::Tokenizer;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::bench::render::conversation::Writer;
+use crate::cli::BenchProxyHostArguments;
+use crate::server::write_ready_file;
+
+/// What the host calls its model.
+pub const MODEL: &str = "bench";
+/// Tokens of an answer, its end included.
+pub const SAMPLED_TOKENS: usize = 50;
+/// Ends an answer of the made model.
+pub const STOP_TOKEN: &str = "<|im_end|>";
+/// Tokens that prompt and answer may have together.
+const CONTEXT_LENGTH: usize = 32_768;
+const LOGPROB: f64 = -0.25;
+const CREATED: u64 = 1_795_256_016;
+
+/// `fulgurite bench proxy-host`: a model host that answers every request at once with the same tokens, on the routes
+/// that vLLM has, in its shape.
+pub async fn bench_proxy_host(arguments: BenchProxyHostArguments) -> Result<()> {
+    let script = Script::new(&Tokenizer::open(&arguments.model)?)?;
+    let router = Router::new()
+        .route("/health", get(async || ()))
+        .route("/v1/models", get(models))
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat_completions))
+        .with_state(Arc::new(script));
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
+    let url = format!("http://{}", listener.local_addr()?);
+    write_ready_file(&arguments.ready_file, &url)?;
+    // Whether a connection can be told to send at once is of no matter to what it sends.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
+    axum::serve(listener, router).await.context("the host failed")
+}
+
+/// The one answer.
+struct Script {
+    tokens: Vec<u32>,
+    /// What each token says.
+    texts: Vec<String>,
+    /// The answer of a chat, whole and in the events of a stream: they are the same for every request.
+    chat: Bytes,
+    chat_events: Vec<Bytes>,
+}
+
+/// The fields of a request that the answer depends on.
+#[derive(Deserialize)]
+struct Asked {
+    #[serde(default)]
+    prompt: Vec<u32>,
+    max_tokens: Option<usize>,
+    #[serde(default)]
+    stream: bool,
+}
+
+impl Script {
+    fn new(tokenizer: &Tokenizer) -> Result<Self> {
+        let mut tokens = tokenizer.encode_ordinary(&Writer::new().text(SAMPLED_TOKENS))?;
+        tokens.truncate(SAMPLED_TOKENS - 1);
+        let mut texts: Vec<String> = tokens.iter().map(|token| tokenizer.decode(&[*token])).collect();
+        tokens.push(tokenizer.token_to_id(STOP_TOKEN).context("the model has no end of a turn")?);
+        texts.push(String::new());
+        let message = json!({ "role": "assistant", "content": texts.concat(), "tool_calls": [] });
+        let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" });
+        let chat = Bytes::from(chat_reply("chat.completion", &choice).to_string());
+        let first = json!({ "role": "assistant", "content": "" });
+        let deltas = std::iter::once(first).chain(texts.iter().map(|text| json!({ "content": text })));
+        let chat_events = deltas.enumerate().map(|(place, delta)| {
+            let end = (place == SAMPLED_TOKENS).then_some("stop");
+            let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": end });
+            event(&chat_reply("chat.completion.chunk", &choice))
+        });
+        let chat_events = chat_events.chain([Bytes::from_static(END)]).collect();
+        Ok(Self { tokens, texts, chat, chat_events })
+    }
+
+    /// A choice of `/v1/completions` with the tokens of some places.
+    fn choice(&self, places: std::ops::Range<usize>, asked: &Asked, end: Option<&str>) -> Value {
+        let tokens = &self.tokens[places.clone()];
+        let names: Vec<String> = tokens.iter().map(|token| format!("token_id:{token}")).collect();
+        let tops: Vec<Value> = names.iter().map(|name| json!({ name: LOGPROB })).collect();
+        json!({
+            "index": 0, "text": self.texts[places.clone()].concat(), "finish_reason": end, "stop_reason": null,
+            "token_ids": tokens, "prompt_token_ids": (places.start == 0).then_some(&asked.prompt),
+            "logprobs": {
+                "text_offset": vec![0; tokens.len()], "token_logprobs": vec![LOGPROB; tokens.len()], "tokens": names,
+                "top_logprobs": tops,
+            },
+        })
+    }
+
+    /// The events of a stream, one for each token.
+    fn events(&self, asked: &Asked) -> Vec<Bytes> {
+        let (count, end) = self.end(asked);
+        let choice = |place| self.choice(place..place + 1, asked, (place + 1 == count).then_some(end));
+        let events = (0..count).map(|place| event(&completion(&choice(place))));
+        events.chain([Bytes::from_static(END)]).collect()
+    }
+
+    /// How many tokens are answered, and why no more.
+    fn end(&self, asked: &Asked) -> (usize, &'static str) {
+        match asked.max_tokens {
+            Some(limit) if limit < self.tokens.len() => (limit, "length"),
+            _ => (self.tokens.len(), "stop"),
+        }
+    }
+}
+
+const END: &[u8] = b"data: [DONE]\n\n";
+
+fn event(value: &Value) -> Bytes {
+    Bytes::from(format!("data: {value}\n\n"))
+}
+
+fn completion(choice: &Value) -> Value {
+    json!({ "id": "cmpl-1", "object": "text_completion", "created": CREATED, "model": MODEL, "choices": [choice],
+        "usage": null })
+}
+
+fn chat_reply(object: &str, choice: &Value) -> Value {
+    json!({ "id": "chatcmpl-1", "object": object, "created": CREATED, "model": MODEL, "choices": [choice],
+        "usage": null })
+}
+
+async fn models() -> Json<Value> {
+    Json(json!({ "object": "list", "data": [{ "id": MODEL, "object": "model", "max_model_len": CONTEXT_LENGTH }] }))
+}
+
+async fn completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {
+    if asked.stream {
+        return stream(script.events(&asked));
+    }
+    let (count, end) = script.end(&asked);
+    Json(completion(&script.choice(0..count, &asked, Some(end)))).into_response()
+}
+
+async fn chat_completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {
+    match asked.stream {
+        true => stream(script.chat_events.clone()),
+        false => ([(CONTENT_TYPE, "application/json")], script.chat.clone()).into_response(),
+    }
+}
+
+/// A stream whose events leave one by one.
+fn stream(events: Vec<Bytes>) -> Response {
+    let body = Body::from_stream(futures::stream::iter(events.into_iter().map(Ok::<_, Infallible>)));
+    ([(CONTENT_TYPE, "text/event-stream; charset=utf-8")], body).into_response()
+}

@@ -1,0 +1,85 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use axum::body::Bytes;
+use reqwest::Client;
+use reqwest::header::CONTENT_TYPE;
+use tokio::runtime::Handle;
+
+/// One call that is to be made.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Of the endpoint.
+    pub url: String,
+    /// JSON.
+    pub body: Bytes,
+    /// Whether the answer is a stream.
+    pub is_streamed: bool,
+}
+
+/// How long a call took, from the moment at which it was to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Until the first bytes of the answer, of a stream until the first that hold text that was sampled.
+    pub first: Duration,
+    /// Until the last byte.
+    pub whole: Duration,
+}
+
+/// Makes calls at a rate, at even distances, whether or not earlier ones have been answered. A call that is made late,
+/// because this process was, counts from when it should have been made.
+pub async fn drive(client: &Client, calls: Vec<Call>, rate: f64) -> Result<Vec<Timing>> {
+    let (client, runtime) = (client.clone(), Handle::current());
+    let made = tokio::task::spawn_blocking(move || {
+        // The runtime's own timer counts milliseconds, which is too coarse.
+        let start = Instant::now();
+        let make = |(index, call)| {
+            let intended = start + Duration::from_secs_f64(index as f64 / rate);
+            thread::sleep(intended.saturating_duration_since(Instant::now()));
+            runtime.spawn(ask(client.clone(), call, intended))
+        };
+        calls.into_iter().enumerate().map(make).collect::<Vec<_>>()
+    });
+    let mut timings = Vec::new();
+    for call in made.await? {
+        timings.push(call.await??);
+    }
+    Ok(timings)
+}
+
+async fn ask(client: Client, call: Call, intended: Instant) -> Result<Timing> {
+    let request = client.post(&call.url).header(CONTENT_TYPE, "application/json").bearer_auth("bench").body(call.body);
+    let mut response = request.send().await.with_context(|| call.url.clone())?;
+    let status = response.status();
+    let (mut begun, mut last, mut first) = (Vec::new(), Bytes::new(), None);
+    while let Some(bytes) = response.chunk().await? {
+        if first.is_none() {
+            begun.extend_from_slice(&bytes);
+            first = (!call.is_streamed || holds_text(&begun)).then(|| intended.elapsed());
+        }
+        last = bytes;
+    }
+    let whole = intended.elapsed();
+    ensure!(status.is_success(), "{} answers {status}: {}", call.url, String::from_utf8_lossy(&last));
+    ensure!(!call.is_streamed || last.ends_with(b"data: [DONE]\n\n"), "a stream of {} has no end", call.url);
+    Ok(Timing { first: first.with_context(|| format!("{} answers nothing", call.url))?, whole })
+}
+
+/// Whether the beginning of a chat's stream holds text of the answer.
+fn holds_text(begun: &[u8]) -> bool {
+    const TEXT: &[u8] = b"\"content\":\"";
+    begun.windows(TEXT.len() + 1).any(|window| window.starts_with(TEXT) && !window.ends_with(b"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_says_something_once_a_chunk_has_text() {
+        assert!(!holds_text(b"data: {\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}\n\ndata: {\"delta\":{\"con"));
+        assert!(holds_text(b"data: {\"delta\":{\"content\":\"\"}}\n\ndata: {\"delta\":{\"content\":\" a"));
+        assert!(!holds_text(b"data: {\"delta\":{\"content\":\""));
+    }
+}

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
@@ -51,7 +52,7 @@ impl VolatileRule {
 /// as they were first seen, so that the same conversation has the same tokens.
 #[derive(Clone, Debug, Default)]
 pub struct VolatileRules {
-    rules: Vec<VolatileRule>,
+    rules: Arc<Vec<VolatileRule>>,
     /// Texts as they were written first, by what is left of them without volatile spans.
     first_seen: BTreeMap<String, String>,
 }
@@ -67,13 +68,17 @@ const BUILT_IN: [(&str, &str); 3] = [
 impl VolatileRules {
     /// The rules for clients that are known to need them.
     pub fn built_in() -> Self {
-        let rules = BUILT_IN.iter().filter_map(|(name, pattern)| VolatileRule::new(*name, pattern).ok()).collect();
-        Self { rules, first_seen: BTreeMap::new() }
+        // A pattern takes a thousand times as long to compile as to be used, and every attempt has these rules.
+        static RULES: LazyLock<Arc<Vec<VolatileRule>>> = LazyLock::new(|| {
+            let rule = |(name, pattern): &(&str, &str)| VolatileRule::new(*name, pattern).ok();
+            Arc::new(BUILT_IN.iter().filter_map(rule).collect())
+        });
+        Self { rules: Arc::clone(&RULES), first_seen: BTreeMap::new() }
     }
 
     /// Adds a rule. Where two rules name the same text the earlier one counts.
     pub fn with(mut self, rule: VolatileRule) -> Self {
-        self.rules.push(rule);
+        Arc::make_mut(&mut self.rules).push(rule);
         self
     }
 

@@ -204,7 +204,7 @@ pub enum BenchSubject {
     /// ones have been answered, and their times count from when they should have been made.
     ///
     /// Added processor time is all that the process of the proxy took while the calls were made, user and system,
-    /// divided by their number; nothing is subtracted. Attempts are started before and ended after, as runners do, and
+    /// divided by their number; nothing is subtracted. Every task is new and tried by a group of eight. Attempts are started before and ended after, as runners do, and
     /// that is not counted. Of calls of nobody, which begin and end a rollout each, that is counted too.
     Proxy(BenchProxyArguments),
     /// The model host of `bench proxy`

@@ -80,9 +80,7 @@ pub(crate) async fn answer(
     let is_attributed = caller.whose.named_rollout().is_some();
     let token_ids = request.return_token_ids || (is_attributed && proxy.shared.options.token_ids_on_attributed_path);
     let memory = match &attribution {
-        Some(Attribution { rollout_id, attempt_id, .. }) => {
-            Some(proxy.shared.memories.of(proxy, rollout_id, attempt_id).await.map_err(ProxyError::from)?)
-        }
+        Some(attribution) => Some(proxy.shared.memories.of(proxy, attribution).await.map_err(ProxyError::from)?),
         None => None,
     };
     let log = Arc::clone(memory.as_ref().map_or(&proxy.shared.session_requests, |memory| &memory.requests));

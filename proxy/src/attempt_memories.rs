@@ -5,6 +5,7 @@ use fulgurite_store::StoreError;
 use tokio::sync::OnceCell;
 
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
+use crate::attribution::Attribution;
 use crate::recorded_conversation::{self, RecordedCall};
 use crate::request_log::Identity;
 use crate::upstream::UPSTREAM;
@@ -46,16 +47,15 @@ impl AttemptMemories {
     }
 
     /// The memory of an attempt: of one that is seen for the first time, as the store has it.
-    pub(crate) async fn of(
-        &self,
-        proxy: &Proxy,
-        rollout_id: &str,
-        attempt_id: &str,
-    ) -> Result<Arc<AttemptMemory>, StoreError> {
+    pub(crate) async fn of(&self, proxy: &Proxy, attribution: &Attribution) -> Result<Arc<AttemptMemory>, StoreError> {
+        let Attribution { rollout_id, attempt_id, is_unheard, .. } = attribution;
         let cell = self.cell(rollout_id, attempt_id);
         let memory = cell
             .get_or_try_init(|| async {
-                let memory = restore(proxy, rollout_id, attempt_id).await?;
+                let memory = match is_unheard {
+                    true => AttemptMemory::new(0),
+                    false => restore(proxy, rollout_id, attempt_id).await?,
+                };
                 self.grow(BYTES_PER_ATTEMPT + memory.size());
                 Ok::<_, StoreError>(Arc::new(memory))
             })

@@ -21,6 +21,8 @@ pub(crate) struct Attribution {
     /// Seed of the rollout; calls derive theirs from it and from their place.
     pub(crate) rollout_seed: u64,
     pub(crate) allowance: Allowance,
+    /// Nothing has been recorded of the attempt.
+    pub(crate) is_unheard: bool,
 }
 
 /// For how long a client's session may be silent before the watchdog closes it. Its next call opens it again.
@@ -96,13 +98,16 @@ fn rollout_of(session: &ClientSession) -> NewRollout {
 
 /// An attempt that takes calls.
 fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Result<Attribution, ProxyError> {
-    let Attempt { rollout_id, attempt_id, status, start_time, .. } = attempt;
+    let Attempt { rollout_id, attempt_id, status, start_time, last_heartbeat_time, .. } = attempt;
     if status.is_ended() {
         return Err(ProxyError::AttemptEnded { attempt_id, status: status.as_str().to_owned() });
     }
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
     let rollout_seed = given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[&rollout_id]));
-    Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance: Allowance { budget, start_time } })
+    // Whatever is recorded of an attempt tells that it was heard of.
+    let is_unheard = last_heartbeat_time.is_none();
+    let allowance = Allowance { budget, start_time };
+    Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, is_unheard })
 }
 
 /// To whom a request's generations belong: to an attempt that is known, or to a session of their own, which is opened

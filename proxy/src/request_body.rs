@@ -47,16 +47,53 @@ pub(crate) fn read_fields<T: DeserializeOwned>(fields: Map<String, Value>) -> Re
     })
 }
 
+/// Fields that say how an answer is to be written, and not what it is.
+const HOW_TO_ANSWER: [&str; 2] = ["stream", "stream_options"];
+
 /// SHA-256 of a body, keys sorted, without how the answer is to be written.
 pub(crate) fn digest(fields: &Map<String, Value>) -> String {
-    let mut body = Value::Object(fields.clone());
-    if let Some(object) = body.as_object_mut() {
-        object.remove("stream");
-        object.remove("stream_options");
+    let mut text = Vec::new();
+    write_sorted(fields.iter().filter(|(key, _)| !HOW_TO_ANSWER.contains(&key.as_str())), &mut text);
+    format!("{:x}", Sha256::digest(&text))
+}
+
+/// Writes an object's JSON with the keys of all objects in it sorted.
+fn write_sorted<'f>(fields: impl Iterator<Item = (&'f String, &'f Value)>, out: &mut Vec<u8>) {
+    let mut fields: Vec<_> = fields.collect();
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    out.push(b'{');
+    for (place, (key, value)) in fields.into_iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_plain(key, out);
+        out.push(b':');
+        write_value(value, out);
     }
-    body.sort_all_objects();
-    let digest = Sha256::digest(body.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    out.push(b'}');
+}
+
+fn write_value(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(fields) => write_sorted(fields.iter(), out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push(b',');
+                }
+                write_value(item, out);
+            }
+            out.push(b']');
+        }
+        scalar => write_plain(scalar, out),
+    }
+}
+
+/// Writes what holds no object.
+fn write_plain(value: &impl serde::Serialize, out: &mut Vec<u8>) {
+    // Neither text nor a number can fail, nor can memory that is written to.
+    let _ = serde_json::to_writer(out, value);
 }
 
 #[cfg(test)]

@@ -171,6 +171,23 @@ pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
     })
 }
 
+/// The attempt in a row of a rollout that has the columns of one attempt as well, those that both have as `attempt_..`;
+/// they are null where there is none.
+pub(crate) fn attempt_beside_rollout(row: &AnyRow) -> Result<Option<Attempt>> {
+    let Some(attempt_id) = column(row, "attempt_id")? else { return Ok(None) };
+    Ok(Some(Attempt {
+        rollout_id: column(row, "rollout_id")?,
+        attempt_id,
+        sequence_id: count(row, "sequence_id")?,
+        start_time: column(row, "attempt_start_time")?,
+        end_time: column(row, "attempt_end_time")?,
+        status: word(row, "attempt_status")?,
+        worker_id: column(row, "worker_id")?,
+        last_heartbeat_time: column(row, "last_heartbeat_time")?,
+        metadata: optional_json(row, "attempt_metadata")?,
+    }))
+}
+
 pub(crate) async fn latest_attempt(connection: &mut AnyConnection, rollout_id: &str) -> Result<Option<Attempt>> {
     let row = sqlx::query("SELECT * FROM attempts WHERE rollout_id = $1 ORDER BY sequence_id DESC LIMIT 1")
         .bind(rollout_id)

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
 
@@ -31,29 +30,23 @@ impl Conversation {
     /// Takes a conversation out of a span's attributes. `None`, and nothing taken, if it has no messages or they are
     /// not numbered from 0 on.
     pub fn take(attributes: &mut Object) -> Option<Self> {
+        if !is_numbered_from_0(attributes) {
+            return None;
+        }
         let mut messages: Vec<Object> = Vec::new();
         let mut answer = Object::new();
         let mut rest = Object::new();
-        for (key, value) in attributes.iter() {
-            let part = match prompt_key(key) {
-                Some((index, part)) => {
-                    // An object that stays empty tells of a gap.
-                    if index >= attributes.len() {
-                        return None;
-                    }
-                    if index >= messages.len() {
-                        messages.resize_with(index + 1, Object::new);
-                    }
-                    messages.get_mut(index).map(|message| (message, part))
+        for (key, value) in std::mem::take(attributes) {
+            if let Some((index, part)) = prompt_key(&key) {
+                if index >= messages.len() {
+                    messages.resize_with(index + 1, Object::new);
                 }
-                None if key == FINISH_REASON => None,
-                None => key.strip_prefix(ANSWER).map(|part| (&mut answer, part)),
-            };
-            let (object, key) = part.unwrap_or((&mut rest, key));
-            object.insert(key.to_owned(), value.clone());
-        }
-        if messages.is_empty() || messages.iter().any(Object::is_empty) {
-            return None;
+                messages[index].insert(part.to_owned(), value);
+            } else if let Some(part) = key.strip_prefix(ANSWER).filter(|_| key != FINISH_REASON) {
+                answer.insert(part.to_owned(), value);
+            } else {
+                rest.insert(key, value);
+            }
         }
         *attributes = rest;
         Some(Self { messages, answer })
@@ -77,6 +70,11 @@ impl Conversation {
         Ok(usize::try_from(length) == Ok(self.messages.len()) && last == hash)
     }
 
+    /// What the store keeps of it where there are no earlier calls.
+    pub fn whole(&self) -> Result<StoredConversation> {
+        self.behind(None, &hashes(&self.messages)?)
+    }
+
     /// What the store keeps of it, given the earlier calls of the same attempt.
     pub async fn without_known(
         &self,
@@ -86,12 +84,16 @@ impl Conversation {
     ) -> Result<StoredConversation> {
         let hashes = hashes(&self.messages)?;
         let parent = find_parent(connection, rollout_id, attempt_id, &hashes).await?;
+        self.behind(parent, &hashes)
+    }
+
+    fn behind(&self, parent: Option<Parent>, hashes: &[MessagesHash]) -> Result<StoredConversation> {
         let held = parent.as_ref().map_or(0, |parent| parent.length);
-        let mut new: Vec<Value> = self.messages.iter().skip(held).map(|message| json!(message)).collect();
+        let mut new: Vec<Option<&Object>> = self.messages.iter().skip(held).map(Some).collect();
         if let (Some(first), Some(parent)) = (new.first_mut(), &parent)
-            && *first == json!(parent.answer)
+            && *first == parent.answer.as_ref()
         {
-            *first = Value::Null;
+            *first = None;
         }
         Ok(StoredConversation {
             parent_id: parent.map(|parent| parent.generation_id),
@@ -101,6 +103,21 @@ impl Conversation {
             hash: hashes.last().copied().unwrap_or_default(),
         })
     }
+}
+
+/// Whether there are messages, and none is missing between them.
+fn is_numbered_from_0(attributes: &Object) -> bool {
+    let mut seen: Vec<bool> = Vec::new();
+    for (index, _) in attributes.keys().filter_map(|key| prompt_key(key)) {
+        if index >= attributes.len() {
+            return false;
+        }
+        if index >= seen.len() {
+            seen.resize(index + 1, false);
+        }
+        seen[index] = true;
+    }
+    !seen.is_empty() && seen.iter().all(|seen| *seen)
 }
 
 /// Number and attribute of a message, from the key of an attribute.
@@ -219,6 +236,7 @@ fn missing_parent(parent_id: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::{Value, json};
     use sqlx::Row;
 
     use super::*;

@@ -15,6 +15,8 @@ use crate::tokens::{ContextHash, PrefixHasher, pack_logprobs, pack_tokens, unpac
 use crate::writer::Write;
 use crate::{Result, Store, StoreError};
 
+/// The sequence id of a rollout's first span.
+const FIRST: u64 = 1;
 /// Why a generation must not be trained: at least one of its logprobs was not a finite number.
 const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
 /// Why sampling ended where its client had gone: such an answer is nobody's, and nothing continues it.
@@ -139,9 +141,8 @@ fn validate_weights(weights: &[WeightsFrom], sampled: usize) -> Result<()> {
 
 async fn record(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
     hear_of(write, &generation.rollout_id, &generation.attempt_id).await?;
-    refuse_known(write.connection(), &generation.generation_id).await?;
     let sequence_id = allocate_sequence_id(write, &generation.rollout_id).await?;
-    record_at(write, generation, sequence_id).await
+    record_at(write, generation, sequence_id, sequence_id == FIRST).await
 }
 
 async fn replace(write: &mut Write, generation: NewGeneration) -> Result<RecordedGeneration> {
@@ -166,16 +167,23 @@ async fn replace(write: &mut Write, generation: NewGeneration) -> Result<Recorde
     .bind(column::<&str>(&begun, "span_id")?)
     .fetch_one(write.connection())
     .await?;
-    record_at(write, generation, count(&span, "sequence_id")?).await
+    record_at(write, generation, count(&span, "sequence_id")?, false).await
 }
 
-async fn record_at(write: &mut Write, mut generation: NewGeneration, sequence_id: u64) -> Result<RecordedGeneration> {
-    let conversation = take_conversation(write.connection(), &mut generation).await?;
+/// Records a generation at its place. `is_first` says that its rollout has had none before, so that none need be looked
+/// for.
+async fn record_at(
+    write: &mut Write,
+    mut generation: NewGeneration,
+    sequence_id: u64,
+    is_first: bool,
+) -> Result<RecordedGeneration> {
+    let conversation = take_conversation(write.connection(), &mut generation, is_first).await?;
     let span = span_of(&generation, generation.attributes.clone(), sequence_id);
     if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
-    let parent = find_parent(write.connection(), &generation).await?;
+    let parent = if is_first { None } else { find_parent(write.connection(), &generation).await? };
     insert(write.connection(), &generation, parent.as_ref(), conversation.as_ref()).await?;
     Ok(RecordedGeneration {
         generation_id: generation.generation_id,
@@ -188,31 +196,23 @@ async fn record_at(write: &mut Write, mut generation: NewGeneration, sequence_id
 async fn take_conversation(
     connection: &mut AnyConnection,
     generation: &mut NewGeneration,
+    is_first: bool,
 ) -> Result<Option<StoredConversation>> {
     let Some(conversation) = Conversation::take(&mut generation.attributes) else { return Ok(None) };
-    conversation.without_known(connection, &generation.rollout_id, &generation.attempt_id).await.map(Some)
-}
-
-async fn refuse_known(connection: &mut AnyConnection, generation_id: &str) -> Result<()> {
-    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
-        .bind(generation_id)
-        .fetch_optional(connection)
-        .await?;
-    match known {
-        None => Ok(()),
-        Some(_) => Err(StoreError::Conflict { kind: "generation", id: generation_id.to_owned() }),
+    if is_first {
+        return conversation.whole().map(Some);
     }
+    conversation.without_known(connection, &generation.rollout_id, &generation.attempt_id).await.map(Some)
 }
 
 /// Stores a generation of an archive together with its span, as they were; whether they were not there before.
 pub(crate) async fn import(write: &mut Write, mut generation: NewGeneration, span: Span) -> Result<bool> {
     validate(&generation)?;
-    let conversation = take_conversation(write.connection(), &mut generation).await?;
+    let conversation = take_conversation(write.connection(), &mut generation, false).await?;
     let span = Span { attributes: generation.attributes.clone(), ..span };
     if !insert_span(write, &span).await? {
         return Ok(false);
     }
-    refuse_known(write.connection(), &generation.generation_id).await?;
     raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
     let parent = find_parent(write.connection(), &generation).await?;
     insert(write.connection(), &generation, parent.as_ref(), conversation.as_ref()).await?;
@@ -270,6 +270,7 @@ async fn find_parent(connection: &mut AnyConnection, generation: &NewGeneration)
     Ok(None)
 }
 
+/// Inserts a generation, unless its id is taken.
 async fn insert(
     connection: &mut AnyConnection,
     generation: &NewGeneration,
@@ -281,13 +282,14 @@ async fn insert(
     let (context_length, context_hash) = context(generation);
     let finite = generation.logprobs.as_ref().is_none_or(|logprobs| logprobs.iter().all(|value| value.is_finite()));
     let logprobs = generation.logprobs.as_ref().filter(|_| finite);
-    sqlx::query(
+    let inserted = sqlx::query(
         "INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
              prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
              weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
              messages_parent_id, messages, answer, messages_length, messages_hash)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-             $23, $24, $25, $26, $27)",
+             $23, $24, $25, $26, $27)
+         ON CONFLICT (generation_id) DO NOTHING",
     )
     .bind(plain("generation_id", &generation.generation_id)?)
     .bind(generation.rollout_id.as_str())
@@ -317,8 +319,12 @@ async fn insert(
     .bind(conversation.map(|conversation| conversation.length))
     .bind(conversation.map(|conversation| &conversation.hash[..]))
     .execute(connection)
-    .await?;
-    Ok(())
+    .await?
+    .rows_affected();
+    match inserted {
+        0 => Err(StoreError::Conflict { kind: "generation", id: generation.generation_id.clone() }),
+        _ => Ok(()),
+    }
 }
 
 /// Length and hash of what a later prompt must begin with to continue this generation.

@@ -9,7 +9,7 @@ use sqlx::any::AnyRow;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::attempts::{attempt_from_row, insert_attempt, latest_attempt};
+use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt};
 use crate::model::{
     Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
 };
@@ -124,10 +124,17 @@ impl Store {
 
     /// A rollout and its latest attempt.
     pub async fn get_rollout(&self, rollout_id: &str) -> Result<Option<(Rollout, Option<Attempt>)>> {
-        let mut connection = self.reader().await?;
-        let Some(rollout) = find_rollout(&mut connection, rollout_id).await? else { return Ok(None) };
-        let attempt = latest_attempt(&mut connection, rollout_id).await?;
-        Ok(Some((rollout, attempt)))
+        let row = sqlx::query(
+            "SELECT r.*, a.attempt_id, a.sequence_id, a.start_time AS attempt_start_time,
+                 a.end_time AS attempt_end_time, a.status AS attempt_status, a.worker_id, a.last_heartbeat_time,
+                 a.metadata AS attempt_metadata
+             FROM rollouts r LEFT JOIN attempts a ON a.rollout_id = r.rollout_id
+             WHERE r.rollout_id = $1 ORDER BY a.sequence_id DESC LIMIT 1",
+        )
+        .bind(rollout_id)
+        .fetch_optional(&mut *self.reader().await?)
+        .await?;
+        row.as_ref().map(|row| Ok((rollout_from_row(row)?, attempt_beside_rollout(row)?))).transpose()
     }
 
     /// Rollouts that meet a filter, each with its latest attempt.

@@ -20,14 +20,18 @@ pub(crate) struct EventDecoder {
 impl EventDecoder {
     /// Takes the next bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), AnswerFault> {
-        for &byte in bytes {
-            let ends_pair = std::mem::replace(&mut self.after_carriage_return, byte == b'\r') && byte == b'\n';
-            match byte {
-                _ if ends_pair => {}
-                b'\r' | b'\n' => self.end_line(),
-                _ => self.line.push(byte),
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
+            let ends_pair = self.after_carriage_return && end == 0 && rest[end] == b'\n';
+            self.after_carriage_return = rest[end] == b'\r';
+            self.line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            if !ends_pair {
+                self.end_line();
             }
         }
+        self.after_carriage_return &= rest.is_empty();
+        self.line.extend_from_slice(rest);
         if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > EVENT_LIMIT {
             return Err(AnswerFault::EventTooLong { limit: EVENT_LIMIT });
         }

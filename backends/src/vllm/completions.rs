@@ -1,5 +1,7 @@
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::event::{Event, stop_reason};
 use crate::AnswerFault;
@@ -18,12 +20,80 @@ struct Choice {
     finish_reason: Option<String>,
 }
 
-/// Lists of one entry for each token of the chunk. A token is `token_id:ID`.
+/// Lists of one entry for each token of the chunk.
 #[derive(Deserialize)]
 struct Logprobs {
-    tokens: Vec<String>,
+    tokens: Vec<TokenName>,
     token_logprobs: Vec<Option<f64>>,
-    top_logprobs: Option<Vec<Option<Map<String, Value>>>>,
+    top_logprobs: Option<Vec<Option<Alternatives>>>,
+}
+
+/// A token as `token_id:ID`, or something else that stands in its place.
+enum TokenName {
+    Id(i64),
+    Other(String),
+}
+
+impl TokenName {
+    fn read(name: &str) -> Self {
+        let id = name.strip_prefix("token_id:").and_then(|id| id.parse().ok());
+        id.map_or_else(|| TokenName::Other(name.to_owned()), TokenName::Id)
+    }
+}
+
+impl fmt::Display for TokenName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TokenName::Id(id) => write!(formatter, "token_id:{id}"),
+            TokenName::Other(name) => formatter.write_str(name),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Name;
+        impl Visitor<'_> for Name {
+            type Value = TokenName;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a token's name")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<TokenName, E> {
+                Ok(TokenName::read(name))
+            }
+        }
+        deserializer.deserialize_str(Name)
+    }
+}
+
+/// The likeliest tokens in the place of one, by name.
+struct Alternatives(Vec<(i64, f64)>);
+
+impl<'de> Deserialize<'de> for Alternatives {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Names;
+        impl<'de> Visitor<'de> for Names {
+            type Value = Alternatives;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("tokens with their logprobs")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Alternatives, A::Error> {
+                let mut found = Vec::with_capacity(map.size_hint().unwrap_or_default());
+                while let Some(entry) = map.next_entry::<TokenName, Option<f64>>()? {
+                    match entry {
+                        (TokenName::Id(id), Some(logprob)) => found.push((id, logprob)),
+                        (name, _) => return Err(A::Error::custom(format!("`{name}` is no token with its logprob"))),
+                    }
+                }
+                Ok(Alternatives(found))
+            }
+        }
+        deserializer.deserialize_map(Names)
+    }
 }
 
 impl ReadEvent for CompletionReader {
@@ -46,7 +116,7 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Vec<P
             None => Ok(Vec::new()),
         };
     };
-    let top_logprobs = top_logprobs.unwrap_or_else(|| vec![None; ids.len()]);
+    let top_logprobs = top_logprobs.unwrap_or_else(|| ids.iter().map(|_| None).collect());
     for length in [names.len(), token_logprobs.len(), top_logprobs.len()] {
         if length != ids.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: length });
@@ -56,31 +126,19 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Vec<P
     for (index, (&id, (logprob, alternatives))) in
         ids.iter().zip(token_logprobs.into_iter().zip(top_logprobs)).enumerate()
     {
-        if token_id(&names[index]) != Some(id) {
-            let (one, other) = (id.to_string(), names[index].clone());
+        if !matches!(names[index], TokenName::Id(named) if named == id) {
+            let (one, other) = (id.to_string(), names[index].to_string());
             return Err(AnswerFault::TokensDiffer { position: taken + index, one, other });
         }
-        let alternatives = alternatives.into_iter().flatten().map(alternative).collect::<Result<_, _>>()?;
+        let alternatives = alternatives.map(|Alternatives(found)| found).unwrap_or_default();
         tokens.push(PieceToken { id, logprob, alternatives, weights_version: None });
     }
     Ok(tokens)
 }
 
-fn alternative((name, logprob): (String, Value)) -> Result<(i64, f64), AnswerFault> {
-    let message = || format!("`{name}: {logprob}` is no token with its logprob");
-    match (token_id(&name), logprob.as_f64()) {
-        (Some(id), Some(logprob)) => Ok((id, logprob)),
-        _ => Err(AnswerFault::Unreadable { message: message() }),
-    }
-}
-
-fn token_id(name: &str) -> Option<i64> {
-    name.strip_prefix("token_id:")?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::StopReason;

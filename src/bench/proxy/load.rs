@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -6,6 +7,7 @@ use axum::body::Bytes;
 use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// One call that is to be made.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct Call {
     pub body: Bytes,
     /// Whether the answer is a stream.
     pub is_streamed: bool,
+    /// A number that it shares with the calls of the same agent, which makes one after the other.
+    pub agent: usize,
 }
 
 /// How long a call took, from the moment at which it was to be made.
@@ -28,16 +32,20 @@ pub struct Timing {
 }
 
 /// Makes calls at a rate, at even distances, whether or not earlier ones have been answered. A call that is made late,
-/// because this process was, counts from when it should have been made.
+/// because this process was, counts from when it should have been made; only an agent that still waits for its last
+/// answer cannot make the next call, which counts from then.
 pub async fn drive(client: &Client, calls: Vec<Call>, rate: f64) -> Result<Vec<Timing>> {
     let (client, runtime) = (client.clone(), Handle::current());
     let made = tokio::task::spawn_blocking(move || {
         // The runtime's own timer counts milliseconds, which is too coarse.
         let start = Instant::now();
-        let make = |(index, call)| {
+        let mut latest = HashMap::new();
+        let make = |(index, call): (usize, Call)| {
             let intended = start + Duration::from_secs_f64(index as f64 / rate);
+            let (done, is_done) = oneshot::channel();
+            let before = latest.insert(call.agent, is_done);
             thread::sleep(intended.saturating_duration_since(Instant::now()));
-            runtime.spawn(ask(client.clone(), call, intended))
+            runtime.spawn(ask_after(before, client.clone(), call, intended, done))
         };
         calls.into_iter().enumerate().map(make).collect::<Vec<_>>()
     });
@@ -46,6 +54,25 @@ pub async fn drive(client: &Client, calls: Vec<Call>, rate: f64) -> Result<Vec<T
         timings.push(call.await??);
     }
     Ok(timings)
+}
+
+async fn ask_after(
+    before: Option<oneshot::Receiver<()>>,
+    client: Client,
+    call: Call,
+    intended: Instant,
+    done: oneshot::Sender<()>,
+) -> Result<Timing> {
+    let mut from = intended;
+    if let Some(before) = before
+        && before.await.is_ok()
+    {
+        from = from.max(Instant::now());
+    }
+    let timing = ask(client, call, from).await;
+    // Most agents make one call, and nobody waits for its end.
+    let _ = done.send(());
+    timing
 }
 
 async fn ask(client: Client, call: Call, intended: Instant) -> Result<Timing> {

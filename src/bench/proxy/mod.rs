@@ -19,7 +19,7 @@ use load::drive;
 use reqwest::Client;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use traffic::{Bodies, PROMPT_TOKENS, Traffic, end_attempts, start_attempts};
+use traffic::{PROMPT_TOKENS, TURNS, Tasks, Traffic};
 
 use super::render::make_model;
 use super::server::{STORE, Server};
@@ -71,7 +71,9 @@ struct Bench {
     client: Client,
     /// The host first.
     targets: Vec<Server>,
-    bodies: Bodies,
+    tasks: Tasks,
+    /// What the host's answer is in a conversation.
+    answer: Message,
     /// Calls a second.
     rate: f64,
     rounds: Vec<Round>,
@@ -85,23 +87,18 @@ struct Memory([Vec<u64>; 3]);
 impl Bench {
     async fn new(targets: Vec<Server>, model: &Path, rate: f64) -> Result<Self> {
         let client = Client::builder().no_proxy().build()?;
-        let renderer = open_renderer(model, "auto")?;
-        let no_answer = Bodies::new(renderer.as_ref(), &Message::text("assistant", ""))?;
-        let mut answer = None;
+        let mut tasks = Tasks::new(open_renderer(model, "auto")?);
+        let mut answer = Message::default();
         for proxy in &targets[1..] {
-            answer = Some(first_answer(&client, &no_answer, &proxy.url).await?);
+            answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
-        let bodies = Bodies::new(renderer.as_ref(), &answer.context("there is no proxy")?)?;
-        Ok(Self { client, made: 1, targets, bodies, rate, rounds: Vec::new() })
+        Ok(Self { client, made: 1, targets, tasks, answer, rate, rounds: Vec::new() })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
     async fn run(&mut self, calls: usize) -> Result<Memory> {
         for traffic in Traffic::ALL {
-            for target in 0..self.targets.len() {
-                self.round(traffic, 0, target, WARMING.min(calls)).await?;
-            }
-            self.made += WARMING.min(calls);
+            self.round(traffic, 0, WARMING.min(calls)).await?;
         }
         self.rounds.clear();
         let start = self.resident()?;
@@ -111,10 +108,7 @@ impl Bench {
         for number in 0..rounds {
             for traffic in Traffic::ALL {
                 if traffic == Traffic::Whole || number % SHARE_OF_OTHERS == 0 {
-                    for target in 0..self.targets.len() {
-                        self.round(traffic, number, target, per_round).await?;
-                    }
-                    self.made += per_round;
+                    self.round(traffic, number, per_round).await?;
                 }
             }
             if number == rounds / 2 {
@@ -125,22 +119,25 @@ impl Bench {
         Ok(Memory([start, middle, self.resident()?]))
     }
 
-    /// Makes calls of one kind in one way. What comes before and after an attempt's calls is not counted.
-    async fn round(&mut self, traffic: Traffic, number: usize, target: usize, calls: usize) -> Result<()> {
-        let server = &self.targets[target];
-        let attempts = match target {
-            0 => None,
-            _ => Some(start_attempts(&self.client, &server.url, traffic, calls).await?),
-        };
-        let calls = self.bodies.calls(traffic, &server.url, attempts.as_deref(), calls);
-        let before = server.cpu_seconds()?;
-        let timings = drive(&self.client, calls, self.rate).await?;
-        tokio::time::sleep(SETTLING).await;
-        let cpu_seconds = server.cpu_seconds()? - before;
-        if let Some(attempts) = attempts {
-            end_attempts(&self.client, &server.url, traffic, attempts).await?;
+    /// Makes the same calls of one kind, at least as many as told, to each target after the other. What comes before and
+    /// after an attempt's calls is not counted.
+    async fn round(&mut self, traffic: Traffic, number: usize, calls: usize) -> Result<()> {
+        let agents = if traffic == Traffic::Conversations { calls.div_ceil(TURNS) } else { calls };
+        let agents = self.tasks.agents(traffic, agents, &self.answer)?;
+        for (target, server) in self.targets.iter().enumerate() {
+            let attempts = match target {
+                0 => Vec::new(),
+                _ => agents.start_attempts(&self.client, &server.url).await?,
+            };
+            let calls = agents.calls_to(&server.url, &attempts);
+            let before = server.cpu_seconds()?;
+            let timings = drive(&self.client, calls, self.rate).await?;
+            tokio::time::sleep(SETTLING).await;
+            let cpu_seconds = server.cpu_seconds()? - before;
+            agents.end_attempts(&self.client, &server.url, attempts).await?;
+            self.rounds.push(Round::new(traffic, number, target, cpu_seconds, &timings));
         }
-        self.rounds.push(Round::new(traffic, number, target, cpu_seconds, &timings));
+        self.made += agents.calls();
         Ok(())
     }
 
@@ -161,9 +158,9 @@ impl Bench {
 }
 
 /// What a proxy answers, which must be as it was scripted.
-async fn first_answer(client: &Client, bodies: &Bodies, url: &str) -> Result<Message> {
-    let calls = bodies.calls(Traffic::Sessions, url, None, 1);
-    let call = calls.into_iter().next().context("there is no call")?;
+async fn first_answer(client: &Client, tasks: &mut Tasks, url: &str) -> Result<Message> {
+    let agents = tasks.agents(Traffic::Sessions, 1, &Message::default())?;
+    let call = agents.calls_to(url, &[]).pop().context("there is no call")?;
     let asked = client.post(call.url).header("content-type", "application/json").body(call.body);
     let reply: Value = asked.send().await?.json().await?;
     let counted = (&reply["usage"]["prompt_tokens"], &reply["usage"]["completion_tokens"]);

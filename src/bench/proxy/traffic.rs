@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use anyhow::{Context, Result, ensure};
 use axum::body::Bytes;
 use fulgurite_renderers::{Message, Renderer};
@@ -13,8 +15,8 @@ use crate::bench::render::conversation::Writer;
 pub const PROMPT_TOKENS: usize = 200;
 /// Turns of a conversation.
 pub const TURNS: usize = 8;
-/// Different tasks, each of which several attempts are made at.
-const TASKS: usize = 64;
+/// Attempts at one task, whose prompts are the same: a group, as the trainer makes them.
+const GROUP: usize = 8;
 /// Attempts that are started or ended at the same time.
 const CONNECTIONS: usize = 16;
 
@@ -55,86 +57,105 @@ impl Traffic {
         }
     }
 
-    /// Attempts that so many calls need.
-    fn attempts(self, calls: usize) -> usize {
-        match self {
-            Self::Whole | Self::Streamed => calls,
-            Self::Conversations => calls.div_ceil(TURNS),
-            Self::Sessions => 0,
-        }
+    fn turns(self) -> usize {
+        if self == Self::Conversations { TURNS } else { 1 }
     }
 }
 
-/// The bodies of calls.
-pub struct Bodies {
-    whole: Vec<Bytes>,
-    streamed: Vec<Bytes>,
-    /// Of each task, one for each turn.
-    turns: Vec<Vec<Bytes>>,
+/// Makes up tasks, no two of which are the same.
+pub struct Tasks {
+    renderer: Arc<dyn Renderer>,
+    writer: Writer,
+    system: Message,
 }
 
-impl Bodies {
-    /// Bodies of prompts that have [`PROMPT_TOKENS`], in conversations whose answers are always `answer`.
-    pub fn new(renderer: &dyn Renderer, answer: &Message) -> Result<Self> {
+impl Tasks {
+    /// Tasks for a model.
+    pub fn new(renderer: Arc<dyn Renderer>) -> Self {
         let mut writer = Writer::new();
-        let mut bodies = Self { whole: Vec::new(), streamed: Vec::new(), turns: Vec::new() };
-        for _ in 0..TASKS {
-            let task = task(renderer, &mut writer)?;
-            bodies.whole.push(body(&task, false));
-            bodies.streamed.push(body(&task, true));
-            let mut messages = task;
-            let turns = (0..TURNS).map(|turn| {
-                if turn > 0 {
-                    messages.extend([answer.clone(), Message::text("user", writer.text(2))]);
-                }
-                body(&messages, false)
-            });
-            bodies.turns.push(turns.collect());
-        }
-        Ok(bodies)
-    }
-
-    /// So many calls, straight to a model's host if there are no attempts. Of conversations, every turn comes before any
-    /// next one.
-    pub fn calls(&self, traffic: Traffic, url: &str, attempts: Option<&[Attempt]>, count: usize) -> Vec<Call> {
-        let conversations = traffic.attempts(count).max(1);
-        let call = |number: usize| {
-            let bodies = match traffic {
-                Traffic::Whole | Traffic::Sessions => &self.whole,
-                Traffic::Streamed => &self.streamed,
-                Traffic::Conversations => &self.turns[number % conversations % TASKS],
-            };
-            let (attempt, body) = match traffic {
-                Traffic::Conversations => (number % conversations, &bodies[number / conversations]),
-                _ => (number, &bodies[number % TASKS]),
-            };
-            let base = attempts.and_then(|attempts| attempts.get(attempt)).map_or(String::new(), Attempt::path);
-            let url = format!("{url}{base}/v1/chat/completions");
-            Call { url, body: body.clone(), is_streamed: traffic == Traffic::Streamed }
-        };
-        (0..count).map(call).collect()
-    }
-}
-
-/// A conversation whose prompt has [`PROMPT_TOKENS`].
-fn task(renderer: &dyn Renderer, writer: &mut Writer) -> Result<Vec<Message>> {
-    loop {
         let system = Message::text("system", writer.text(2));
-        let mut text = writer.text(PROMPT_TOKENS / 8);
-        while !text.is_empty() {
-            let messages = vec![system.clone(), Message::text("user", text.as_str())];
-            match renderer.render_prompt(&messages, &[])?.tokens.len() {
-                PROMPT_TOKENS => return Ok(messages),
-                fewer if fewer < PROMPT_TOKENS => break,
-                _ => drop(text.pop()),
+        Self { renderer, writer, system }
+    }
+
+    /// The bodies of what so many agents say, turn by turn, to a model that always gives the same answer.
+    pub fn agents(&mut self, traffic: Traffic, count: usize, answer: &Message) -> Result<Agents> {
+        let mut turns: Vec<Vec<Bytes>> = Vec::with_capacity(count);
+        while turns.len() < count {
+            let mut messages = self.task()?;
+            let mut task = vec![body(&messages, traffic)];
+            for _ in 1..traffic.turns() {
+                messages.extend([answer.clone(), Message::text("user", self.writer.text(2))]);
+                task.push(body(&messages, traffic));
+            }
+            turns.extend(std::iter::repeat_n(task, GROUP.min(count - turns.len())));
+        }
+        Ok(Agents { traffic, turns })
+    }
+
+    /// A conversation whose prompt has [`PROMPT_TOKENS`].
+    fn task(&mut self) -> Result<Vec<Message>> {
+        loop {
+            let text = self.writer.text(PROMPT_TOKENS / 8);
+            let messages = |end: usize| vec![self.system.clone(), Message::text("user", &text[..end])];
+            let tokens = |end| anyhow::Ok(self.renderer.render_prompt(&messages(end), &[])?.tokens.len());
+            let (mut enough, mut too_few) = (text.len(), 0);
+            while too_few + 1 < enough {
+                let middle = (too_few + enough) / 2;
+                match tokens(middle)? {
+                    PROMPT_TOKENS => return Ok(messages(middle)),
+                    fewer if fewer < PROMPT_TOKENS => too_few = middle,
+                    _ => enough = middle,
+                }
             }
         }
     }
 }
 
-fn body(messages: &[Message], stream: bool) -> Bytes {
+/// What some agents say.
+pub struct Agents {
+    traffic: Traffic,
+    /// The bodies of each agent's calls.
+    turns: Vec<Vec<Bytes>>,
+}
+
+impl Agents {
+    /// How many calls they make.
+    pub fn calls(&self) -> usize {
+        self.turns.len() * self.traffic.turns()
+    }
+
+    /// Starts the attempts that they are made for, if they say whose they are.
+    pub async fn start_attempts(&self, client: &Client, url: &str) -> Result<Vec<Attempt>> {
+        let count = if self.traffic == Traffic::Sessions { 0 } else { self.turns.len() };
+        let url = format!("{url}/v1/agl/rollouts");
+        together((0..count).map(|_| Attempt::start(client.clone(), url.clone()))).await
+    }
+
+    /// Their calls, each for its attempt if there are any: first all first turns, then all second ones, and so on.
+    pub fn calls_to(&self, url: &str, attempts: &[Attempt]) -> Vec<Call> {
+        let call = |(turn, agent): (usize, usize)| {
+            let attempt = attempts.get(agent).map(Attempt::path).unwrap_or_default();
+            let url = format!("{url}{attempt}/v1/chat/completions");
+            let body = self.turns[agent][turn].clone();
+            Call { url, body, is_streamed: self.traffic == Traffic::Streamed, agent }
+        };
+        let turns = 0..self.traffic.turns();
+        turns.flat_map(|turn| (0..self.turns.len()).map(move |agent| (turn, agent))).map(call).collect()
+    }
+
+    /// Ends their attempts, as a runner does; of conversations, looks at one first.
+    pub async fn end_attempts(&self, client: &Client, url: &str, attempts: Vec<Attempt>) -> Result<()> {
+        if let (Traffic::Conversations, Some(first)) = (self.traffic, attempts.first()) {
+            first.check_continued(client, url).await?;
+        }
+        together(attempts.into_iter().map(|attempt| attempt.end(client.clone(), url.to_owned()))).await?;
+        Ok(())
+    }
+}
+
+fn body(messages: &[Message], traffic: Traffic) -> Bytes {
     let mut body = json!({ "model": MODEL, "messages": messages, "max_tokens": 128, "temperature": 1.0 });
-    if stream {
+    if traffic == Traffic::Streamed {
         body["stream"] = json!(true);
     }
     Bytes::from(body.to_string())
@@ -176,22 +197,6 @@ impl Attempt {
         ensure!(calls.len() == TURNS && continued == TURNS - 1, "the turns of a conversation do not go on: {drift}");
         Ok(())
     }
-}
-
-/// Starts the attempts that so many calls need.
-pub async fn start_attempts(client: &Client, url: &str, traffic: Traffic, calls: usize) -> Result<Vec<Attempt>> {
-    let url = format!("{url}/v1/agl/rollouts");
-    let starts = (0..traffic.attempts(calls)).map(|_| Attempt::start(client.clone(), url.clone()));
-    together(starts).await
-}
-
-/// Ends attempts whose calls have all been made; of conversations, looks at one first.
-pub async fn end_attempts(client: &Client, url: &str, traffic: Traffic, attempts: Vec<Attempt>) -> Result<()> {
-    if let (Traffic::Conversations, Some(first)) = (traffic, attempts.first()) {
-        first.check_continued(client, url).await?;
-    }
-    together(attempts.into_iter().map(|attempt| attempt.end(client.clone(), url.to_owned()))).await?;
-    Ok(())
 }
 
 /// Does a few at a time until all are done.

@@ -181,6 +181,7 @@ async fn record_at(
     let conversation = take_conversation(write.connection(), &mut generation, is_first).await?;
     let span = span_of(&generation, generation.attributes.clone(), sequence_id);
     if !insert_span(write, &span).await? {
+        refuse_known(write.connection(), &generation.generation_id).await?;
         return Err(StoreError::Conflict { kind: "span", id: generation.span_id });
     }
     let parent = if is_first { None } else { find_parent(write.connection(), &generation).await? };
@@ -203,6 +204,21 @@ async fn take_conversation(
         return conversation.whole().map(Some);
     }
     conversation.without_known(connection, &generation.rollout_id, &generation.attempt_id).await.map(Some)
+}
+
+async fn refuse_known(connection: &mut AnyConnection, generation_id: &str) -> Result<()> {
+    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
+        .bind(generation_id)
+        .fetch_optional(connection)
+        .await?;
+    match known {
+        None => Ok(()),
+        Some(_) => Err(conflict(generation_id)),
+    }
+}
+
+fn conflict(generation_id: &str) -> StoreError {
+    StoreError::Conflict { kind: "generation", id: generation_id.to_owned() }
 }
 
 /// Stores a generation of an archive together with its span, as they were; whether they were not there before.
@@ -322,7 +338,7 @@ async fn insert(
     .await?
     .rows_affected();
     match inserted {
-        0 => Err(StoreError::Conflict { kind: "generation", id: generation.generation_id.clone() }),
+        0 => Err(conflict(&generation.generation_id)),
         _ => Ok(()),
     }
 }

@@ -39,7 +39,8 @@ pub struct ModelEntry {
     /// The model at a `tinker` service; `name` unless told otherwise.
     #[serde(default)]
     pub base_model: Option<String>,
-    /// Rank of the adapters that are trained beside the model at a `tinker` service.
+    /// Rank of the adapters that are trained beside the model at a `tinker` service; 0 trains the model itself, where the
+    /// service does that.
     #[serde(default = "lora_rank")]
     pub lora_rank: u32,
 }
@@ -140,9 +141,6 @@ impl ModelEntry {
         }
         if self.backend == Backend::Tinker && self.urls.len() != 1 {
             bail!("backend = \"tinker\" is one service, and urls names {}", self.urls.len());
-        }
-        if self.lora_rank == 0 {
-            bail!("lora_rank is 0, but must be at least 1");
         }
         if self.max_concurrency == 0 {
             bail!("max_concurrency is 0, but must be at least 1");
@@ -261,7 +259,6 @@ mod tests {
             (ModelEntry { api_key_env: Some("K".into()), ..embedded.clone() }, "api_key_env"),
             (ModelEntry { base_model: Some("m".into()), ..remote.clone() }, "base_model"),
             (ModelEntry { lora_rank: 8, ..remote.clone() }, "lora_rank"),
-            (ModelEntry { lora_rank: 0, ..tinker.clone() }, "lora_rank is 0"),
             (ModelEntry { urls: two, ..tinker }, "one service"),
             (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),

@@ -368,6 +368,39 @@ async fn a_key_is_exchanged_for_a_token_where_the_service_wants_that() {
 }
 
 #[tokio::test]
+async fn a_session_that_the_service_ends_is_followed_by_another() {
+    let patience = Patience { heartbeat: Duration::from_millis(1), ..PATIENCE };
+    let setup = Setup::with(TinkerKind::default(), patience).await;
+    setup.sample().await.unwrap();
+    setup.tinker.fail("session_heartbeat", Fault::status(503, json!({})));
+    setup.tinker.fail("session_heartbeat", Fault::status(410, json!({ "detail": "the session is over" })));
+    while setup.posts("create_session").len() < 2 {
+        setup.sample().await.unwrap();
+    }
+    let sessions: Vec<Value> =
+        setup.posts("create_sampling_session").iter().map(|body| body["session_id"].clone()).collect();
+    assert_eq!(sessions, [json!("s1"), json!("s2")]);
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_is_told_at_once_and_asked_when_it_is_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let options = TinkerOptions { url: format!("http://{address}/api/v1/"), api_key: None, patience: PATIENCE };
+    let service = Arc::new(TinkerService::new(&options).unwrap());
+    let options = TinkerSamplerOptions { base_model: "base".into(), vocabulary_size: 100, context_length: None };
+    let sampler = TinkerSampler::new(service, options);
+    for error in [sample(&sampler, request()).await.map(drop), sampler.check_health().await] {
+        assert!(matches!(error, Err(BackendError::Unavailable { .. })), "{error:?}");
+    }
+    let tinker = Tinker::new(TinkerKind::default());
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let _server = ScriptedServer::start_on(listener, move |request| tinker.answer(request));
+    assert_eq!(ids(&sample(&sampler, request()).await.unwrap().0), [6, 7, 8]);
+}
+
+#[tokio::test]
 async fn a_context_length_that_nobody_tells_is_asked_for() {
     let capabilities = json!({ "supported_models": [{ "model_name": "base" }] });
     let setup = Setup::with(TinkerKind { capabilities, ..TinkerKind::default() }, PATIENCE).await;

@@ -5,15 +5,17 @@ use super::wire::{self, JsonChunk, ModelInput, SamplingParams, StopSequences, Wi
 use crate::remote::answer::{Piece, PieceToken};
 use crate::{AnswerFault, SampleRequest, StopReason};
 
-/// Services take seeds for signed numbers, some of 32 bits.
-const SEED_MASK: u64 = i32::MAX as u64;
-
-/// The request, at its place among the sampling session's.
-pub(super) fn request(sampling_session_id: &str, place: u64, request: &SampleRequest) -> wire::SampleRequest {
+/// The request, at its place among the sampling session's. Of a seed as many bits count as the service takes.
+pub(super) fn request(
+    sampling_session_id: &str,
+    place: u64,
+    request: &SampleRequest,
+    greatest_seed: i64,
+) -> wire::SampleRequest {
     let chunks = vec![JsonChunk::EncodedText { tokens: request.prompt.clone() }];
     let sampling_params = SamplingParams {
         max_tokens: Some(request.max_tokens),
-        seed: Some((request.seed & SEED_MASK) as i64),
+        seed: Some(request.seed as i64 & greatest_seed),
         stop: Some(StopSequences::Tokens(request.stop_tokens.clone())),
         temperature: request.sampling.temperature.into(),
         top_k: request.sampling.top_k.map_or(-1, |top_k| top_k as i64),
@@ -104,7 +106,7 @@ mod tests {
     #[test]
     fn a_request_says_all_that_a_service_may_need() {
         let mut asked = sample_request();
-        let body = serde_json::to_value(request("x", 3, &asked)).unwrap();
+        let body = serde_json::to_value(request("x", 3, &asked, i64::from(i32::MAX))).unwrap();
         assert_eq!(
             body,
             json!({
@@ -116,7 +118,9 @@ mod tests {
             })
         );
         asked.stop_tokens.clear();
-        assert_eq!(json!(request("x", 3, &asked))["sampling_params"]["stop"], json!([]));
+        let whole = json!(request("x", 3, &asked, i64::MAX));
+        assert_eq!(whole["sampling_params"]["stop"], json!([]));
+        assert_eq!(whole["sampling_params"]["seed"], asked.seed);
     }
 
     #[test]

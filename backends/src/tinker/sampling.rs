@@ -106,7 +106,8 @@ impl Sampling {
     async fn ask_once(&self, request: &SampleRequest) -> Result<Asked, Refusal> {
         let sampling_session = self.sampling_session().await?;
         let place = sampling_session.next.fetch_add(1, Ordering::Relaxed);
-        let body = sampled::request(&sampling_session.id, place, request);
+        let greatest_seed = sampling_session.session.greatest_seed();
+        let body = sampled::request(&sampling_session.id, place, request, greatest_seed);
         let mut submission = Request::post("api/v1/asample", &body)?;
         // Has the service answer 429 instead of queueing without end.
         submission.headers.push(("X-Tinker-Sampling-Backpressure", "1".to_owned()));

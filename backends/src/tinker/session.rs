@@ -84,6 +84,11 @@ impl Session {
         self.dynamic.is_some()
     }
 
+    /// Seeds are at most this. The older wire does not say what it takes, and 32 bits with a sign every server does.
+    pub(crate) fn greatest_seed(&self) -> i64 {
+        if self.is_current() { i64::MAX } else { i32::MAX.into() }
+    }
+
     /// Whether sample requests can be cancelled.
     pub(crate) fn cancels(&self) -> bool {
         self.dynamic.as_ref().is_some_and(|dynamic| dynamic.sample_cancel_enabled)

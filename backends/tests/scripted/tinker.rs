@@ -185,7 +185,8 @@ impl Tinker {
         self.state().violations.clone()
     }
 
-    fn answer(&self, request: &Request) -> Reply {
+    /// Answers a request.
+    pub fn answer(&self, request: &Request) -> Reply {
         let key = self.kind.lock().unwrap().key.clone();
         let path = request.path.strip_prefix("/prefix").unwrap_or(&request.path);
         let expected = key.as_ref().map(|key| format!("x-api-key: {key}\r\n"));

@@ -358,6 +358,7 @@ impl Shape {
     /// The shape as an HF config. The head is the embedding, as in the small models of the family.
     pub fn model_config(&self, vocabulary_size: usize, end_of_turn: &[u32]) -> ModelConfig {
         ModelConfig {
+            architecture: Default::default(),
             vocab_size: vocabulary_size,
             hidden_size: self.hidden_size,
             intermediate_size: self.intermediate_size,
@@ -368,6 +369,7 @@ impl Shape {
             max_position_embeddings: self.context_length,
             rms_norm_eps: 1e-6,
             rope_theta: 10_000.0,
+            rope_scaling: Default::default(),
             tie_word_embeddings: true,
             other: serde_json::Map::from_iter([("eos_token_id".to_owned(), serde_json::json!(end_of_turn))]),
         }

@@ -21,6 +21,7 @@ const MEASURED: Duration = Duration::from_secs(3);
 
 fn config(vocab_size: usize, hidden_size: usize, intermediate_size: usize, num_hidden_layers: usize) -> ModelConfig {
     ModelConfig {
+        architecture: Default::default(),
         vocab_size,
         hidden_size,
         intermediate_size,
@@ -31,6 +32,7 @@ fn config(vocab_size: usize, hidden_size: usize, intermediate_size: usize, num_h
         max_position_embeddings: 256,
         rms_norm_eps: 1e-6,
         rope_theta: 10_000.0,
+        rope_scaling: Default::default(),
         tie_word_embeddings: true,
         other: Default::default(),
     }

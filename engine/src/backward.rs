@@ -1,7 +1,7 @@
 use crate::forward::{Activations, LayerActivations, PackedRows};
 use crate::kernels::{
-    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, multiply, norm_and_rotate_backward,
-    rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
+    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply,
+    norm_and_rotate_backward, rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
 };
 use crate::weights::{Model, Weights};
 
@@ -135,6 +135,7 @@ fn attention_backward(
     sequences_backward(model, rows, layer, scratch);
 
     let BackwardScratch { products, rotated, query_key_value, normed, .. } = scratch;
+    // The keys' norm stands behind the queries'.
     let (before_keys, keys_on) = gradient.split_at_mut(place.key_norm.start);
     norm_and_rotate_backward(
         &layer.query_key_value,
@@ -147,6 +148,7 @@ fn attention_backward(
         &mut before_keys[place.query_norm.clone()],
         &mut keys_on[..place.key_norm.len()],
     );
+    bias_backward(query_key_value, &mut gradient[place.query_key_value_bias.clone()]);
     normed.resize(layer.normed_input.len(), 0.0);
     let weight = &weights.values[place.query_key_value.clone()];
     let weight_gradient = &mut gradient[place.query_key_value.clone()];

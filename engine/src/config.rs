@@ -4,13 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::EngineError;
+use crate::architecture::Architecture;
+use crate::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
 
-const ARCHITECTURE: &str = "Qwen3ForCausalLM";
-const MODEL_TYPE: &str = "qwen3";
-
-/// The dimensions of a Qwen3 decoder, under the names of Hugging Face's `config.json`.
+/// The kind and the dimensions of a decoder, under the names of Hugging Face's `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelConfig {
+    /// Which kind of decoder.
+    #[serde(skip)]
+    pub architecture: Architecture,
     /// Token ids are below this.
     pub vocab_size: usize,
     /// Width of the residual stream.
@@ -24,7 +26,6 @@ pub struct ModelConfig {
     /// Key and value heads; divides the query heads.
     pub num_key_value_heads: usize,
     /// Width of a head; even, because rotary embedding turns pairs.
-    #[serde(default = "default_head_dim")]
     pub head_dim: usize,
     /// Tokens that prompt and answer may have together.
     pub max_position_embeddings: usize,
@@ -32,6 +33,9 @@ pub struct ModelConfig {
     pub rms_norm_eps: f32,
     /// Base of the rotary embedding's wavelengths.
     pub rope_theta: f64,
+    /// How that was stretched.
+    #[serde(skip)]
+    pub rope_scaling: RopeScaling,
     /// Whether the output head is the embedding.
     #[serde(default)]
     pub tie_word_embeddings: bool,
@@ -40,16 +44,13 @@ pub struct ModelConfig {
     pub other: Map<String, Value>,
 }
 
-/// What Hugging Face assumes where the field is absent.
-fn default_head_dim() -> usize {
-    128
-}
-
 impl ModelConfig {
     /// Trainable numbers in the model; a tied head counts once.
     pub fn parameter_count(&self) -> usize {
         let hidden = self.hidden_size;
-        let attention = hidden * (2 * self.query_width() + 2 * self.key_width()) + 2 * self.head_dim;
+        let head_norms = if self.architecture.has_head_norms() { 2 * self.head_dim } else { 0 };
+        let biases = if self.architecture.has_biases() { self.query_width() + 2 * self.key_width() } else { 0 };
+        let attention = hidden * (2 * self.query_width() + 2 * self.key_width()) + head_norms + biases;
         let feed_forward = 3 * hidden * self.intermediate_size;
         let embeddings = self.vocab_size * hidden * if self.tie_word_embeddings { 1 } else { 2 };
         embeddings + self.num_hidden_layers * (attention + feed_forward + 2 * hidden) + hidden
@@ -67,18 +68,28 @@ impl ModelConfig {
             message: format!("not a model configuration: {error}"),
         };
         let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(malformed)?;
+        let architecture = architecture(&fields, path)?;
         refuse_unsupported(&fields, path)?;
+        let rope_scaling = rope_scaling(&fields, path)?;
         if let Some(theta) = fields.get("rope_parameters").and_then(|rope| rope.get("rope_theta")).cloned() {
             fields.entry("rope_theta").or_insert(theta);
         }
-        if fields.get("head_dim").is_some_and(Value::is_null) {
-            fields.remove("head_dim");
+        if fields.get("head_dim").is_none_or(Value::is_null) {
+            let number = |name: &str| fields.get(name).and_then(Value::as_u64).unwrap_or(0) as usize;
+            let head = architecture.default_head(number("hidden_size"), number("num_attention_heads"));
+            fields.insert("head_dim".into(), json!(head));
+        }
+        if fields.get("num_key_value_heads").is_none_or(Value::is_null)
+            && let Some(heads) = fields.get("num_attention_heads").cloned()
+        {
+            fields.insert("num_key_value_heads".into(), heads);
         }
         // What `to_json` writes anew is not carried along.
-        for name in ["architectures", "model_type", "rope_parameters", "dtype", "torch_dtype"] {
+        for name in ["architectures", "model_type", "rope_parameters", "rope_scaling", "dtype", "torch_dtype"] {
             fields.remove(name);
         }
         let config: ModelConfig = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
+        let config = Self { architecture, rope_scaling, ..config };
         config.check()?;
         Ok(config)
     }
@@ -86,13 +97,20 @@ impl ModelConfig {
     /// The text of `config.json`.
     pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
         let mut fields = Map::new();
-        fields.insert("architectures".into(), json!([ARCHITECTURE]));
-        fields.insert("model_type".into(), json!(MODEL_TYPE));
+        fields.insert("architectures".into(), json!([self.architecture.name()]));
+        fields.insert("model_type".into(), json!(self.architecture.model_type()));
         if let Value::Object(own) = serde_json::to_value(self)? {
             fields.extend(own);
         }
         // Newer readers look for theta here, older ones at the top level.
-        fields.insert("rope_parameters".into(), json!({"rope_theta": self.rope_theta, "rope_type": "default"}));
+        let mut rope = serde_json::to_value(&self.rope_scaling)?;
+        if let (RopeScaling::Linear { .. } | RopeScaling::Llama3 { .. } | RopeScaling::Yarn { .. }, old) =
+            (&self.rope_scaling, rope.clone())
+        {
+            fields.insert("rope_scaling".into(), old);
+        }
+        rope["rope_theta"] = json!(self.rope_theta);
+        fields.insert("rope_parameters".into(), rope);
         fields.insert("dtype".into(), json!("float32"));
         serde_json::to_string_pretty(&Value::Object(fields))
     }
@@ -128,6 +146,9 @@ impl ModelConfig {
                 self.rms_norm_eps, self.rope_theta
             ));
         }
+        if let Some(fault) = self.rope_scaling.fault() {
+            return refuse(fault);
+        }
         Ok(())
     }
 
@@ -154,12 +175,10 @@ fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), En
         }
         Err(EngineError::Unsupported { path: path.to_path_buf(), field, value: value.to_string() })
     };
-    refuse("architectures", &[json!([ARCHITECTURE])])?;
-    refuse("model_type", &[json!(MODEL_TYPE)])?;
     refuse("hidden_act", &[Value::Null, json!("silu")])?;
     refuse("attention_bias", &[Value::Null, json!(false)])?;
     refuse("use_sliding_window", &[Value::Null, json!(false)])?;
-    refuse("rope_scaling", &[Value::Null])?;
+    refuse("mlp_bias", &[Value::Null, json!(false)])?;
     refuse("quantization_config", &[Value::Null])?;
     let full = |kind: &Value| kind == "full_attention";
     if let Some(Value::Array(kinds)) = fields.get("layer_types")
@@ -168,12 +187,46 @@ fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), En
         let (path, value) = (path.to_path_buf(), kind.to_string());
         return Err(EngineError::Unsupported { path, field: "layer_types", value });
     }
-    let kind = fields.get("rope_parameters").and_then(|rope| rope.get("rope_type"));
-    if kind.is_some_and(|kind| kind != "default") {
-        let value = kind.map(Value::to_string).unwrap_or_default();
-        return Err(EngineError::Unsupported { path: path.to_path_buf(), field: "rope_parameters.rope_type", value });
-    }
     Ok(())
+}
+
+fn architecture(fields: &Map<String, Value>, path: &Path) -> Result<Architecture, EngineError> {
+    let told = |field: &str| fields.get(field).unwrap_or(&Value::Null);
+    let is_told = |it: &Architecture| *told("architectures") == json!([it.name()]);
+    let unsupported = |field: &'static str| EngineError::Unsupported {
+        path: path.to_path_buf(),
+        field,
+        value: told(field).to_string(),
+    };
+    let architecture = Architecture::ALL.into_iter().find(is_told).ok_or_else(|| unsupported("architectures"))?;
+    match *told("model_type") == json!(architecture.model_type()) {
+        true => Ok(architecture),
+        false => Err(unsupported("model_type")),
+    }
+}
+
+/// Newer files have it in `rope_parameters`, older ones in `rope_scaling`, with `type` for `rope_type` in the oldest.
+fn rope_scaling(fields: &Map<String, Value>, path: &Path) -> Result<RopeScaling, EngineError> {
+    let found = [("rope_parameters", fields.get("rope_parameters")), ("rope_scaling", fields.get("rope_scaling"))];
+    let Some((field, Value::Object(found))) = found
+        .into_iter()
+        .find_map(|(field, value)| value.filter(|value| value.is_object()).map(|value| (field, value)))
+    else {
+        return Ok(RopeScaling::Default);
+    };
+    let unsupported = || EngineError::Unsupported { path: path.to_path_buf(), field, value: json!(found).to_string() };
+    let mut found = found.clone();
+    if let Some(kind) = found.remove("type") {
+        found.entry("rope_type").or_insert(kind);
+    }
+    found.entry("rope_type").or_insert(json!("default"));
+    if UNSUPPORTED_KEYS.iter().any(|key| found.get(*key).is_some_and(|value| !value.is_null() && *value != json!(1.0)))
+    {
+        return Err(unsupported());
+    }
+    found.retain(|_, value| !value.is_null());
+    let refused = unsupported();
+    serde_json::from_value(Value::Object(found)).map_err(|_| refused)
 }
 
 #[cfg(test)]
@@ -199,20 +252,55 @@ mod tests {
 
     #[test]
     fn another_architecture_is_refused_by_name() {
-        let text = tiny_config().to_json().unwrap().replace(ARCHITECTURE, "LlamaForCausalLM");
+        let text = tiny_config().to_json().unwrap().replace("Qwen3ForCausalLM", "MixtralForCausalLM");
         let error = ModelConfig::parse(&text, Path::new("config.json")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "config.json: this engine runs Qwen3ForCausalLM only; architectures is [\"LlamaForCausalLM\"]"
+            "config.json: this engine runs Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM; architectures is \
+             [\"MixtralForCausalLM\"]"
         );
-        let mut config = tiny_config();
-        config.other.insert("rope_scaling".into(), json!({"rope_type": "yarn"}));
-        let error = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap_err();
-        assert!(matches!(error, EngineError::Unsupported { field: "rope_scaling", .. }), "{error}");
+        for rope in [json!({"rope_type": "dynamic", "factor": 2.0}), json!({"type": "yarn", "factor": 4.0})] {
+            let text = tiny_config().to_json().unwrap().replace("\"rope_parameters\"", "\"unread\"");
+            let mut fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            fields.insert("rope_scaling".into(), rope);
+            let text = serde_json::to_string(&fields).unwrap();
+            let error = ModelConfig::parse(&text, Path::new("config.json")).unwrap_err();
+            assert!(matches!(error, EngineError::Unsupported { field: "rope_scaling", .. }), "{error}");
+        }
         let mut config = tiny_config();
         config.other.insert("layer_types".into(), json!(["full_attention", "sliding_attention"]));
         let error = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap_err();
         assert!(matches!(error, EngineError::Unsupported { field: "layer_types", .. }), "{error}");
+    }
+
+    #[test]
+    fn every_kind_and_scaling_survives_a_round_trip() {
+        let original_max_position_embeddings = 32.0;
+        let llama = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings,
+        };
+        let yarn = RopeScaling::Yarn {
+            factor: 4.0,
+            original_max_position_embeddings,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: None,
+            truncate: true,
+        };
+        for architecture in Architecture::ALL {
+            for rope_scaling in [RopeScaling::Default, RopeScaling::Linear { factor: 2.0 }, llama.clone(), yarn.clone()]
+            {
+                let config = ModelConfig { architecture, rope_scaling, ..tiny_config() };
+                let text = config.to_json().unwrap();
+                assert_eq!(ModelConfig::parse(&text, Path::new("config.json")).unwrap(), config);
+                let old = text.replace("rope_parameters", "unknown_field").replace("\"rope_type\"", "\"type\"");
+                let read = ModelConfig::parse(&old, Path::new("config.json")).unwrap();
+                assert_eq!(read.rope_scaling, config.rope_scaling);
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-use crate::kernels::{attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::weights::Weights;
 
 /// Keys and values of one sequence's tokens so far.
@@ -93,6 +93,7 @@ fn extend_layer(
 
     rms_norm(stream, &weights.values[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
     multiply(normed, rows, &packed.query_key_value, query_key_value);
+    add_bias(weights.projection_bias(layer), query_key_value);
     norm_and_rotate(query_key_value, positions, weights.head_norms(layer), &model.rotation, rotated, inverses);
     attend_caches(weights, layer, extensions, scratch);
 

@@ -39,7 +39,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens a Hugging Face model directory: `config.json` of a `Qwen3ForCausalLM`, and `model.safetensors` or its
+    /// Opens a Hugging Face model directory: `config.json` of an [`Architecture`](crate::Architecture), and `model.safetensors` or its
     /// parts under `model.safetensors.index.json`, in f32, bf16 or f16.
     ///
     /// Starts the sampler's thread, which ends when the last handle to the sampler is dropped.

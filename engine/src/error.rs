@@ -24,7 +24,7 @@ pub enum EngineError {
         message: String,
     },
     /// The model is of a kind that this engine does not run.
-    #[error("{path}: this engine runs Qwen3ForCausalLM only; {field} is {value}")]
+    #[error("{path}: this engine runs Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM; {field} is {value}")]
     Unsupported {
         /// The configuration file.
         path: PathBuf,

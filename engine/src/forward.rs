@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use crate::kernels::{attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::weights::{Model, Weights};
 
 /// Sequences laid one after another, without padding.
@@ -119,6 +119,7 @@ fn forward_layer(
     let gain = &weights.values[place.input_norm.clone()];
     rms_norm(&layer.input, gain, epsilon, &mut layer.normed_input, &mut layer.input_inverses);
     multiply(&layer.normed_input, count, &packed.query_key_value, &mut layer.query_key_value);
+    add_bias(weights.projection_bias(index), &mut layer.query_key_value);
     let norms = weights.head_norms(index);
     let (projected, inverses) = (&layer.query_key_value, &mut layer.head_inverses);
     norm_and_rotate(projected, &rows.positions, norms, &model.rotation, &mut layer.rotated, inverses);

@@ -18,6 +18,9 @@ pub(crate) struct LayerLayout {
     pub(crate) input_norm: Range<usize>,
     /// Query, key and value projections one after another, so that one product serves the three.
     pub(crate) query_key_value: Range<usize>,
+    /// Their biases, one after another; empty where there are none.
+    pub(crate) query_key_value_bias: Range<usize>,
+    /// Empty where heads are not normed.
     pub(crate) query_norm: Range<usize>,
     pub(crate) key_norm: Range<usize>,
     pub(crate) output: Range<usize>,
@@ -47,22 +50,34 @@ impl Layout {
         let embedding = tensors.add("model.embed_tokens.weight".into(), &[config.vocab_size, hidden]);
         let layers = (0..config.num_hidden_layers)
             .map(|layer| {
-                let mut add =
-                    |name: &str, shape: &[usize]| tensors.add(format!("model.layers.{layer}.{name}.weight"), shape);
+                let mut add_tensor =
+                    |name: &str, shape: &[usize]| tensors.add(format!("model.layers.{layer}.{name}"), shape);
+                let mut add = |name: &str, shape: &[usize]| add_tensor(&format!("{name}.weight"), shape);
                 let input_norm = add("input_layernorm", &[hidden]);
                 let q = add("self_attn.q_proj", &[query, hidden]);
                 add("self_attn.k_proj", &[key, hidden]);
                 let v = add("self_attn.v_proj", &[key, hidden]);
-                let query_norm = add("self_attn.q_norm", &[config.head_dim]);
-                let key_norm = add("self_attn.k_norm", &[config.head_dim]);
+                let (query_norm, key_norm) = match config.architecture.has_head_norms() {
+                    true => (add("self_attn.q_norm", &[config.head_dim]), add("self_attn.k_norm", &[config.head_dim])),
+                    false => (v.end..v.end, v.end..v.end),
+                };
                 let output = add("self_attn.o_proj", &[hidden, query]);
                 let feed_forward_norm = add("post_attention_layernorm", &[hidden]);
                 let gate = add("mlp.gate_proj", &[inner, hidden]);
                 let up = add("mlp.up_proj", &[inner, hidden]);
                 let down = add("mlp.down_proj", &[hidden, inner]);
+                let query_key_value_bias = match config.architecture.has_biases() {
+                    true => {
+                        let q = add_tensor("self_attn.q_proj.bias", &[query]);
+                        add_tensor("self_attn.k_proj.bias", &[key]);
+                        q.start..add_tensor("self_attn.v_proj.bias", &[key]).end
+                    }
+                    false => v.end..v.end,
+                };
                 LayerLayout {
                     input_norm,
                     query_key_value: q.start..v.end,
+                    query_key_value_bias,
                     query_norm,
                     key_norm,
                     output,
@@ -100,13 +115,16 @@ impl Tensors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::architecture::Architecture;
     use crate::test_models::tiny_config;
 
     #[test]
     fn the_layout_holds_as_many_numbers_as_the_configuration_counts() {
-        for tie_word_embeddings in [true, false] {
-            let config = ModelConfig { tie_word_embeddings, ..tiny_config() };
-            assert_eq!(Layout::new(&config).length, config.parameter_count());
+        for architecture in Architecture::ALL {
+            for tie_word_embeddings in [true, false] {
+                let config = ModelConfig { architecture, tie_word_embeddings, ..tiny_config() };
+                assert_eq!(Layout::new(&config).length, config.parameter_count());
+            }
         }
     }
 }

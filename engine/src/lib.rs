@@ -7,6 +7,7 @@
 //!   learner's, bit for bit, under the same weights.
 
 mod adjustments;
+mod architecture;
 mod backward;
 mod checkpoint;
 mod choice;
@@ -25,6 +26,7 @@ mod learner;
 mod loss;
 mod optimizer;
 mod published;
+mod rope_scaling;
 mod sampler;
 mod scheduler;
 mod shard;
@@ -37,10 +39,12 @@ mod reference;
 #[cfg(test)]
 mod test_models;
 
+pub use architecture::Architecture;
 pub use config::ModelConfig;
 pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use learner::EmbeddedLearner;
+pub use rope_scaling::RopeScaling;
 pub use sampler::EmbeddedSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use vocabulary::{TokenText, Vocabulary};

@@ -143,6 +143,36 @@ mod tests {
         }
     }
 
+    #[test]
+    fn gradients_are_those_of_transformers() {
+        let vectors = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+        for name in ["qwen3-linear", "qwen2-yarn", "llama", "llama-3.1"] {
+            let directory = vectors.join(name);
+            let config = ModelConfig::read(&directory.join("config.json")).unwrap();
+            let model = Arc::new(Model::new(config));
+            let values = crate::files::read_weights(&directory, &model.layout).unwrap();
+            let weights = Weights::new(model.clone(), values);
+            let fixture = std::fs::read_to_string(directory.join("logprobs.json")).unwrap();
+            let fixture: serde_json::Value = serde_json::from_str(&fixture).unwrap();
+            let tokens: Vec<u32> = serde_json::from_value(fixture["tokens"].clone()).unwrap();
+            let data = [datum(&tokens)];
+            let mut shard = Shard::default();
+            shard.score_backward(&weights, &examples(&data, |_| TokenLoss::CrossEntropy { weight: 1.0 }));
+            let path = directory.join("gradients.safetensors");
+            let bytes = std::fs::read(&path).unwrap();
+            let file = crate::files::parse(&bytes, &path).unwrap();
+            for tensor in &model.layout.tensors {
+                let (quads, _) = file.tensor(&tensor.name).unwrap().data().as_chunks::<4>();
+                let expected: Vec<f32> = quads.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+                let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+                for (found, expected) in shard.gradient[tensor.place.clone()].iter().zip(&expected) {
+                    let error = (found - expected).abs() / largest;
+                    assert!(error < 1e-5, "{name} {}: {found} where {expected} is right", tensor.name);
+                }
+            }
+        }
+    }
+
     /// Holds the gradient of every tensor against differences of the definition's loss.
     fn check_gradient(weights: &Weights, loss: impl Fn(usize) -> TokenLoss) {
         let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();

@@ -8,6 +8,7 @@ use crate::ModelConfig;
 /// Two layers; no dimension is a multiple of the vectors' width, but for one head.
 pub(crate) fn tiny_config() -> ModelConfig {
     ModelConfig {
+        architecture: Default::default(),
         vocab_size: 37,
         hidden_size: 20,
         intermediate_size: 27,
@@ -18,6 +19,7 @@ pub(crate) fn tiny_config() -> ModelConfig {
         max_position_embeddings: 64,
         rms_norm_eps: 1e-6,
         rope_theta: 10_000.0,
+        rope_scaling: Default::default(),
         tie_word_embeddings: true,
         other: Default::default(),
     }

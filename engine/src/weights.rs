@@ -18,9 +18,10 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(config: ModelConfig) -> Self {
+        let (frequencies, factor) = config.rope_scaling.frequencies(config.head_dim, config.rope_theta);
         Self {
             layout: Layout::new(&config),
-            rotation: Rotation::new(config.head_dim, config.rope_theta, config.max_position_embeddings),
+            rotation: Rotation::new(&frequencies, factor, config.max_position_embeddings),
             attention: AttentionShape {
                 query_heads: config.num_attention_heads,
                 key_heads: config.num_key_value_heads,
@@ -84,6 +85,11 @@ impl Weights {
         }
     }
 
+    /// The biases of one layer's query, key and value projections, if it has some.
+    pub(crate) fn projection_bias(&self, layer: usize) -> &[f32] {
+        &self.values[self.model.layout.layers[layer].query_key_value_bias.clone()]
+    }
+
     /// Writes the embedding of each token into a row of `[tokens, hidden]`.
     pub(crate) fn embed(&self, tokens: impl Iterator<Item = u32>, rows: &mut [f32]) {
         let hidden = self.model.config.hidden_size;
@@ -103,11 +109,14 @@ const EMBEDDING_DEVIATION: f64 = 0.05;
 /// that learns to copy within 500 training steps of 64 rows with these two numbers has not begun to after 700 with 0.02.
 const MATRIX_DEVIATION: f64 = 0.4;
 
-/// Fresh weights: gains are 1, all else is normal. Projections back into the residual stream are smaller by the root
+/// Fresh weights: gains are 1, biases 0, all else is normal. Projections back into the residual stream are smaller by the root
 /// of twice the layers (as in GPT-2), so that the stream's variance does not grow with depth.
 pub(crate) fn random_values(config: &ModelConfig, layout: &Layout, seed: u64) -> Vec<f32> {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     let mut values = vec![1.0; layout.length];
+    for bias in layout.tensors.iter().filter(|tensor| tensor.name.ends_with(".bias")) {
+        values[bias.place.clone()].fill(0.0);
+    }
     for tensor in layout.tensors.iter().filter(|tensor| tensor.shape.len() == 2) {
         let deviation = initial_deviation(tensor, config.num_hidden_layers);
         values[tensor.place.clone()].fill_with(|| (normal(&mut generator) * deviation) as f32);

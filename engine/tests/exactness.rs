@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use common::{answer, create, open, policy, request, sequence, supervised, tiny_config};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, Sampler, WeightsVersion};
+use fulgurite_engine::{Architecture, ModelConfig};
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {
@@ -19,8 +20,9 @@ proptest! {
         seed in 0..1000_u64,
         lengths in proptest::collection::vec((1..50_usize, 1..40_usize), 1..20),
         sampler_threads in 1..4_usize,
+        architecture in proptest::sample::select(&Architecture::ALL),
     ) {
-        let (_home, directory) = create(&tiny_config(), seed);
+        let (_home, directory) = create(&ModelConfig { architecture, ..tiny_config() }, seed);
         let engine = open(&directory, sampler_threads);
         let (sampler, learner) = (engine.sampler(), engine.learner());
         tokio::runtime::Runtime::new().unwrap().block_on(async {

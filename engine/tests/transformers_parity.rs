@@ -46,3 +46,23 @@ async fn a_tied_model() {
 async fn an_untied_model_in_bf16() {
     check("qwen3-untied-bf16").await;
 }
+
+#[tokio::test]
+async fn positions_at_half_their_distance() {
+    check("qwen3-linear").await;
+}
+
+#[tokio::test]
+async fn a_qwen2_with_biases_and_yarn() {
+    check("qwen2-yarn").await;
+}
+
+#[tokio::test]
+async fn a_llama_in_f16() {
+    check("llama").await;
+}
+
+#[tokio::test]
+async fn a_llama_with_its_own_stretching() {
+    check("llama-3.1").await;
+}

@@ -255,6 +255,7 @@ pub fn tiny_model(directory: &Path, context_length: usize) -> PathBuf {
     fulgurite_renderers::write_tokenizer_directory(&scratch, &tokenizer).unwrap();
     let opened = fulgurite_renderers::Tokenizer::open(&scratch).unwrap();
     let shape = ModelConfig {
+        architecture: Default::default(),
         vocab_size: opened.vocabulary_size(),
         hidden_size: 16,
         intermediate_size: 32,
@@ -265,6 +266,7 @@ pub fn tiny_model(directory: &Path, context_length: usize) -> PathBuf {
         max_position_embeddings: context_length,
         rms_norm_eps: 1e-6,
         rope_theta: 10_000.0,
+        rope_scaling: Default::default(),
         tie_word_embeddings: true,
         other: json!({ "eos_token_id": opened.eos_ids() }).as_object().unwrap().clone(),
     };

@@ -41,6 +41,7 @@ fn random_model(home: &Path, tokenizer: &str) -> PathBuf {
     let path = home.join(tokenizer);
     if !path.exists() {
         let shape = ModelConfig {
+            architecture: Default::default(),
             vocab_size: Tokenizer::open(&files).unwrap().vocabulary_size() + 5,
             hidden_size: 16,
             intermediate_size: 32,
@@ -51,6 +52,7 @@ fn random_model(home: &Path, tokenizer: &str) -> PathBuf {
             max_position_embeddings: 1 << 14,
             rms_norm_eps: 1e-6,
             rope_theta: 10_000.0,
+            rope_scaling: Default::default(),
             tie_word_embeddings: true,
             other: Map::new(),
         };

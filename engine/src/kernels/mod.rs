@@ -18,8 +18,8 @@ mod softmax;
 pub(crate) use attention::{AttentionForward, AttentionScratch, AttentionShape, attend, attend_backward, store_keys};
 pub(crate) use matmul::{PackedMatrix, multiply, multiply_add, transposed_multiply_add};
 pub(crate) use pointwise::{
-    HeadNorms, Rotation, norm_and_rotate, norm_and_rotate_backward, rms_norm, rms_norm_backward, swiglu,
-    swiglu_backward,
+    HeadNorms, Rotation, add_bias, bias_backward, norm_and_rotate, norm_and_rotate_backward, rms_norm,
+    rms_norm_backward, swiglu, swiglu_backward,
 };
 pub(crate) use softmax::{LogSoftmax, softmax_gradient};
 

@@ -88,16 +88,15 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// Angles are computed in f32, as Hugging Face does.
-    pub(crate) fn new(head: usize, theta: f64, positions: usize) -> Self {
-        let half = head / 2;
-        let frequencies: Vec<f32> =
-            (0..half).map(|i| (1.0 / theta.powf(2.0 * i as f64 / head as f64)) as f32).collect();
+    /// From the angle per position of each pair. Angles are computed in f32, as Hugging Face does; cosines and sines are
+    /// multiplied with `factor`.
+    pub(crate) fn new(frequencies: &[f32], factor: f32, positions: usize) -> Self {
         let angles =
             (0..positions).flat_map(|position| frequencies.iter().map(move |frequency| position as f32 * frequency));
-        let (cosines, sines) =
-            angles.map(|angle| (f64::from(angle).cos() as f32, f64::from(angle).sin() as f32)).unzip();
-        Self { half, cosines, sines }
+        let (cosines, sines) = angles
+            .map(|angle| (f64::from(angle).cos() as f32 * factor, f64::from(angle).sin() as f32 * factor))
+            .unzip();
+        Self { half: frequencies.len(), cosines, sines }
     }
 
     #[inline(always)]
@@ -107,11 +106,12 @@ impl Rotation {
     }
 }
 
-/// The norms of query and key heads.
+/// Query and key heads, and their norms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadNorms<'a> {
     pub(crate) query_heads: usize,
     pub(crate) key_heads: usize,
+    /// Empty, as the keys', where heads are not normed.
     pub(crate) query_gain: &'a [f32],
     pub(crate) key_gain: &'a [f32],
     pub(crate) epsilon: f32,
@@ -145,7 +145,10 @@ pub(crate) fn norm_and_rotate(
                 for h in 0..heads {
                     let from = &projected[row * width + h * head..][..head];
                     let to = &mut rotated[(row * heads + h) * head..][..head];
-                    inverses[row * heads + h] = norm_row(from, norms.gain(h), norms.epsilon, to);
+                    match norms.gain(h) {
+                        [] => to.copy_from_slice(from),
+                        gain => inverses[row * heads + h] = norm_row(from, gain, norms.epsilon, to),
+                    }
                     let (low, high) = to.split_at_mut(half);
                     turn(low, high, cosines, sines, 1.0);
                 }
@@ -183,10 +186,15 @@ pub(crate) fn norm_and_rotate_backward(
                     let gain_gradient =
                         if h < norms.query_heads { &mut *query_gain_gradient } else { &mut *key_gain_gradient };
                     let place = row * width + h * head..row * width + (h + 1) * head;
+                    let gain = norms.gain(h);
+                    if gain.is_empty() {
+                        projected_gradient[place].copy_from_slice(normed);
+                        continue;
+                    }
                     projected_gradient[place.clone()].fill(0.0);
                     norm_row_backward(
                         &projected[place.clone()],
-                        norms.gain(h),
+                        gain,
                         inverses[row * heads + h],
                         normed,
                         &mut projected_gradient[place],
@@ -208,6 +216,42 @@ fn turn(low: &mut [f32], high: &mut [f32], cosines: &[f32], sines: &[f32], direc
         low[i] = x * cosines[i] - y * sine;
         high[i] = y * cosines[i] + x * sine;
     }
+}
+
+/// Adds `bias` to each row; nothing where it is empty.
+pub(crate) fn add_bias(bias: &[f32], rows: &mut [f32]) {
+    if bias.is_empty() {
+        return;
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            let width = bias.len();
+            for row in rows.chunks_exact_mut(width) {
+                for i in 0..width {
+                    row[i] += bias[i];
+                }
+            }
+        },
+    );
+}
+
+/// Adds each row's gradient to the bias's; nothing where there is no bias.
+pub(crate) fn bias_backward(rows_gradient: &[f32], bias_gradient: &mut [f32]) {
+    if bias_gradient.is_empty() {
+        return;
+    }
+    vectorised(
+        #[inline(always)]
+        || {
+            let width = bias_gradient.len();
+            for row in rows_gradient.chunks_exact(width) {
+                for i in 0..width {
+                    bias_gradient[i] += row[i];
+                }
+            }
+        },
+    );
 }
 
 /// `silu(gate) * up` for each row of `[gate, up]`, `width` numbers each.

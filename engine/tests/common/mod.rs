@@ -13,6 +13,7 @@ use tempfile::TempDir;
 /// Two layers; hardly a dimension is a multiple of the vectors' width.
 pub fn tiny_config() -> ModelConfig {
     ModelConfig {
+        architecture: Default::default(),
         vocab_size: 41,
         hidden_size: 24,
         intermediate_size: 37,
@@ -23,6 +24,7 @@ pub fn tiny_config() -> ModelConfig {
         max_position_embeddings: 96,
         rms_norm_eps: 1e-6,
         rope_theta: 10_000.0,
+        rope_scaling: Default::default(),
         tie_word_embeddings: true,
         other: Default::default(),
     }

@@ -108,11 +108,10 @@ impl Admitted {
     const PROMPT_TOKENS: usize = 1;
 
     async fn of(proxy: &Proxy, attribution: &Attribution, route: Route) -> Result<Self, ProxyError> {
-        let Attribution { rollout_id, attempt_id, allowance, .. } = attribution;
-        let memory = proxy.shared.memories.of(proxy, rollout_id, attempt_id).await?;
+        let memory = proxy.shared.memories.of(proxy, attribution).await?;
         let asking = Asking { prompt_tokens: Self::PROMPT_TOKENS, choices: 1, prompt_field: route.prompt_field() };
         let spending = Arc::clone(&memory.spending);
-        Ok(Self { admission: spending.admit(*allowance, asking)?, spending })
+        Ok(Self { admission: spending.admit(attribution.allowance, asking)?, spending })
     }
 
     /// The call is recorded, with as many tokens as the upstream counts.

@@ -20,6 +20,7 @@ mod chunk;
 mod content_protection;
 mod continuation;
 mod cookbook_supervised;
+mod encoded_texts;
 mod error;
 mod format;
 mod formats;

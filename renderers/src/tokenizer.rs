@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -9,8 +10,12 @@ use tokenizers::{
 };
 
 use crate::RenderError;
+use crate::encoded_texts::EncodedTexts;
 use crate::token_bytes::TokenBytes;
 use crate::tokenizer_config::TokenizerConfig;
+
+/// Bytes that texts which were encoded lately may take, together with their tokens: hundreds of long system prompts.
+const ENCODED_BYTES: usize = 8 * 1024 * 1024;
 
 /// A run of a prompt: either one control token, or text that stays text whatever it spells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub struct Tokenizer {
     fingerprint: String,
     config: TokenizerConfig,
     eos_ids: Vec<u32>,
+    /// Texts that follow something else, and texts that come first.
+    encoded: [EncodedTexts; 2],
 }
 
 impl Tokenizer {
@@ -56,6 +63,7 @@ impl Tokenizer {
             inner,
             config,
             eos_ids,
+            encoded: [EncodedTexts::new(ENCODED_BYTES), EncodedTexts::new(ENCODED_BYTES)],
         })
     }
 
@@ -74,40 +82,43 @@ impl Tokenizer {
 
     /// Encodes pieces; what [`encode_ordinary`](Self::encode_ordinary) promises holds for each piece of text.
     pub(crate) fn encode_pieces(&self, pieces: &[Piece]) -> Result<Vec<u32>, RenderError> {
-        self.try_encode_pieces(pieces).map_err(|error| tokenizer_error(&error))
+        let mut tokens = Vec::new();
+        let mut is_first = true;
+        for piece in pieces {
+            let is_empty = match piece {
+                Piece::Control(id) => self.bytes.get(*id).unwrap_or_default().is_empty(),
+                Piece::Text(text) => text.is_empty(),
+            };
+            if is_empty {
+                continue;
+            }
+            match piece {
+                Piece::Control(id) => tokens.push(*id),
+                Piece::Text(text) => tokens.extend_from_slice(&self.encode_text(text, is_first)?),
+            }
+            is_first = false;
+        }
+        Ok(tokens)
     }
 
-    /// Hugging Face's pipeline (split, normalise, pre-tokenise, tokenise) with the search for added tokens left out:
-    /// the pieces say where they are. All run through one `PreTokenizedString`, because some pre-tokenisers treat the
-    /// first piece of a sequence in a way of its own.
-    fn try_encode_pieces(&self, pieces: &[Piece]) -> tokenizers::Result<Vec<u32>> {
-        let mut whole = String::new();
-        let mut spans = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let start = whole.len();
-            let control = match piece {
-                Piece::Text(text) => {
-                    whole.push_str(text);
-                    None
-                }
-                Piece::Control(id) => {
-                    whole.push_str(&String::from_utf8_lossy(self.bytes.get(*id).unwrap_or_default()));
-                    Some(*id)
-                }
-            };
-            spans.push((start..whole.len(), control));
-        }
-        let mut pretokenized = PreTokenizedString::from(whole);
+    /// Encodes a piece of text. Some pre-tokenisers treat the first of a sequence in a way of its own.
+    fn encode_text(&self, text: &str, is_first: bool) -> Result<Arc<[u32]>, RenderError> {
+        let encoded = &self.encoded[usize::from(is_first)];
+        encoded.tokens(text, || self.try_encode_text(text, is_first).map_err(|error| tokenizer_error(&error)))
+    }
+
+    /// Hugging Face's pipeline (split, normalise, pre-tokenise, tokenise) with the search for added tokens left out.
+    fn try_encode_text(&self, text: &str, is_first: bool) -> tokenizers::Result<Vec<u32>> {
+        // What stands before a piece only tells that it is not the first.
+        let before = if is_first { "" } else { "\n" };
+        let mut pretokenized = PreTokenizedString::from(format!("{before}{text}"));
         pretokenized.split(|_, sequence| {
-            spans
-                .iter()
-                .filter(|(range, _)| !range.is_empty())
-                .map(|(range, control)| {
-                    let part = sequence.slice(Range::Normalized(range.clone())).ok_or("a piece splits a character")?;
-                    let tokens = control.map(|id| vec![Token::new(id, String::new(), (0, range.len()))]);
-                    Ok((part, tokens))
-                })
-                .collect::<tokenizers::Result<Vec<(NormalizedString, Option<Vec<Token>>)>>>()
+            let part = |range: std::ops::Range<usize>, tokens| {
+                let part = sequence.slice(Range::Normalized(range)).ok_or("a piece splits a character")?;
+                Ok::<(NormalizedString, Option<Vec<Token>>), tokenizers::Error>((part, tokens))
+            };
+            let known = (!is_first).then(|| part(0..before.len(), Some(vec![Token::new(0, String::new(), (0, 1))])));
+            known.into_iter().chain([part(before.len()..sequence.len(), None)]).collect::<tokenizers::Result<Vec<_>>>()
         })?;
         if let Some(normalizer) = self.inner.get_normalizer() {
             pretokenized.normalize(|text| normalizer.normalize(text))?;
@@ -116,7 +127,8 @@ impl Tokenizer {
             pre_tokenizer.pre_tokenize(&mut pretokenized)?;
         }
         pretokenized.tokenize(|text| self.tokenize_without_control(text.get()))?;
-        Ok(pretokenized.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+        let encoding = pretokenized.into_encoding(None, 0, OffsetType::None)?;
+        Ok(encoding.get_ids()[before.len()..].to_vec())
     }
 
     /// Some vocabularies hold the control tokens too, and some models look a whole word up before they merge. Where a

@@ -115,6 +115,8 @@ mod tests {
             json!({"temperature": 0.0, "top_p": 1.0, "top_k": null}),
             json!({"temperature": 1.0, "top_p": 0.9, "top_k": null}),
             json!({"temperature": 1.0, "top_p": 1.0, "top_k": 40}),
+            json!({"temperature": 1.0, "top_p": 1.0, "top_k": null, "presence_penalty": 0.5}),
+            json!({"temperature": 1.0, "top_p": 1.0, "top_k": null, "constraint": {"json_schema": {}}}),
             json!({}),
             json!(null),
         ] {

@@ -110,6 +110,77 @@ fn calls(choice: &Value) -> Vec<(String, Value)> {
     choice["message"]["tool_calls"].as_array().unwrap().iter().map(call).collect()
 }
 
+/// JSON that may be a schema, often with the words of one.
+fn anything() -> impl Strategy<Value = Value> {
+    let word = proptest::sample::select(vec![
+        "type",
+        "object",
+        "string",
+        "integer",
+        "array",
+        "properties",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "$ref",
+        "#",
+        "#/$defs/a",
+        "$defs",
+        "a",
+        "pattern",
+        "(",
+        "[a-z]+",
+        "maxLength",
+        "minimum",
+        "required",
+        "format",
+        "date",
+        "additionalProperties",
+        "minItems",
+        "x-guidance",
+        "\u{7f}\"<think>",
+    ]);
+    let leaf = prop_oneof![
+        4 => word.clone().prop_map(Value::from),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => prop_oneof![Just(json!(-1)), Just(json!(3)), Just(json!(1e300)), Just(Value::Null)],
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((word.clone(), inner), 0..5).prop_map(|fields| {
+                fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Map<String, Value>>().into()
+            }),
+        ]
+    })
+}
+
+#[test]
+fn whatever_is_sent_as_a_schema_is_answered_or_refused_with_a_reason() {
+    let home = tempfile::tempdir().unwrap();
+    let server = serve(home.path());
+    let mut runner = TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
+    let strategy = (proptest::sample::select(&FAMILIES[1..]), anything(), any::<bool>());
+    runner
+        .run(&strategy, |((format, _), schema, is_tool)| {
+            let fields = match is_tool {
+                true => json!({ "tools": [tool("f", &schema)], "tool_choice": "required" }),
+                false => {
+                    json!({ "response_format": { "type": "json_schema", "json_schema": { "name": "n", "schema": schema } } })
+                }
+            };
+            let mut body = json!({ "model": format, "max_tokens": 4, "messages": [{ "role": "user", "content": "Go." }] });
+            body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let answer = server.post("/v1/chat/completions", &body);
+            prop_assert!([200, 400].contains(&answer.status), "{body}: {}", answer.text);
+            Ok(())
+        })
+        .unwrap();
+}
+
 fn check(cases: u32, families: &[Family], law: impl Fn(&Server, Family, u64, Value, Value)) {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path());

@@ -161,6 +161,8 @@ mod tests {
             (with("logit_bias", json!({ "1": 101 })), Some("logit_bias.1")),
             (with("response_format", json!({ "type": "regex" })), Some("response_format")),
             (with("response_format", json!({ "type": "json_schema" })), Some("response_format.schema")),
+            (with("guided_json", json!({ "type": "object" })), Some("guided_json")),
+            (with("structured_outputs", json!({ "regex": "a" })), Some("structured_outputs")),
             (with("stop", json!([""])), Some("stop")),
             (with("top_logprobs", json!(2)), Some("top_logprobs")),
         ] {

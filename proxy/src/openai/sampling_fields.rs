@@ -8,13 +8,17 @@ use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{sampling, stop_strings, token_limit, within};
+use crate::field_checks::{refuse, sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.
 const MAXIMUM_CHOICES: u32 = 128;
+
+/// What an answer must look like, in words of vLLM's and where OpenAI has none: to be ignored they say too much.
+const OTHER_CONSTRAINTS: [&str; 6] =
+    ["response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"];
 
 /// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
 #[derive(Debug, Deserialize)]
@@ -59,6 +63,11 @@ impl SamplingFields {
         top_logprobs: (&str, Option<usize>),
         logprobs: bool,
     ) -> Result<Asked, ProxyError> {
+        if let Some(field) =
+            OTHER_CONSTRAINTS.iter().find(|field| self.extra.get(**field).is_some_and(|value| !value.is_null()))
+        {
+            refuse(field, "is not supported; the response_format of a chat takes a JSON schema")?;
+        }
         let (name, limit) = max_tokens;
         let max_tokens = token_limit(name, limit)?;
         let (name, top_logprobs) = top_logprobs;

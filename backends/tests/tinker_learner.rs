@@ -12,7 +12,7 @@ use std::time::Duration;
 use fulgurite_backends::tinker::wire::LoraConfig;
 use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
 use fulgurite_backends::tinker::{
-    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
+    TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
 use fulgurite_backends::{
     AdamParameters, AnswerFault, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, RatioBounds,
@@ -21,19 +21,8 @@ use fulgurite_backends::{
 use prost::Message;
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
-use tinker_host::{Fault, Tinker, TinkerKind};
+use tinker_host::{Fault, PATIENCE, Tinker, TinkerKind};
 use tokio::sync::Notify;
-
-const PATIENCE: Patience = Patience {
-    first_wait: Duration::from_millis(1),
-    longest_wait: Duration::from_millis(2),
-    failing: Duration::from_secs(60),
-    busy: Duration::from_secs(60),
-    unpaid: Duration::from_secs(60),
-    silence: Duration::from_secs(60),
-    poll: Duration::from_secs(60),
-    heartbeat: Duration::from_secs(3600),
-};
 
 const LORA: LoraConfig = LoraConfig { rank: 8, seed: Some(1), train_unembed: true, train_mlp: true, train_attn: true };
 

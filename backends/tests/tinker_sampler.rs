@@ -16,20 +16,8 @@ use fulgurite_backends::{
 };
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
-use tinker_host::{Fault, Tinker, TinkerKind, answer};
+use tinker_host::{Fault, PATIENCE, Tinker, TinkerKind, answer};
 use tokio::sync::oneshot;
-
-/// Waits for nothing longer than it must, and gives nothing up that is tried again.
-const PATIENCE: Patience = Patience {
-    first_wait: Duration::from_millis(1),
-    longest_wait: Duration::from_millis(2),
-    failing: Duration::from_secs(60),
-    busy: Duration::from_secs(60),
-    unpaid: Duration::from_secs(60),
-    silence: Duration::from_secs(60),
-    poll: Duration::from_secs(60),
-    heartbeat: Duration::from_secs(3600),
-};
 
 struct Setup {
     tinker: Arc<Tinker>,

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use fulgurite_backends::tinker::Patience;
 use fulgurite_backends::tinker::wire::protobuf::{
     ForwardBackwardOutput, ForwardBackwardRequest, SampleResponse, SampledSequence, StopReason,
 };
@@ -12,6 +14,18 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::scripted::{Reply, Request, ScriptedServer, Step};
+
+/// Waits for nothing longer than it must, and gives nothing up that is tried again.
+pub const PATIENCE: Patience = Patience {
+    first_wait: Duration::from_millis(1),
+    longest_wait: Duration::from_millis(2),
+    failing: Duration::from_secs(60),
+    busy: Duration::from_secs(60),
+    unpaid: Duration::from_secs(60),
+    silence: Duration::from_secs(60),
+    poll: Duration::from_secs(60),
+    heartbeat: Duration::from_secs(3600),
+};
 
 /// What is answered in place of what would have been.
 pub struct Fault {

@@ -27,7 +27,7 @@ const RESPONSE_ID: &str = "gen_ai.response.id";
 const PROMPT_TOKEN_IDS: &str = "prompt_token_ids";
 const RAW_PROMPT_TOKEN_IDS: &str = "llm.hosted_vllm.prompt_token_ids";
 
-/// Spans with, after each that is of a generation, its second span. That one is not stored: its row has the body of
+/// Spans with, after each that is of a generation whose tokens are known, its second span. That one is not stored: its row has the body of
 /// the first, and `raw_of` says which generation it is of. Its id is the first's with the halves swapped.
 pub(crate) const WITH_RAW_SPANS: &str = "(
     SELECT 2 * position AS position, rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name,
@@ -38,6 +38,7 @@ pub(crate) const WITH_RAW_SPANS: &str = "(
         s.sequence_id, s.trace_id, s.span_id, 'raw_gen_ai_request', s.start_time, s.end_time, s.body, g.generation_id
     FROM generations g JOIN spans s
         ON s.rollout_id = g.rollout_id AND s.attempt_id = g.attempt_id AND s.span_id = g.span_id
+    WHERE g.context_length > 0
 ) AS spans";
 
 /// Generations with all that is stored of their spans.
@@ -154,6 +155,10 @@ fn named_generation(span: &Span) -> Option<&str> {
 /// token's text is not known here; its id stands in its place as vLLM writes it.
 fn token_attributes(generation: &Generation) -> Object {
     let mut attributes = Object::new();
+    if generation.prompt_tokens.is_empty() && generation.sampled_tokens.is_empty() {
+        // Of a call that was passed on, nobody knows them.
+        return attributes;
+    }
     attributes.insert(PROMPT_TOKEN_IDS.into(), json!(generation.prompt_tokens));
     attributes.insert("response_token_ids".into(), json!(generation.sampled_tokens));
     if let Some(logprobs) = &generation.logprobs {

@@ -12,7 +12,7 @@ pub(super) fn data(span: &Span, generation: &Generation) -> Value {
         "model": generation.model,
         "model_version": version,
         "request": request(span, generation),
-        "server": {"model": generation.model, "endpoint": null, "version": version},
+        "server": {"model": generation.model, "endpoint": span.attributes.get("fulgurite.upstream.url"), "version": version},
         "latency_ms": (generation.end_time - generation.start_time) * 1000.0,
         "http_status": 200,
         "status": "ok",
@@ -41,7 +41,10 @@ fn response(span: &Span, generation: &Generation) -> Value {
     let finish_reason = message.remove("finish_reason").unwrap_or_else(|| json!(generation.stop_reason));
     let logprobs = span.attributes.get("logprobs.content").and_then(Value::as_str);
     let logprobs = logprobs.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let (prompt, sampled) = (generation.prompt_tokens.len(), generation.sampled_tokens.len());
+    // As whoever sampled it counts them: of a call that was passed on, its tokens are not known here.
+    let count = |key: &str, known: usize| span.attributes.get(key).and_then(Value::as_u64).unwrap_or(known as u64);
+    let prompt = count("gen_ai.usage.input_tokens", generation.prompt_tokens.len());
+    let sampled = count("gen_ai.usage.output_tokens", generation.sampled_tokens.len());
     json!({
         "id": generation.generation_id,
         "object": "chat.completion",

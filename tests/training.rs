@@ -465,3 +465,25 @@ fn kind(value: &Value) -> &'static str {
         _ => "other",
     }
 }
+
+#[test]
+fn with_an_admin_key_the_run_gives_its_agents_keys_of_their_own() {
+    let agent = "import json, os, urllib.request\n\
+        assert not any('opens-all' in value for value in os.environ.values())\n\
+        body = json.dumps({'model': 'hello', 'max_tokens': 9, 'messages': [{'role': 'user', 'content': 'Say'}]})\n\
+        request = urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body.encode(), {\n    \
+            'content-type': 'application/json', 'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})\n\
+        answer = urllib.request.urlopen(request).read()\n\
+        print(json.dumps({'reward': float(len(answer) % 5)}))";
+    let trainer = "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 1\n[server]\nadmin_key_env = \"OPENS_ALL\"\n";
+    let project = Project::new("", trainer);
+    std::fs::write(project.path("agent.py"), agent).unwrap();
+    let mut command = project.command("run");
+    command.env("OPENS_ALL", "opens-all-of-it").args(["--", "python3", "agent.py"]);
+    let summary = lines(command.output().unwrap()).pop().unwrap();
+    assert_eq!(summary["steps"], 1);
+    // Agent-lightning's runners are given one that opens model calls.
+    let resources = lines(fulgurite(["resources", "--json", "--run"]).arg(project.path("run")).output().unwrap());
+    let key = resources[0]["resources"]["main_llm"]["api_key"].as_str().unwrap();
+    assert!(key.starts_with("fgr-"), "{key}");
+}

@@ -102,8 +102,13 @@ impl Server {
     pub fn new(options: &RunnerOptions) -> Result<Self, RunnerError> {
         let wrong = |reason: String| RunnerError::ServerUrl { url: options.server.clone(), reason };
         let base = Url::parse(&options.server).map_err(|error| wrong(error.to_string()))?;
-        if base.cannot_be_a_base() || !base.has_host() {
+        let Some(host) = base.host_str().filter(|_| !base.cannot_be_a_base()) else {
             return Err(wrong("it has no host".to_owned()));
+        };
+        if !base.username().is_empty() || base.password().is_some() {
+            // Agents are given URLs that begin with it.
+            let reason = "it must hold no key: the admin key's place is FULGURITE_ADMIN_KEY".to_owned();
+            return Err(RunnerError::ServerUrl { url: host.to_owned(), reason });
         }
         Ok(Self {
             base,
@@ -331,6 +336,8 @@ mod tests {
         for url in ["", "localhost:4747", "mailto:someone", "/v1"] {
             assert!(matches!(server(url), Err(RunnerError::ServerUrl { .. })), "{url}");
         }
+        let holds_a_key = server("http://any:opens-all@host:4747").unwrap_err().to_string();
+        assert!(holds_a_key.contains("it must hold no key") && !holds_a_key.contains("opens-all"), "{holds_a_key}");
     }
 
     #[test]

@@ -123,6 +123,13 @@ pub(super) async fn dequeue(
     Ok((keys(&store, &attempts).await?, Json(attempts)))
 }
 
+type Started = Result<(StatusCode, HeaderMap, Json<AttemptedRollout>), RestError>;
+
+/// The reply to whoever started an attempt itself.
+async fn started(store: &Store, attempted: AttemptedRollout) -> Started {
+    Ok((StatusCode::CREATED, keys(store, std::slice::from_ref(&attempted)).await?, Json(attempted)))
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WorkerField {
@@ -145,9 +152,9 @@ impl Shaped for StartRequest {
     const SHAPE: Shape = NEW_ROLLOUT;
 }
 
-pub(super) async fn start(State(store): State<Store>, body: Body) -> Created<AttemptedRollout> {
+pub(super) async fn start(State(store): State<Store>, body: Body) -> Started {
     let StartRequest { rollout, worker_id } = body.parse()?;
-    Ok((StatusCode::CREATED, Json(store.start_rollout(rollout, worker_id.as_deref()).await?)))
+    started(&store, store.start_rollout(rollout, worker_id.as_deref()).await?).await
 }
 
 #[derive(Deserialize)]
@@ -224,13 +231,9 @@ pub(super) async fn update(State(store): State<Store>, Path(rollout_id): Path<St
     Ok(Json(store.update_rollout(&rollout_id, update).await?))
 }
 
-pub(super) async fn start_attempt(
-    State(store): State<Store>,
-    Path(rollout_id): Path<String>,
-    body: Body,
-) -> Created<AttemptedRollout> {
+pub(super) async fn start_attempt(State(store): State<Store>, Path(rollout_id): Path<String>, body: Body) -> Started {
     let worker: WorkerField = body.or_empty().parse()?;
-    Ok((StatusCode::CREATED, Json(store.start_attempt(&rollout_id, worker.worker_id.as_deref()).await?)))
+    started(&store, store.start_attempt(&rollout_id, worker.worker_id.as_deref()).await?).await
 }
 
 pub(super) async fn list_attempts(

@@ -448,7 +448,7 @@ async fn overdue_attempts_are_ended_before_a_call_that_looks_for_them() {
 }
 
 #[tokio::test]
-async fn a_dequeue_hands_out_the_key_of_each_attempt_in_few_header_lines() {
+async fn whoever_gets_attempts_gets_their_keys_in_few_header_lines() {
     let api = Api::new().await;
     let rollouts = vec![json!({ "input": null }); 40];
     api.done("/v1/agl/queues/rollouts/enqueue", json!({ "rollouts": rollouts })).await;
@@ -473,4 +473,9 @@ async fn a_dequeue_hands_out_the_key_of_each_attempt_in_few_header_lines() {
         .collect();
     assert_eq!(holders, expected);
     assert!(!dequeue().await.unwrap().headers().contains_key("x-fulgurite-key"));
+
+    let request = Request::post("/v1/agl/rollouts").body(Body::from(json!({ "input": null }).to_string())).unwrap();
+    let started = api.router.clone().oneshot(request).await.unwrap();
+    let holder = keyring.holder(started.headers()["x-fulgurite-key"].to_str().unwrap());
+    assert!(matches!(holder, Ok(KeyHolder::Attempt { .. })), "{holder:?}");
 }

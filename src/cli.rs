@@ -48,6 +48,8 @@ pub enum Command {
     Show(ShowArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
+    /// Look at a model directory
+    Model(ModelArguments),
     /// Measure what things cost
     Bench(BenchArguments),
     /// Count what a store holds
@@ -281,6 +283,35 @@ pub struct BenchStoreArguments {
     #[arg(long, value_name = "PID", requires = "against")]
     pub against_pid: Option<u32>,
     /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite model`.
+#[derive(Debug, Args)]
+pub struct ModelArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: ModelAction,
+}
+
+/// What can be done with a model directory.
+#[derive(Debug, Subcommand)]
+pub enum ModelAction {
+    /// Say what a model is, and whether this machine can sample and train it
+    ///
+    /// Reads the configuration and the names, shapes and element types of the tensors, not the weights. Exit code 1, with
+    /// the field or tensor at fault, where the embedded engine cannot run it.
+    Inspect(ModelInspectArguments),
+}
+
+/// `fulgurite model inspect`.
+#[derive(Debug, Args)]
+pub struct ModelInspectArguments {
+    /// Model directory in Hugging Face's format
+    #[arg(value_name = "MODEL_DIR")]
+    pub model_dir: PathBuf,
+    /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }

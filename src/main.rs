@@ -12,6 +12,7 @@ mod config;
 mod config_show;
 mod connections;
 mod metrics_page;
+mod model_command;
 mod model_config;
 mod models;
 mod output;
@@ -76,6 +77,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
+        Command::Model(arguments) => model_command::model(&arguments),
         Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Proxy(arguments) => bench::bench_proxy(arguments).await,

@@ -82,6 +82,7 @@ impl TrainedModel {
             return Self::at_service(entry, path, seed);
         }
         let LoadedModel { mut served, engine } = LoadedModel::open(&entry.name, path, &entry.renderer)?;
+        engine.check_training_memory().with_context(|| format!("model `{}`", entry.name))?;
         let mut learner: Arc<dyn Learner> = engine.learner();
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };

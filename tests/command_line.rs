@@ -33,6 +33,7 @@ fn help_says_what_there_is() {
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
       template     Look at what a model is given and at what it said, token by token
+      model        Look at a model directory
       bench        Measure what things cost
       stats        Count what a store holds
       sql          Run one SQL query on a store, which cannot be changed by it

@@ -6,6 +6,7 @@ use fulgurite_backends::WeightsVersion;
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
 use crate::grammars::Grammars;
+use crate::memory::MemoryNeed;
 use crate::published::PublishedWeights;
 use crate::weights::{Model, Weights, random_values};
 use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, ModelConfig, Vocabulary};
@@ -69,6 +70,7 @@ impl Engine {
             }
         }
         let config = ModelConfig::read(&directory.join(CONFIG))?;
+        MemoryNeed::of(&config, 0).check_sampling()?;
         let model = Arc::new(Model::new(config.clone()));
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
@@ -88,6 +90,12 @@ impl Engine {
     /// The directory that it was opened from.
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Refuses, with the sum of bytes, if all weights cannot be trained in the memory that is available now. It is to be
+    /// asked before anything is trained.
+    pub fn check_training_memory(&self) -> Result<(), EngineError> {
+        MemoryNeed::of(&self.config, 0).check_training()
     }
 
     /// The half that samples.

@@ -33,6 +33,18 @@ pub enum EngineError {
         /// What it asks for.
         value: String,
     },
+    /// The model does not fit into this machine's memory.
+    #[error("to be {what} the model needs {needed} of memory more, and {available} are available: {parts}")]
+    Memory {
+        /// What is to be done with it.
+        what: &'static str,
+        /// The sum.
+        needed: String,
+        /// What the machine has left.
+        available: String,
+        /// What the sum is of.
+        parts: String,
+    },
     /// A model's dimensions do not fit together.
     #[error("the model configuration cannot be built: {message}")]
     Dimensions {
@@ -121,6 +133,7 @@ impl From<EngineError> for BackendError {
                 BackendError::Files { path, message: format!("tensor {name}: {message}") }
             }
             EngineError::Unsupported { .. }
+            | EngineError::Memory { .. }
             | EngineError::Dimensions { .. }
             | EngineError::Datum { .. }
             | EngineError::DatumLists { .. }

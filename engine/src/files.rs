@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use safetensors::tensor::TensorView;
@@ -25,14 +25,12 @@ struct WeightsIndex {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Reads a model directory's weights into one flat list.
-pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>, EngineError> {
+/// The files that hold a model directory's weights.
+pub(crate) fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let index_path = directory.join(WEIGHTS_INDEX);
     let single = directory.join(WEIGHTS);
-    let mut reader = TensorReader::new(layout, "");
     if single.exists() || !index_path.exists() {
-        reader.read(&single)?;
-        return reader.finish(&single);
+        return Ok(vec![single]);
     }
     let text = std::fs::read_to_string(&index_path).map_err(EngineError::io("read", &index_path))?;
     let index: WeightsIndex = serde_json::from_str(&text).map_err(|error| EngineError::Malformed {
@@ -42,14 +40,20 @@ pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>
     let mut names: Vec<_> = index.weight_map.into_values().collect();
     names.sort();
     names.dedup();
-    for name in names {
-        if Path::new(&name).file_name().is_none_or(|file| file != name.as_str()) {
-            let message = format!("{name:?} is not the name of a file beside it");
-            return Err(EngineError::Malformed { path: index_path, message });
-        }
-        reader.read(&directory.join(name))?;
+    if let Some(name) = names.iter().find(|name| Path::new(name).file_name().is_none_or(|file| file != name.as_str())) {
+        let message = format!("{name:?} is not the name of a file beside it");
+        return Err(EngineError::Malformed { path: index_path, message });
     }
-    reader.finish(&index_path)
+    Ok(names.into_iter().map(|name| directory.join(name)).collect())
+}
+
+/// Reads a model directory's weights into one flat list.
+pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>, EngineError> {
+    let files = weight_files(directory)?;
+    let mut reader = TensorReader::new(layout, "");
+    files.iter().try_for_each(|file| reader.read(file))?;
+    let index = directory.join(WEIGHTS_INDEX);
+    reader.finish(if let [single] = &files[..] { single } else { &index })
 }
 
 /// Collects the layout's tensors, each under its name with a prefix, from one file after another.
@@ -106,6 +110,11 @@ pub(crate) fn parse<'a>(bytes: &'a [u8], path: &Path) -> Result<SafeTensors<'a>,
         path: path.to_path_buf(),
         message: format!("not a safetensors file: {error}"),
     })
+}
+
+/// Whether tensors of this element type can be read.
+pub(crate) fn is_readable_type(kind: Dtype) -> bool {
+    matches!(kind, Dtype::F32 | Dtype::BF16 | Dtype::F16)
 }
 
 fn decode(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Dtype> {

@@ -1,4 +1,5 @@
 use crate::backward::ProductScratch;
+use crate::config::ModelConfig;
 use crate::kernels::{LogSoftmax, multiply, softmax_gradient};
 use crate::loss::TokenLoss;
 use crate::weights::Weights;
@@ -26,13 +27,14 @@ pub(crate) struct HeadScratch {
     row_gradients: Vec<f32>,
 }
 
-fn chunk_rows(weights: &Weights) -> usize {
-    (CHUNK_LOGITS / weights.model.config.vocab_size).max(64)
+/// Rows whose logits are held at once.
+pub(crate) fn chunk_rows(config: &ModelConfig) -> usize {
+    (CHUNK_LOGITS / config.vocab_size).max(64)
 }
 
 /// The logprob of every prediction, from what the decoder left for the head.
 pub(crate) fn score(weights: &Weights, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
-    for chunk in predictions.chunks_mut(chunk_rows(weights)) {
+    for chunk in predictions.chunks_mut(chunk_rows(&weights.model.config)) {
         compute_logits(weights, normed, chunk, scratch);
         for (prediction, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(weights.model.config.vocab_size)) {
             prediction.logprob = LogSoftmax::new(logits).logprob(logits[prediction.target as usize]);
@@ -53,7 +55,7 @@ pub(crate) fn score_backward(
     let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
     let place = weights.model.layout.head.clone();
     normed_gradient.fill(0.0);
-    for chunk in predictions.chunks_mut(chunk_rows(weights)) {
+    for chunk in predictions.chunks_mut(chunk_rows(&weights.model.config)) {
         compute_logits(weights, normed, chunk, scratch);
         let HeadScratch { products, rows, logits, row_gradients } = scratch;
         for (prediction, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {

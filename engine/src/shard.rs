@@ -10,7 +10,7 @@ use crate::weights::Weights;
 pub(crate) const SHARDS: usize = 2;
 
 /// Rows that go through the model together, unless one datum alone has more: few enough for the caches.
-const ROWS: usize = 512;
+pub(crate) const ROWS: usize = 512;
 
 /// A datum with the loss of each of its targets.
 #[derive(Clone, Debug)]

@@ -1,0 +1,148 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::Metadata;
+use serde::Serialize;
+
+use crate::EngineError;
+use crate::config::ModelConfig;
+use crate::files::{CONFIG, is_readable_type, weight_files};
+use crate::layout::Layout;
+use crate::memory::MemoryNeed;
+
+/// Greatest header of a weights file, in bytes: safetensors' own limit.
+const GREATEST_HEADER: u64 = 100_000_000;
+
+/// What a model directory holds, found without reading its weights.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModelInspection {
+    /// As its configuration names it.
+    pub architecture: &'static str,
+    /// Trainable numbers.
+    pub parameters: usize,
+    /// Tokens that prompt and answer may have together.
+    pub context_length: usize,
+    /// Token ids are below this.
+    pub vocabulary_size: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Whether the output head is the embedding.
+    pub tied_head: bool,
+    /// How many numbers there are of each element type.
+    pub element_types: BTreeMap<String, u64>,
+    /// Weights files.
+    pub files: Vec<PathBuf>,
+    /// What the model takes here.
+    pub memory: MemoryNeed,
+}
+
+/// Looks at a model directory: its configuration, and the names, shapes and element types of its tensors. Fails with
+/// the field or the tensor that this engine cannot run.
+pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
+    let config = ModelConfig::read(&directory.join(CONFIG))?;
+    let layout = Layout::new(&config);
+    let files = weight_files(directory)?;
+    let mut missing: BTreeMap<&str, &[usize]> =
+        layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect();
+    let mut element_types = BTreeMap::new();
+    for path in &files {
+        let header = read_header(path)?;
+        let malformed = |error: serde_json::Error| EngineError::Malformed {
+            path: path.clone(),
+            message: format!("not a safetensors file: {error}"),
+        };
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(malformed)?;
+        for (name, tensor) in metadata.tensors() {
+            let refuse = |message| EngineError::Tensor { path: path.clone(), name: name.clone(), message };
+            if name == "lm_head.weight" && config.tie_word_embeddings {
+                continue;
+            }
+            let Some(shape) = missing.remove(name.as_str()) else {
+                return Err(refuse("the model has no such tensor, or it is there twice".into()));
+            };
+            if tensor.shape != shape {
+                return Err(refuse(format!("its shape is {:?}, but must be {shape:?}", tensor.shape)));
+            }
+            if !is_readable_type(tensor.dtype) {
+                return Err(refuse(format!("elements of type {:?} are not supported", tensor.dtype)));
+            }
+            *element_types.entry(format!("{:?}", tensor.dtype)).or_default() += shape.iter().product::<usize>() as u64;
+        }
+    }
+    if let Some((name, _)) = missing.into_iter().next() {
+        let path = files.first().cloned().unwrap_or_else(|| directory.to_owned());
+        return Err(EngineError::Tensor { path, name: name.to_owned(), message: "it is missing".into() });
+    }
+    Ok(ModelInspection {
+        architecture: config.architecture.name(),
+        parameters: config.parameter_count(),
+        context_length: config.max_position_embeddings,
+        vocabulary_size: config.vocab_size,
+        layers: config.num_hidden_layers,
+        hidden_size: config.hidden_size,
+        tied_head: config.tie_word_embeddings,
+        element_types,
+        files,
+        memory: MemoryNeed::of(&config, 0),
+    })
+}
+
+/// The beginning of a weights file, which tells of its tensors.
+fn read_header(path: &Path) -> Result<Vec<u8>, EngineError> {
+    let read = |error| EngineError::io("read", path)(error);
+    let mut file = File::open(path).map_err(read)?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length).map_err(read)?;
+    let count = u64::from_le_bytes(length);
+    if count > GREATEST_HEADER {
+        let message = format!("not a safetensors file: its header would have {count} bytes");
+        return Err(EngineError::Malformed { path: path.to_path_buf(), message });
+    }
+    let mut header = Vec::new();
+    file.take(count).read_to_end(&mut header).map_err(read)?;
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
+    }
+
+    #[test]
+    fn a_directory_is_told_without_reading_its_weights() {
+        let found = inspect_model(&vector("qwen2-yarn")).unwrap();
+        assert_eq!((found.architecture, found.layers, found.tied_head), ("Qwen2ForCausalLM", 2, true));
+        assert_eq!(found.element_types, [("F32".to_owned(), found.parameters as u64)].into());
+        let found = inspect_model(&vector("llama")).unwrap();
+        assert_eq!(found.element_types.keys().collect::<Vec<_>>(), ["F16"]);
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let copy = |change: fn(String) -> String| {
+            let text = std::fs::read_to_string(vector("llama").join("config.json")).unwrap();
+            std::fs::write(home.path().join("config.json"), change(text)).unwrap();
+            inspect_model(home.path()).unwrap_err().to_string()
+        };
+        let error = copy(|text| text);
+        assert!(error.contains("model.safetensors"), "{error}");
+        std::fs::copy(vector("llama").join("model.safetensors"), home.path().join("model.safetensors")).unwrap();
+        let error = copy(|text| text.replace("LlamaForCausalLM", "GemmaForCausalLM"));
+        assert!(error.contains("GemmaForCausalLM"), "{error}");
+        let error = copy(|text| text.replace("\"hidden_size\": 16", "\"hidden_size\": 32"));
+        assert!(error.contains("its shape is"), "{error}");
+        let error = copy(|text| text.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+        assert!(error.contains("model.layers.2") && error.contains("missing"), "{error}");
+        std::fs::write(home.path().join("model.safetensors"), [255; 20]).unwrap();
+        let error = copy(|text| text);
+        assert!(error.contains("header"), "{error}");
+    }
+}

@@ -1,0 +1,136 @@
+use serde::Serialize;
+
+use crate::config::ModelConfig;
+use crate::shard::{ROWS, SHARDS};
+use crate::{EngineError, head};
+
+const NUMBER: u64 = size_of::<f32>() as u64;
+
+/// Bytes of memory that a model takes here, as they add up. All numbers are held in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryNeed {
+    /// One version of the weights.
+    pub weights: u64,
+    /// Its matrices once more, packed for products.
+    pub packed: u64,
+    /// Gradients, one for each of the learner's shards.
+    pub gradients: u64,
+    /// The optimizer's two moments.
+    pub moments: u64,
+    /// What a forward pass leaves for its backward pass, in each shard.
+    pub activations: u64,
+}
+
+impl MemoryNeed {
+    /// Of a model, trained on sequences of at most `sequence` tokens.
+    pub fn of(config: &ModelConfig, sequence: usize) -> Self {
+        let parameters = config.parameter_count() as u64;
+        let untied_again = if config.tie_word_embeddings { config.vocab_size * config.hidden_size } else { 0 } as u64;
+        let embedding = (config.vocab_size * config.hidden_size) as u64;
+        let shards = SHARDS as u64;
+        let rows = sequence.max(ROWS) as u64;
+        let logits = (head::chunk_rows(config) * config.vocab_size) as u64;
+        Self {
+            weights: parameters * NUMBER,
+            // The embedding is not packed, a tied head is.
+            packed: (parameters - embedding + untied_again) * NUMBER,
+            gradients: shards * parameters * NUMBER,
+            moments: 2 * parameters * NUMBER,
+            activations: shards * (rows * activations_per_row(config) + logits) * NUMBER,
+        }
+    }
+
+    /// To sample from one version.
+    pub fn sampling(&self) -> u64 {
+        self.weights + self.packed
+    }
+
+    /// To train all weights while the version before them is sampled from.
+    pub fn training(&self) -> u64 {
+        2 * self.sampling() + self.gradients + self.moments + self.activations
+    }
+
+    pub(crate) fn check_sampling(&self) -> Result<(), EngineError> {
+        let parts = format!("weights {} + packed for products {}", mebibytes(self.weights), mebibytes(self.packed));
+        check("sampled from", self.sampling(), parts)
+    }
+
+    /// Once one version is there.
+    pub(crate) fn check_training(&self) -> Result<(), EngineError> {
+        let parts = format!(
+            "another version of the weights {} + gradients {} + the optimizer's moments {} + activations {}",
+            mebibytes(self.sampling()),
+            mebibytes(self.gradients),
+            mebibytes(self.moments),
+            mebibytes(self.activations)
+        );
+        check("trained", self.training() - self.sampling(), parts)
+    }
+}
+
+/// Numbers that the layers keep of one token.
+fn activations_per_row(config: &ModelConfig) -> u64 {
+    let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+    let (query, key) = (config.query_width(), config.key_width());
+    let layer = 4 * hidden + (query + 2 * key) + (query + key) + key + query + 3 * inner;
+    (config.num_hidden_layers * layer + 3 * hidden) as u64
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+fn check(what: &'static str, needed: u64, parts: String) -> Result<(), EngineError> {
+    match available_memory() {
+        Some(available) if needed > available => {
+            Err(EngineError::Memory { what, needed: mebibytes(needed), available: mebibytes(available), parts })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that can be taken without swapping, where the system tells (Linux).
+pub fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::test_models::tiny_config;
+    use crate::weights::{Model, Weights};
+
+    #[test]
+    fn the_sum_is_that_of_what_is_held() {
+        for tie_word_embeddings in [true, false] {
+            let config = ModelConfig { tie_word_embeddings, ..tiny_config() };
+            let need = MemoryNeed::of(&config, 0);
+            let model = std::sync::Arc::new(Model::new(config));
+            let values = vec![0.0; Layout::new(&model.config).length];
+            let weights = Weights::new(model, values);
+            assert_eq!(need.weights, weights.values.len() as u64 * NUMBER);
+            // The embedding is read row by row; the head is a matrix of products, tied or not.
+            let layout = &weights.model.layout;
+            let beside_the_ends: u64 = layout.tensors[1..]
+                .iter()
+                .filter(|tensor| tensor.name != "lm_head.weight")
+                .map(|tensor| tensor.place.len() as u64)
+                .sum();
+            assert_eq!(need.packed, (beside_the_ends + layout.head.len() as u64) * NUMBER);
+        }
+    }
+
+    #[test]
+    fn a_model_that_does_not_fit_is_refused_with_the_sum() {
+        let config = ModelConfig { vocab_size: 1 << 40, ..tiny_config() };
+        let need = MemoryNeed::of(&config, 0);
+        let error = need.check_training().unwrap_err().to_string();
+        assert!(error.starts_with("to be trained the model needs") && error.contains("moments"), "{error}");
+        assert!(need.check_sampling().is_err());
+        MemoryNeed::of(&tiny_config(), 0).check_training().unwrap();
+    }
+}

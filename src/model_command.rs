@@ -1,0 +1,63 @@
+//! `fulgurite model`: what a model directory holds, and whether this machine can run it.
+
+use anyhow::{Context, Result};
+use fulgurite_engine::{ModelInspection, available_memory, inspect_model};
+use serde_json::json;
+
+use crate::cli::{ModelAction, ModelArguments, ModelInspectArguments};
+use crate::output;
+
+/// Does what was asked.
+pub fn model(arguments: &ModelArguments) -> Result<()> {
+    match &arguments.action {
+        ModelAction::Inspect(arguments) => inspect(arguments),
+    }
+}
+
+fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
+    let directory = &arguments.model_dir;
+    let found = inspect_model(directory).with_context(|| format!("{} cannot be run here", directory.display()))?;
+    let available = available_memory();
+    if arguments.json {
+        let mut told = json!(found);
+        told["memory"]["sampling"] = json!(found.memory.sampling());
+        told["memory"]["training"] = json!(found.memory.training());
+        told["memory"]["available"] = json!(available);
+        output::line(told);
+        return Ok(());
+    }
+    for (what, value) in rows(&found, available) {
+        output::line(format!("{what:16} {value}"));
+    }
+    Ok(())
+}
+
+fn rows(found: &ModelInspection, available: Option<u64>) -> Vec<(&'static str, String)> {
+    let types: Vec<String> = found.element_types.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
+    let fits = |bytes: u64| match available {
+        Some(available) if bytes > available => format!("{}, more than the {} available", size(bytes), size(available)),
+        Some(available) => format!("{} of {} available", size(bytes), size(available)),
+        None => size(bytes),
+    };
+    let head = if found.tied_head { "tied to the embedding" } else { "its own" };
+    vec![
+        ("architecture", found.architecture.to_owned()),
+        ("parameters", found.parameters.to_string()),
+        ("layers", format!("{} of width {}", found.layers, found.hidden_size)),
+        ("vocabulary", found.vocabulary_size.to_string()),
+        ("head", head.to_owned()),
+        ("context", format!("{} tokens", found.context_length)),
+        ("elements", types.join(", ")),
+        ("files", found.files.len().to_string()),
+        ("to sample", fits(found.memory.sampling())),
+        ("to train fully", fits(found.memory.training())),
+    ]
+}
+
+fn size(bytes: u64) -> String {
+    const GIBIBYTE: f64 = (1u64 << 30) as f64;
+    match bytes as f64 / GIBIBYTE {
+        large if large >= 1.0 => format!("{large:.1} GiB"),
+        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
+    }
+}

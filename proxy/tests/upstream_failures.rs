@@ -9,11 +9,14 @@ mod upstreams;
 use std::sync::Arc;
 
 use fulgurite_backends::UpstreamDialect;
+use fulgurite_proxy::{Proxy, ProxyOptions};
 use fulgurite_store::model::StatusCode;
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
-use upstreams::{KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, streamed, upstream_model, with_headers};
+use upstreams::{
+    KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, serve_proxy, streamed, upstream_model, with_headers,
+};
 
 #[tokio::test]
 async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
@@ -109,6 +112,25 @@ async fn an_error_that_the_upstream_tells_in_its_stream_is_passed_on_and_recorde
     let text = setup.post(&format!("{}/v1/chat/completions", setup.url), &streamed(chat())).await.text().await.unwrap();
     assert_eq!(text, stream);
     assert_eq!(setup.generation_when(|_| true).await.stop_reason, "error");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
+    let (gone, was_gone) = oneshot::channel();
+    let came = Step::Event(chunk(json!({ "content": "I am" }), None));
+    let setup = Setup::new(vec![Reply::Stream(vec![came, Step::Hang(gone)])]).await;
+    let models = vec![upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, vec![setup.server.url.clone()])];
+    let proxy = Proxy::new(setup.store.clone(), models, ProxyOptions::default()).unwrap();
+    let url = serve_proxy(proxy.clone()).await;
+    let mut response = setup.post(&format!("{url}/v1/chat/completions"), &streamed(chat())).await;
+    response.chunk().await.unwrap().unwrap();
+    proxy.cut_short();
+    let rest = response.text().await.unwrap();
+    assert!(rest.contains("\"code\":\"shutting_down\""), "{rest}");
+    was_gone.await.unwrap();
+    proxy.settled().await;
+    let generation = setup.generation_when(|_| true).await;
+    assert_eq!((generation.stop_reason.as_str(), generation.client_gone), ("client_gone", true));
 }
 
 #[tokio::test]

@@ -171,6 +171,7 @@ async fn fly(
 
 /// Runs a call to its record, whether or not anybody still listens, and notes whether somebody took the answer.
 async fn run(proxy: Proxy, open: OpenRequest<Passed>, call: PassedCall, _in_flight: Option<InFlight>) {
+    let _under_way = proxy.shared.ending.begin();
     let outcome = Relay::new(&proxy, &call, &open.flight).run().await;
     let was_delivered = open.flight.settled().await;
     let Some(Answered { passed, recorded }) = outcome else { return };

@@ -4,6 +4,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use fulgurite_backends::{AnswerFault, BackendError, UpstreamReply};
+use fulgurite_store::Refused;
 use serde_json::Value;
 
 use super::answer::Answer;
@@ -109,8 +110,9 @@ impl<'r> Relay<'r> {
         self.call.model.upstream.api_key()
     }
 
-    /// What comes of some work; `None` if everybody has left before.
+    /// What comes of some work; `None` if everybody has left before, or the server ends.
     async fn unless_abandoned<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut cut = self.proxy.shared.ending.cut();
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -118,6 +120,7 @@ impl<'r> Relay<'r> {
                 () = self.flight.abandoned() => if self.flight.close_if_abandoned() {
                     return None;
                 },
+                Ok(_) = cut.wait_for(|cut| *cut) => return None,
                 done = &mut work => return Some(done),
             }
         }
@@ -209,20 +212,27 @@ impl<'r> Relay<'r> {
         held
     }
 
-    async fn client_left_before_an_answer(self) -> Option<Answered> {
+    async fn client_left_before_an_answer(mut self) -> Option<Answered> {
         if let Err(error) = record_failure(self.proxy, self.call, "client_gone", CLIENT_LEFT).await {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "a call that its client left could not be recorded");
         }
+        self.tell_the_end();
         None
     }
 
-    async fn client_left(self, reply: &UpstreamReply, assembly: Assembly) -> Option<Answered> {
+    async fn client_left(mut self, reply: &UpstreamReply, assembly: Assembly) -> Option<Answered> {
         if let Err(error) = self.record_partly(reply, assembly, End::ClientGone).await {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "an answer that its client left could not be recorded");
         }
+        self.tell_the_end();
         None
+    }
+
+    /// Whoever still listens to an answer that is broken off does so because the server ends.
+    fn tell_the_end(&mut self) {
+        self.tell(Passed::Failed(Arc::new(Refused::ShuttingDown.into())));
     }
 
     /// Records what has come of an answer.

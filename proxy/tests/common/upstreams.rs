@@ -108,8 +108,12 @@ impl Setup {
 
 /// Serves these models, and gives the URL.
 pub async fn serve(store: &Store, models: Vec<ServedModel>) -> String {
-    let router = fulgurite_proxy::routes(Proxy::new(store.clone(), models, ProxyOptions::default()).unwrap())
-        .fallback(fulgurite_proxy::unknown_route);
+    serve_proxy(Proxy::new(store.clone(), models, ProxyOptions::default()).unwrap()).await
+}
+
+/// Serves a proxy, and gives the URL.
+pub async fn serve_proxy(proxy: Proxy) -> String {
+    let router = fulgurite_proxy::routes(proxy).fallback(fulgurite_proxy::unknown_route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

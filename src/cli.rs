@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
@@ -303,6 +303,52 @@ pub enum ModelAction {
     /// Reads the configuration and the names, shapes and element types of the tensors, not the weights. Exit code 1, with
     /// the field or tensor at fault, where the embedded engine cannot run it.
     Inspect(ModelInspectArguments),
+    /// Write a model into one file of one element type, with its tokenizer
+    Convert(ModelConvertArguments),
+    /// Write a model with a LoRA adapter, in PEFT's format, added to its weights
+    Merge(ModelMergeArguments),
+}
+
+/// `fulgurite model convert`.
+#[derive(Debug, Args)]
+pub struct ModelConvertArguments {
+    /// Model directory in Hugging Face's format
+    #[arg(value_name = "MODEL_DIR")]
+    pub model_dir: PathBuf,
+    /// Directory to be made
+    #[arg(value_name = "OUTPUT_DIR")]
+    pub output_dir: PathBuf,
+    /// What the numbers become
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub dtype: Elements,
+}
+
+/// `fulgurite model merge`.
+#[derive(Debug, Args)]
+pub struct ModelMergeArguments {
+    /// Model directory in Hugging Face's format
+    #[arg(value_name = "MODEL_DIR")]
+    pub model_dir: PathBuf,
+    /// Directory of the adapter
+    #[arg(value_name = "ADAPTER_DIR")]
+    pub adapter_dir: PathBuf,
+    /// Directory to be made
+    #[arg(value_name = "OUTPUT_DIR")]
+    pub output_dir: PathBuf,
+    /// What the numbers become
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    pub dtype: Elements,
+}
+
+/// Element types of written models.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Elements {
+    /// 32 bits.
+    F32,
+    /// The upper half of those.
+    Bf16,
+    /// IEEE half precision.
+    F16,
 }
 
 /// `fulgurite model inspect`.

@@ -1,16 +1,35 @@
-//! `fulgurite model`: what a model directory holds, and whether this machine can run it.
+//! `fulgurite model`: what a model directory holds and whether this machine can run it, and how it is made into another.
 
 use anyhow::{Context, Result};
-use fulgurite_engine::{ModelInspection, available_memory, inspect_model};
+use fulgurite_engine::{ElementType, ModelInspection, available_memory, convert_model, inspect_model, merge_adapter};
 use serde_json::json;
 
-use crate::cli::{ModelAction, ModelArguments, ModelInspectArguments};
+use crate::cli::{Elements, ModelAction, ModelArguments, ModelInspectArguments, ModelMergeArguments};
 use crate::output;
 
 /// Does what was asked.
 pub fn model(arguments: &ModelArguments) -> Result<()> {
     match &arguments.action {
         ModelAction::Inspect(arguments) => inspect(arguments),
+        ModelAction::Convert(arguments) => {
+            convert_model(&arguments.model_dir, &arguments.output_dir, arguments.dtype.into())
+                .with_context(|| format!("{} cannot be converted", arguments.model_dir.display()))
+        }
+        ModelAction::Merge(arguments) => {
+            let ModelMergeArguments { model_dir, adapter_dir, output_dir, dtype } = arguments;
+            merge_adapter(model_dir, adapter_dir, output_dir, (*dtype).into())
+                .with_context(|| format!("{} cannot be merged into {}", adapter_dir.display(), model_dir.display()))
+        }
+    }
+}
+
+impl From<Elements> for ElementType {
+    fn from(elements: Elements) -> Self {
+        match elements {
+            Elements::F32 => ElementType::F32,
+            Elements::Bf16 => ElementType::Bf16,
+            Elements::F16 => ElementType::F16,
+        }
     }
 }
 

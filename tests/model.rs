@@ -47,3 +47,19 @@ fn a_model_that_cannot_be_run_is_refused_by_the_field_at_fault() {
       caused by: [directory]/config.json: this engine runs Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM; architectures is ["MambaForCausalLM"]
     "#);
 }
+
+#[test]
+fn a_model_is_converted_and_its_directory_is_never_overwritten() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("bf16").display().to_string();
+    let arguments = ["model", "convert", &vector("llama"), &target, "--dtype", "bf16"];
+    assert!(fulgurite(arguments).status().unwrap().success());
+    let output = fulgurite(["model", "inspect", "--json", &target]).output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["element_types"]["BF16"], told["parameters"]);
+    let failure = run(arguments).failure(directory.path());
+    assert!(failure.contains("cannot be converted") && failure.contains("exists"), "{failure}");
+    let merged = directory.path().join("merged").display().to_string();
+    let failure = run(["model", "merge", &target, "/nowhere", &merged]).failure(directory.path());
+    assert!(failure.contains("/nowhere cannot be merged into") && failure.contains("adapter_config.json"), "{failure}");
+}

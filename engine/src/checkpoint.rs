@@ -3,9 +3,11 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 
 use crate::EngineError;
+use crate::config::ModelConfig;
+use crate::conversion::ElementType;
 use crate::files::{
-    CONFIG, TensorReader, WEIGHTS, Written, parse, read_weights, sync_directory, write_durably, write_tensors,
-    written_tensors,
+    CONFIG, TensorReader, WEIGHTS, Written, converted_tensors, parse, read_weights, sync_directory, write_durably,
+    write_tensors, written_tensors,
 };
 use crate::layout::Layout;
 use crate::optimizer::AdamState;
@@ -55,9 +57,24 @@ pub(crate) fn write_weights(directory: &Path, source: &Path, weights: &Weights) 
     commit(&partial, directory)
 }
 
+/// Writes numbers of one element type with all that makes them a model. The directory appears whole or not at all.
+pub(crate) fn write_converted(
+    directory: &Path,
+    source: &Path,
+    config: &ModelConfig,
+    values: &[f32],
+    elements: ElementType,
+) -> Result<(), EngineError> {
+    let partial = begin(directory)?;
+    write_configuration(&partial, config, elements)?;
+    write_tensors(&partial.join(WEIGHTS), converted_tensors(&Layout::new(config), values, elements))?;
+    copy_tokenizer(source, &partial)?;
+    commit(&partial, directory)
+}
+
 /// Reads weights for a model of these dimensions.
 pub(crate) fn read_model(directory: &Path, model: &Model) -> Result<Vec<f32>, EngineError> {
-    let config = crate::ModelConfig::read(&directory.join(CONFIG))?;
+    let config = ModelConfig::read(&directory.join(CONFIG))?;
     if config.to_shape() != model.config.to_shape() {
         let message = "it describes another model than the one that is open".into();
         return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
@@ -113,8 +130,12 @@ fn written_moments(layout: &Layout, adam: &AdamState) -> Vec<(String, Written)> 
 }
 
 fn write_config(directory: &Path, model: &Model) -> Result<(), EngineError> {
+    write_configuration(directory, &model.config, ElementType::F32)
+}
+
+fn write_configuration(directory: &Path, config: &ModelConfig, elements: ElementType) -> Result<(), EngineError> {
     let path = directory.join(CONFIG);
-    let text = model.config.to_json().map_err(|error| EngineError::Malformed {
+    let text = config.to_json_of(elements).map_err(|error| EngineError::Malformed {
         path: path.clone(),
         message: format!("cannot be written: {error}"),
     })?;

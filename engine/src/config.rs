@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::EngineError;
 use crate::architecture::Architecture;
+use crate::conversion::ElementType;
 use crate::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
 
 /// The kind and the dimensions of a decoder, under the names of Hugging Face's `config.json`.
@@ -94,8 +95,8 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// The text of `config.json`.
-    pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
+    /// The text of `config.json` beside weights of this element type.
+    pub(crate) fn to_json_of(&self, elements: ElementType) -> Result<String, serde_json::Error> {
         let mut fields = Map::new();
         fields.insert("architectures".into(), json!([self.architecture.name()]));
         fields.insert("model_type".into(), json!(self.architecture.model_type()));
@@ -111,8 +112,13 @@ impl ModelConfig {
         }
         rope["rope_theta"] = json!(self.rope_theta);
         fields.insert("rope_parameters".into(), rope);
-        fields.insert("dtype".into(), json!("float32"));
+        fields.insert("dtype".into(), json!(elements.name()));
         serde_json::to_string_pretty(&Value::Object(fields))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
+        self.to_json_of(ElementType::F32)
     }
 
     /// Refuses dimensions that do not fit together.

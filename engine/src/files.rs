@@ -12,6 +12,7 @@ use safetensors::{Dtype, SafeTensors, View};
 use serde::Deserialize;
 
 use crate::EngineError;
+use crate::conversion::ElementType;
 use crate::layout::{Layout, Tensor};
 
 pub(crate) const CONFIG: &str = "config.json";
@@ -117,7 +118,8 @@ pub(crate) fn is_readable_type(kind: Dtype) -> bool {
     matches!(kind, Dtype::F32 | Dtype::BF16 | Dtype::F16)
 }
 
-fn decode(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Dtype> {
+/// The numbers of a tensor, or its element type if that is not read.
+pub(crate) fn decode(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Dtype> {
     let (pairs, _) = view.data().as_chunks::<2>();
     match view.dtype() {
         Dtype::F32 => {
@@ -165,6 +167,20 @@ pub(crate) fn written_tensors(layout: &Layout, prefix: &str, values: &[f32]) -> 
     let write = |tensor: &Tensor| {
         let bytes = values[tensor.place.clone()].iter().flat_map(|value| value.to_le_bytes()).collect();
         (format!("{prefix}{}", tensor.name), Written { dtype: Dtype::F32, shape: tensor.shape.clone(), bytes })
+    };
+    layout.tensors.iter().map(write).collect()
+}
+
+/// The layout's tensors in an element type, to the nearest number.
+pub(crate) fn converted_tensors(layout: &Layout, values: &[f32], elements: ElementType) -> Vec<(String, Written)> {
+    let write = |tensor: &Tensor| {
+        let values = values[tensor.place.clone()].iter();
+        let (dtype, bytes) = match elements {
+            ElementType::F32 => (Dtype::F32, values.flat_map(|value| value.to_le_bytes()).collect()),
+            ElementType::Bf16 => (Dtype::BF16, values.flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect()),
+            ElementType::F16 => (Dtype::F16, values.flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect()),
+        };
+        (tensor.name.clone(), Written { dtype, shape: tensor.shape.clone(), bytes })
     };
     layout.tensors.iter().map(write).collect()
 }

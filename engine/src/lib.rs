@@ -12,6 +12,7 @@ mod backward;
 mod checkpoint;
 mod choice;
 mod config;
+mod conversion;
 mod decode;
 mod engine;
 mod error;
@@ -43,6 +44,7 @@ mod test_models;
 
 pub use architecture::Architecture;
 pub use config::ModelConfig;
+pub use conversion::{ElementType, convert_model, merge_adapter};
 pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use inspection::{ModelInspection, inspect_model};

@@ -1,0 +1,256 @@
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::EngineError;
+use crate::checkpoint::write_converted;
+use crate::config::ModelConfig;
+use crate::files::{CONFIG, decode, parse, read_weights};
+use crate::layout::{Layout, Tensor};
+
+const ADAPTER_CONFIG: &str = "adapter_config.json";
+const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
+
+/// What the numbers of a written model are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// 32 bits: what this engine computes with.
+    #[default]
+    F32,
+    /// The upper half of those.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+impl ElementType {
+    /// Its name in a configuration's `dtype`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::Bf16 => "bfloat16",
+            Self::F16 => "float16",
+        }
+    }
+}
+
+/// Writes a model into one file of one element type, with its tokenizer, in a directory that must not exist yet.
+pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let config = ModelConfig::read(&source.join(CONFIG))?;
+    let layout = Layout::new(&config);
+    let values = read_weights(source, &layout)?;
+    write_converted(target, source, &config, &values, elements)
+}
+
+/// Writes a model with a LoRA adapter in PEFT's format added to its weights: `W + scale · B · A`, where `scale` is
+/// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`.
+pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let config = ModelConfig::read(&base.join(CONFIG))?;
+    let layout = Layout::new(&config);
+    let mut values = read_weights(base, &layout)?;
+    let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
+    let path = adapter.join(ADAPTER_WEIGHTS);
+    let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+    let file = parse(&bytes, &path)?;
+    let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
+    for name in file.names() {
+        let Some((module, part)) = parts(name) else {
+            return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
+        };
+        let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == format!("{module}.weight")) else {
+            return Err(refuse(name, format!("the model has no `{module}.weight`")));
+        };
+        if part == "lora_B" {
+            continue;
+        }
+        let other = name.replace("lora_A", "lora_B");
+        let matrix = |name: &str| {
+            let view = file.tensor(name).map_err(|_| refuse(name, "it is missing".into()))?;
+            let mut values = vec![0.0; view.shape().iter().product()];
+            let kind = |kind| refuse(name, format!("elements of type {kind:?} are not supported"));
+            decode(&view, &mut values).map_err(kind)?;
+            Ok::<_, EngineError>((view.shape().to_vec(), values))
+        };
+        let ((a_shape, a), (b_shape, b)) = (matrix(name)?, matrix(&other)?);
+        let rank = *a_shape.first().unwrap_or(&0);
+        if tensor.shape.len() != 2 || a_shape != [rank, tensor.shape[1]] || b_shape != [tensor.shape[0], rank] {
+            let message = format!("{a_shape:?} and {b_shape:?} do not make a matrix of {:?}", tensor.shape);
+            return Err(refuse(name, message));
+        }
+        add_product(&mut values, tensor, &a, &b, rank, scale);
+    }
+    if let Some(alone) = file
+        .names()
+        .into_iter()
+        .find(|name| name.contains("lora_B") && file.tensor(&name.replace("lora_B", "lora_A")).is_err())
+    {
+        return Err(refuse(alone, "its lora_A is missing".into()));
+    }
+    write_converted(target, base, &config, &values, elements)
+}
+
+/// A matrix's module under the model's names, and which of the two it is.
+fn parts(name: &str) -> Option<(&str, &str)> {
+    let rest = name.strip_prefix("base_model.model.")?.strip_suffix(".weight")?;
+    let (module, part) = rest.rsplit_once('.')?;
+    ["lora_A", "lora_B"].contains(&part).then_some((module, part))
+}
+
+fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: usize, scale: f64) {
+    let columns = tensor.shape[1];
+    let weight = &mut values[tensor.place.clone()];
+    for (row, weights) in weight.chunks_exact_mut(columns).enumerate() {
+        for (column, value) in weights.iter_mut().enumerate() {
+            let product = |at: usize| f64::from(b[row * rank + at]) * f64::from(a[at * columns + column]);
+            *value = (f64::from(*value) + scale * (0..rank).map(product).sum::<f64>()) as f32;
+        }
+    }
+}
+
+/// The part of `adapter_config.json` that says what is added.
+#[derive(Deserialize)]
+struct AdapterConfig {
+    peft_type: String,
+    r: f64,
+    lora_alpha: f64,
+    #[serde(default)]
+    use_rslora: bool,
+    #[serde(flatten)]
+    other: serde_json::Map<String, Value>,
+}
+
+impl AdapterConfig {
+    fn read(path: &Path) -> Result<Self, EngineError> {
+        let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
+        let config: Self = serde_json::from_str(&text).map_err(|error| EngineError::Malformed {
+            path: path.to_path_buf(),
+            message: format!("not the configuration of an adapter: {error}"),
+        })?;
+        let refuse = |message: String| Err(EngineError::Malformed { path: path.to_path_buf(), message });
+        if config.peft_type != "LORA" || config.r < 1.0 {
+            return refuse(format!("peft_type {} of rank {} is not merged, LORA is", config.peft_type, config.r));
+        }
+        let plain = [Value::Null, Value::Bool(false), serde_json::json!({}), serde_json::json!([]), "none".into()];
+        let changing = ["bias", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern"];
+        match changing.iter().find(|key| config.other.get(**key).is_some_and(|value| !plain.contains(value))) {
+            Some(key) => refuse(format!("{key} is {}, which is not merged", config.other[*key])),
+            None => Ok(config),
+        }
+    }
+
+    fn scale(&self) -> f64 {
+        self.lora_alpha / if self.use_rslora { self.r.sqrt() } else { self.r }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use safetensors::Dtype;
+    use serde_json::json;
+
+    use super::*;
+    use crate::files::{Written, write_tensors};
+    use crate::inspection::inspect_model;
+
+    fn vector(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
+    }
+
+    fn written(shape: [usize; 2], values: &[f32]) -> Written {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Written { dtype: Dtype::F32, shape: shape.to_vec(), bytes }
+    }
+
+    const MODULE: &str = "model.layers.1.self_attn.o_proj";
+
+    fn adapter(home: &Path, change: impl Fn(&mut Value), names: [&str; 2]) -> PathBuf {
+        let directory = home.join("adapter");
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).unwrap();
+        let mut config =
+            json!({ "peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "modules_to_save": null });
+        change(&mut config);
+        std::fs::write(directory.join(ADAPTER_CONFIG), config.to_string()).unwrap();
+        let a: Vec<f32> = (0..2 * 16).map(|at| at as f32).collect();
+        let b: Vec<f32> = (0..16 * 2).map(|at| at as f32 / 8.0).collect();
+        let name = |part: &str| format!("base_model.model.{part}.weight");
+        let tensors = vec![(name(names[0]), written([2, 16], &a)), (name(names[1]), written([16, 2], &b))];
+        write_tensors(&directory.join(ADAPTER_WEIGHTS), tensors).unwrap();
+        directory
+    }
+
+    fn pair() -> [String; 2] {
+        [format!("{MODULE}.lora_A"), format!("{MODULE}.lora_B")]
+    }
+
+    #[test]
+    fn a_merged_model_has_the_product_in_its_weights() {
+        let home = tempfile::tempdir().unwrap();
+        let (base, target) = (vector("llama"), home.path().join("merged"));
+        let names = pair();
+        let adapter = adapter(home.path(), |_| {}, [&names[0], &names[1]]);
+        merge_adapter(&base, &adapter, &target, ElementType::F32).unwrap();
+        let layout = Layout::new(&ModelConfig::read(&base.join(CONFIG)).unwrap());
+        let (before, after) = (read_weights(&base, &layout).unwrap(), read_weights(&target, &layout).unwrap());
+        let place = &layout.tensors.iter().find(|it| it.name == format!("{MODULE}.weight")).unwrap().place;
+        for at in 0..layout.length {
+            let mut expected = before[at];
+            if place.contains(&at) {
+                let (row, column) = ((at - place.start) / 16, (at - place.start) % 16);
+                let product =
+                    (row * 2) as f32 / 8.0 * column as f32 + (row * 2 + 1) as f32 / 8.0 * (16 + column) as f32;
+                expected += 3.0 * product;
+            }
+            assert!((after[at] - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{at}: {} {expected}", after[at]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_merged_is_refused_by_name() {
+        let home = tempfile::tempdir().unwrap();
+        let (base, target) = (vector("llama"), home.path().join("merged"));
+        let names = pair();
+        let refused = |change: fn(&mut Value), names: [&str; 2]| {
+            let adapter = adapter(home.path(), change, names);
+            let error = merge_adapter(&base, &adapter, &target, ElementType::F32).unwrap_err().to_string();
+            assert!(!target.exists());
+            error
+        };
+        let both = [names[0].as_str(), names[1].as_str()];
+        assert!(refused(|config| config["use_dora"] = json!(true), both).contains("use_dora is true"));
+        assert!(refused(|config| config["peft_type"] = json!("IA3"), both).contains("IA3"));
+        assert!(
+            refused(|_| {}, ["model.nothing.lora_A", "model.nothing.lora_B"]).contains("no `model.nothing.weight`")
+        );
+        assert!(refused(|_| {}, [both[0], "model.embed_tokens.lora_magnitude"]).contains("lora_magnitude"));
+        let other = "model.layers.0.self_attn.o_proj.lora_B";
+        assert!(refused(|_| {}, [both[0], other]).contains("missing"));
+    }
+
+    #[test]
+    fn a_converted_model_is_the_same_but_for_rounding() {
+        let home = tempfile::tempdir().unwrap();
+        let base = vector("qwen2-yarn");
+        let layout = Layout::new(&ModelConfig::read(&base.join(CONFIG)).unwrap());
+        let before = read_weights(&base, &layout).unwrap();
+        for (elements, kind, error) in [
+            (ElementType::F32, "F32", 0.0),
+            (ElementType::Bf16, "BF16", 1.0 / 256.0),
+            (ElementType::F16, "F16", 1.0 / 2048.0),
+        ] {
+            let target = home.path().join(kind);
+            convert_model(&base, &target, elements).unwrap();
+            assert_eq!(inspect_model(&target).unwrap().element_types.keys().collect::<Vec<_>>(), [kind]);
+            for (before, after) in before.iter().zip(read_weights(&target, &layout).unwrap()) {
+                assert!((before - after).abs() <= error * before.abs() + 1e-7, "{kind}: {before} {after}");
+            }
+            let text = std::fs::read_to_string(target.join(CONFIG)).unwrap();
+            assert!(text.contains(&format!("\"dtype\": \"{}\"", elements.name())), "{text}");
+        }
+        assert!(convert_model(&base, &home.path().join("F32"), ElementType::F32).is_err(), "it is there already");
+    }
+}

@@ -43,6 +43,7 @@ impl Need {
                 None,
                 "/v1/chat/completions"
                 | "/v1/completions"
+                | "/v1/embeddings"
                 | "/v1/responses"
                 | "/v1/responses/{response_id}"
                 | "/v1/messages"
@@ -166,8 +167,13 @@ mod tests {
 
     #[test]
     fn every_route_needs_the_admin_key_but_for_those_of_agents() {
-        for route in ["/v1/chat/completions", "/v1/responses/{response_id}", "/v1/messages/count_tokens", "/v1/models"]
-        {
+        for route in [
+            "/v1/chat/completions",
+            "/v1/embeddings",
+            "/v1/responses/{response_id}",
+            "/v1/messages/count_tokens",
+            "/v1/models",
+        ] {
             assert_eq!(need("POST", route), Need::ModelCalls, "{route}");
             assert_eq!(need("GET", &format!("{ATTEMPT}{route}")), Need::ModelCalls, "{route}");
         }

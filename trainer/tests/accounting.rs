@@ -99,12 +99,33 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "broken_off" => generation.stop_reason = "error".into(),
         "client_gone" => generation.client_gone = true,
         "empty_prompt" => generation.prompt_tokens.clear(),
+        // As a server that tells token ids is recorded.
+        "upstream" => generation.defect = Some("upstream".into()),
+        // Its agent asked a judge too, whose tokens nobody knows.
+        "honest" => store.record_generation(passed_on(attempted, turn)).await.map(drop).unwrap(),
         _ => {}
     }
     store.record_generation(generation).await.unwrap();
     let reward = if task == "constant_group" { 1.0 } else { f64::from(turn % 7) };
     store.add_reward(rollout, attempt, None, Reward::new(reward)).await.unwrap();
     store.report_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+}
+
+fn passed_on(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
+    NewGeneration {
+        generation_id: format!("judge-{turn}"),
+        span_id: format!("judge-{turn:010x}"),
+        prompt_tokens: Vec::new(),
+        sampled_tokens: Vec::new(),
+        logprobs: None,
+        weights_versions: Vec::new(),
+        sampling: json!({}),
+        renderer: String::new(),
+        tokenizer: String::new(),
+        branch_reason: Some("upstream".into()),
+        defect: Some("upstream".into()),
+        ..honest(attempted, turn)
+    }
 }
 
 fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
@@ -185,6 +206,7 @@ async fn each_row_that_must_not_be_trained_is_counted_under_its_cause() {
         "broken_off",
         "client_gone",
         "empty_prompt",
+        "upstream",
         "constant_group",
     ];
     let tasks: Vec<&str> = causes.iter().copied().chain(["honest"]).collect();
@@ -197,7 +219,7 @@ async fn each_row_that_must_not_be_trained_is_counted_under_its_cause() {
     assert_eq!(summary.untrained_tokens["evaluation"], 6);
     assert_eq!(summary.untrained_tokens["other"], 0);
     assert_eq!(summary.trained_tokens, 9);
-    assert_eq!(summary.sampled_tokens, 9 * 10 + 6);
+    assert_eq!(summary.sampled_tokens, 9 * 11 + 6);
 
     let lessons = pupil.lessons.lock().unwrap();
     let trained: f32 = lessons

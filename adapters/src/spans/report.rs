@@ -6,7 +6,7 @@ use std::fmt;
 use fulgurite_store::model::{Generation, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::Triplet;
+use crate::{Triplet, exclusion};
 
 /// Why a span is not a triplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -224,6 +224,10 @@ impl TripletReport {
             if let Some(generation) = response_id.and_then(|response_id| by_id.get(response_id)) {
                 triplet.take_generation(generation);
             }
+        }
+        for passed in self.passed_over.iter_mut().filter(|passed| passed.reason == Reason::NoTokenIds) {
+            let generation = generations.iter().find(|generation| generation.span_id == passed.span_id);
+            passed.detail = generation.and_then(exclusion).map(|cause| cause.as_str().to_owned());
         }
         self
     }

@@ -23,6 +23,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// What is told of calls elsewhere.
     pub telemetry: TelemetryConfig,
+    /// The Tinker API over embedded models.
+    pub tinker_server: TinkerServerConfig,
     /// The models that agents can ask for.
     pub models: Vec<ModelEntry>,
     /// A training run.
@@ -158,6 +160,20 @@ pub struct StoreConfig {
 
 fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     url.as_deref().map(fulgurite_store::redact_url).serialize(serializer)
+}
+
+/// `[tinker_server]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TinkerServerConfig {
+    /// Keeps checkpoints, and which sessions and training runs there are. Made when a client first needs it.
+    pub directory: PathBuf,
+}
+
+impl Default for TinkerServerConfig {
+    fn default() -> Self {
+        Self { directory: PathBuf::from("fulgurite-tinker") }
+    }
 }
 
 /// `[telemetry]`

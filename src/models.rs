@@ -14,6 +14,7 @@ use fulgurite_backends::{
     SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
 };
 use fulgurite_engine::Engine;
+use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use serde_json::Value;
 
@@ -29,8 +30,8 @@ pub struct OpenModel {
     pub served: ServedModel,
     /// Where it is sampled if not in this process, for people.
     pub remote: Option<String>,
-    /// Samples as long as it is kept.
-    _engine: Option<Engine>,
+    /// As clients of the Tinker API have it, if it is in this process.
+    pub tinker: Option<TinkerBase>,
 }
 
 impl OpenModel {
@@ -39,19 +40,19 @@ impl OpenModel {
     pub fn open(entry: &ModelEntry, directory: &Path) -> Result<Self> {
         let path = directory.join(&entry.path);
         if entry.backend == Backend::Embedded {
-            let LoadedModel { served, engine } = LoadedModel::open(&entry.name, &path, &entry.renderer)?;
-            let served = ServedModel::Sampled(served);
-            return Ok(Self { served, remote: None, _engine: Some(engine) });
+            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer)?;
+            let tinker = Some(loaded.tinker_base()?);
+            return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
         let place = entry.urls.join(", ");
         if let Some(dialect) = entry.backend.upstream_dialect() {
             let upstream = upstream(entry, dialect).with_context(|| format!("model `{}`", entry.name))?;
             let remote = format!("calls are passed on to {place} ({})", dialect.name());
-            return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), _engine: None });
+            return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), tinker: None });
         }
         let served = ServedModel::Sampled(remote_model(entry, &path)?);
         let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
-        Ok(Self { served, remote: Some(remote), _engine: None })
+        Ok(Self { served, remote: Some(remote), tinker: None })
     }
 }
 

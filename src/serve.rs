@@ -1,6 +1,8 @@
 //! `fulgurite serve`.
 
 use anyhow::{Context, Result};
+use axum::Router;
+use fulgurite_engine::tinker_server::{self, TinkerBase, TinkerServer, TinkerServerOptions};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::admin_key;
@@ -36,7 +38,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(OpenModel::open(&parse_model(spec)?, "".as_ref())?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
-    let mut server = RunningServer::start(&loaded.config, admin, store.clone(), served, &metrics).await?;
+    let tinker = tinker_routes(&mut models, &loaded)?;
+    let mut server = RunningServer::start(&loaded.config, admin, store.clone(), served, tinker, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {
@@ -50,6 +53,22 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     server.stop(interruptions.next()).await?;
     store.close().await;
     Ok(())
+}
+
+/// The Tinker API over the models in this process, if there are any.
+fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Router> {
+    let bases: Vec<TinkerBase> = models.iter_mut().filter_map(|model| model.tinker.take()).collect();
+    if bases.is_empty() {
+        return Ok(Router::new());
+    }
+    let directory = loaded.resolve(&loaded.config.tinker_server.directory);
+    let options = TinkerServerOptions {
+        body_limit: loaded.config.server.body_limit_bytes,
+        ..TinkerServerOptions::new(directory.clone())
+    };
+    let server = TinkerServer::start(bases, options)
+        .with_context(|| format!("cannot go on with what {} holds (tinker_server.directory)", directory.display()))?;
+    Ok(tinker_server::routes(server))
 }
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::Tokenizer;
@@ -39,6 +41,13 @@ impl LoadedModel {
         let served = SampledModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
         Ok(Self { served, engine })
     }
+
+    /// The model as clients of the Tinker API have it.
+    pub fn tinker_base(&self) -> Result<TinkerBase> {
+        let vocabulary = vocabulary(self.served.renderer.tokenizer());
+        TinkerBase::new(&self.served.name, &self.engine, vocabulary)
+            .with_context(|| format!("model `{}`", self.served.name))
+    }
 }
 
 /// What the engine must know of a tokenizer to keep answers to a grammar.
@@ -70,12 +79,13 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Listens, and answers from now on. With an admin key, only who has a key is answered.
+    /// Listens, and answers from now on, under `more_routes` too. With an admin key, only who has a key is answered.
     pub async fn start(
         config: &Config,
         admin: Option<AdminKey>,
         store: Store,
         models: Vec<ServedModel>,
+        more_routes: Router,
         metrics: &MetricsPage,
     ) -> Result<Self> {
         let interval = config.server.watchdog_interval;
@@ -116,6 +126,7 @@ impl RunningServer {
         let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .merge(metrics.routes())
+            .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)
             .layer(from_fn_with_state(body_time, time_bodies))
             .layer(from_fn_with_state(keyring, access::check));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
 use fulgurite_proxy::ServedModel;
 use fulgurite_store::model::{AttemptStatus, NewRun, RolloutConfig};
 use fulgurite_store::{AdminKey, Store};
@@ -71,7 +72,8 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
     let served = vec![ServedModel::Sampled(opened.served.clone())];
-    let mut server = RunningServer::start(&server_config, admin.clone(), store.clone(), served, &metrics).await?;
+    let mut server =
+        RunningServer::start(&server_config, admin.clone(), store.clone(), served, Router::new(), &metrics).await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }

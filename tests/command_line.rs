@@ -258,7 +258,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     ");
     insta::assert_snapshot!(fail("[severs]\n"), @r"
     error: [directory]/config.toml
-      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `telemetry`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
+      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `telemetry`, `tinker_server`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
     ");
     insta::assert_snapshot!(fail("[server]\nwatchdog_interval = \"often\"\n"), @r#"
     error: [directory]/config.toml
@@ -335,6 +335,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     store.synchronous = "full"  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
+    tinker_server.directory = "fulgurite-tinker"  # default
     models = []  # default
     run.name = "run"  # default
     run.directory = "runs"  # default

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{Ran, eventually, fulgurite};
+use common::{Ran, Server, eventually, fulgurite};
 use serde_json::{Value, json};
 use vllm_over_engine::VllmOverEngine;
 
@@ -174,6 +174,28 @@ fn a_model_that_another_host_samples_is_trained_to_the_same_bytes() {
     for generation in project.query("generations", "there") {
         assert!(generation["weights_versions"][0]["version"].is_u64(), "{generation}");
     }
+}
+
+#[test]
+fn a_model_that_our_tinker_server_trains_ends_in_the_same_bytes() {
+    let project = Project::new(UNEVEN, SMALL);
+    let here = project.train("here", &[]).pop().unwrap();
+    let served = project.path("served.toml");
+    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
+    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = 0\nurls = [\"{}\"]", server.url);
+    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"", &service)).unwrap();
+    let there = project.train("there", &[]).pop().unwrap();
+    assert_eq!(here["trained_tokens"], there["trained_tokens"]);
+    assert_eq!(there["max_logprob_difference"], json!(0.0));
+    account(&project, "there", &there);
+
+    let checkpoint = Path::new(there["checkpoint"].as_str().unwrap()).join("tinker_checkpoint.json");
+    let checkpoint: Value = serde_json::from_str(&std::fs::read_to_string(checkpoint).unwrap()).unwrap();
+    let kept = checkpoint["path"].as_str().unwrap().strip_prefix("tinker://").unwrap();
+    let kept = project.path("fulgurite-tinker/weights").join(kept).join("model.safetensors");
+    assert!(weights(&here) == std::fs::read(kept).unwrap());
 }
 
 #[test]

@@ -57,6 +57,13 @@ fn choose_among(kept: &[u32], weights: &[f32], uniform: f64, alternatives: usize
     Choice { token, logprob: logprob(token), likeliest }
 }
 
+/// So many of the tokens that can be chosen, likeliest first.
+pub(crate) fn likeliest(logits: &[f32], count: usize) -> Vec<u32> {
+    let mut order = by_likelihood(logits);
+    order.truncate(count);
+    order
+}
+
 /// Tokens that can be chosen, likeliest first; of equals the lower id.
 fn by_likelihood(logits: &[f32]) -> Vec<u32> {
     let can_be_chosen = |token: &u32| logits[*token as usize] > f32::NEG_INFINITY;

@@ -77,7 +77,7 @@ impl Engine {
         let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), weights.clone()));
         let sampler = EmbeddedSampler::start(published.clone(), grammars, threads, queue_limit, max_batch)?;
-        let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), published);
+        let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), Some(published));
         let directory = directory.to_path_buf();
         Ok(Self { config, directory, sampler: Arc::new(sampler), learner: Arc::new(learner) })
     }

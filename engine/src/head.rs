@@ -42,7 +42,23 @@ pub(crate) fn score(weights: &Weights, normed: &[f32], predictions: &mut [Predic
     }
 }
 
-/// The same, and the gradients of the summed loss: written to `normed_gradient` (rows without a prediction become 0),
+/// Shows the logits of every prediction's row, in order.
+pub(crate) fn for_each_logits(
+    weights: &Weights,
+    normed: &[f32],
+    predictions: &[Prediction],
+    scratch: &mut HeadScratch,
+    mut see: impl FnMut(&Prediction, &[f32]),
+) {
+    for chunk in predictions.chunks(chunk_rows(&weights.model.config)) {
+        compute_logits(weights, normed, chunk, scratch);
+        for (prediction, logits) in chunk.iter().zip(scratch.logits.chunks_exact(weights.model.config.vocab_size)) {
+            see(prediction, logits);
+        }
+    }
+}
+
+/// The logprob of every prediction, and the gradients of the summed loss: written to `normed_gradient` (rows without a prediction become 0),
 /// added to `gradient`.
 pub(crate) fn score_backward(
     weights: &Weights,

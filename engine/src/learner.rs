@@ -6,13 +6,15 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep, WeightsVersion,
 };
 
-use crate::EngineError;
-use crate::checkpoint::{read_checkpoint, write_checkpoint, write_weights};
+use crate::checkpoint::{read_checkpoint, read_model, write_checkpoint, write_weights};
+use crate::files::{CONFIG, read_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
+use crate::memory::MemoryNeed;
 use crate::optimizer::{AdamState, check, norm};
-use crate::published::PublishedWeights;
+use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, SHARDS, Scored, Shard, deal};
-use crate::weights::Weights;
+use crate::weights::{Model, Weights};
+use crate::{EngineError, ModelConfig};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -21,7 +23,17 @@ use crate::weights::Weights;
 #[derive(Debug)]
 pub struct EmbeddedLearner {
     state: Arc<Mutex<LearnerState>>,
-    published: Arc<PublishedWeights>,
+    /// What a sampler samples from, if one belongs to it.
+    published: Option<Arc<PublishedWeights>>,
+}
+
+/// Which targets' logprobs a pass with a gradient tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Of those that take part in the loss; the others' stand as 0.
+    Trained,
+    /// Of all.
+    All,
 }
 
 /// Everything that training changes.
@@ -40,10 +52,64 @@ impl EmbeddedLearner {
         weights: Arc<Weights>,
         threads: usize,
         source: PathBuf,
-        published: Arc<PublishedWeights>,
+        published: Option<Arc<PublishedWeights>>,
     ) -> Self {
         let state = LearnerState { weights, adam: AdamState::default(), shards: Default::default(), threads, source };
         Self { state: Arc::new(Mutex::new(state)), published }
+    }
+
+    /// Trains the weights of a model directory, as [`Engine::open`](crate::Engine::open) reads it, on its own: no sampler
+    /// belongs to it.
+    pub(crate) fn open(directory: &Path, threads: usize) -> Result<Self, EngineError> {
+        let config = ModelConfig::read(&directory.join(CONFIG))?;
+        MemoryNeed::of(&config, 0).check_training()?;
+        let model = Arc::new(Model::new(config));
+        let values = read_weights(directory, &model.layout)?;
+        Ok(Self::new(Arc::new(Weights::new(model, values)), threads, directory.to_path_buf(), None))
+    }
+
+    /// As [`Learner::forward_backward`], but with the logprobs of all targets.
+    pub(crate) async fn forward_backward_telling_all(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.run(move |state| state.forward_backward(&data, loss, Told::All)).await
+    }
+
+    /// What a loss over datums is, without a gradient; with the logprobs of all targets.
+    pub(crate) async fn forward_with_loss(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.run(move |state| state.forward_with_loss(&data, loss)).await
+    }
+
+    /// The weights as they are now.
+    pub(crate) async fn snapshot(&self, version: WeightsVersion) -> Result<WeightsSnapshot, BackendError> {
+        self.run(move |state| Ok(WeightsSnapshot(Arc::new(Published { version, weights: state.weights.clone() }))))
+            .await
+    }
+
+    /// Goes on from a model directory's weights with a fresh optimizer, and drops accumulated gradients.
+    pub(crate) async fn load_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        let directory = directory.to_path_buf();
+        self.run(move |state| {
+            let values = read_model(&directory, &state.weights.model)?;
+            state.restore(values, AdamState::default());
+            Ok(())
+        })
+        .await
+    }
+
+    /// Drops accumulated gradients.
+    pub(crate) async fn drop_gradient(&self) -> Result<(), BackendError> {
+        self.run(|state| {
+            state.clear_gradient();
+            Ok(())
+        })
+        .await
     }
 
     async fn run<T: Send + 'static>(
@@ -69,7 +135,7 @@ impl Learner for EmbeddedLearner {
 
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
-        self.run(move |state| state.forward_backward(&data, loss)).await
+        self.run(move |state| state.forward_backward(&data, loss, Told::Trained)).await
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
@@ -85,9 +151,7 @@ impl Learner for EmbeddedLearner {
         let directory = directory.to_path_buf();
         self.run(move |state| {
             let (values, adam) = read_checkpoint(&directory, &state.weights.model)?;
-            state.weights = Arc::new(Weights::new(state.weights.model.clone(), values));
-            state.adam = adam;
-            state.clear_gradient();
+            state.restore(values, adam);
             Ok(())
         })
         .await
@@ -99,7 +163,8 @@ impl Learner for EmbeddedLearner {
     }
 
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
-        let published = self.published.clone();
+        let no_sampler = || BackendError::Configuration { message: "no sampler belongs to this learner".to_owned() };
+        let published = self.published.clone().ok_or_else(no_sampler)?;
         self.run(move |state| {
             published.replace(version, state.weights.clone());
             Ok(())
@@ -116,12 +181,28 @@ impl LearnerState {
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
     }
 
-    fn forward_backward(&mut self, data: &[Datum], loss: LossFunction) -> Result<ForwardBackward, EngineError> {
+    fn forward_with_loss(&mut self, data: &[Datum], loss: LossFunction) -> Result<ForwardBackward, EngineError> {
+        let logprobs = self.forward(data)?;
+        let mut loss_sum = 0.0;
+        for (index, (datum, logprobs)) in data.iter().zip(&logprobs).enumerate() {
+            let losses =
+                token_losses(datum, loss, logprobs).map_err(|message| EngineError::Datum { index, message })?;
+            loss_sum += losses.iter().zip(logprobs).map(|(loss, &logprob)| loss.value(logprob)).sum::<f64>();
+        }
+        Ok(ForwardBackward { loss_sum, logprobs })
+    }
+
+    fn forward_backward(
+        &mut self,
+        data: &[Datum],
+        loss: LossFunction,
+        told: Told,
+    ) -> Result<ForwardBackward, EngineError> {
         let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
         })?;
-        let scored = self.in_shards(examples, Shard::score_backward)?;
+        let scored = self.in_shards(examples, |shard, weights, hand| shard.score_backward(weights, hand, told))?;
         let loss_sum = scored.iter().map(|scored| scored.loss).sum();
         Ok(ForwardBackward { loss_sum, logprobs: scored.into_iter().map(|scored| scored.logprobs).collect() })
     }
@@ -156,6 +237,13 @@ impl LearnerState {
             }
         }
         sum
+    }
+
+    /// Goes on from other weights.
+    fn restore(&mut self, values: Vec<f32>, adam: AdamState) {
+        self.weights = Arc::new(Weights::new(self.weights.model.clone(), values));
+        self.adam = adam;
+        self.clear_gradient();
     }
 
     fn clear_gradient(&mut self) {

@@ -5,6 +5,7 @@
 //! - [`EmbeddedSampler`] and [`EmbeddedLearner`] are its two halves. They share one set of kernels, whose result for a
 //!   token does not depend on what else is in the batch: at temperature 1 the sampler's logprob of a token is the
 //!   learner's, bit for bit, under the same weights.
+//! - [`tinker_server`]: both over the Tinker API, for clients elsewhere.
 
 mod adjustments;
 mod architecture;
@@ -28,12 +29,14 @@ mod learner;
 mod loss;
 mod memory;
 mod optimizer;
+mod prompt_scores;
 mod published;
 mod rope_scaling;
 mod sampler;
 mod scheduler;
 mod shard;
 mod telemetry;
+pub mod tinker_server;
 mod vocabulary;
 mod weights;
 

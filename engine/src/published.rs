@@ -11,6 +11,10 @@ pub(crate) struct Published {
     pub(crate) weights: Arc<Weights>,
 }
 
+/// Weights that can be sampled from and scored under as long as they are kept, whatever a learner does meanwhile.
+#[derive(Clone, Debug)]
+pub struct WeightsSnapshot(pub(crate) Arc<Published>);
+
 /// The weights that the sampler gives to requests which arrive now. A change is one step: nobody sees half of it.
 #[derive(Debug)]
 pub(crate) struct PublishedWeights(RwLock<Arc<Published>>);

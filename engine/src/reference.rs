@@ -93,6 +93,7 @@ mod tests {
     use fulgurite_backends::{Chunk, Datum, LossInputs};
 
     use super::*;
+    use crate::learner::Told;
     use crate::loss::{Sampled, TokenLoss};
     use crate::shard::{Example, Shard};
     use crate::test_models::{numbers, tiny_config};
@@ -157,7 +158,11 @@ mod tests {
             let tokens: Vec<u32> = serde_json::from_value(fixture["tokens"].clone()).unwrap();
             let data = [datum(&tokens)];
             let mut shard = Shard::default();
-            shard.score_backward(&weights, &examples(&data, |_| TokenLoss::CrossEntropy { weight: 1.0 }));
+            shard.score_backward(
+                &weights,
+                &examples(&data, |_| TokenLoss::CrossEntropy { weight: 1.0 }),
+                Told::Trained,
+            );
             let path = directory.join("gradients.safetensors");
             let bytes = std::fs::read(&path).unwrap();
             let file = crate::files::parse(&bytes, &path).unwrap();
@@ -177,7 +182,7 @@ mod tests {
     fn check_gradient(weights: &Weights, loss: impl Fn(usize) -> TokenLoss) {
         let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
         let mut shard = Shard::default();
-        shard.score_backward(weights, &examples(&data, &loss));
+        shard.score_backward(weights, &examples(&data, &loss), Told::Trained);
         let (config, layout) = (&weights.model.config, &weights.model.layout);
         let exact_loss = |values: &[f64]| -> f64 {
             let of = |sequence: &&[u32]| -> f64 {

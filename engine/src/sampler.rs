@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use crate::EngineError;
 use crate::checkpoint::read_model;
 use crate::generation::Generation;
 use crate::grammars::{Grammar, Grammars};
-use crate::published::PublishedWeights;
+use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
 use crate::weights::Weights;
 
@@ -109,7 +110,50 @@ impl Sampler for EmbeddedSampler {
     /// As the trait says. At temperature 0 the alternatives are reported under the distribution that the likeliest
     /// token was taken from.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let published = self.published.current();
+        self.start_sampling(self.published.current(), request).await
+    }
+}
+
+impl EmbeddedSampler {
+    /// The weights that requests which arrive now are sampled from.
+    pub(crate) fn snapshot(&self) -> WeightsSnapshot {
+        WeightsSnapshot(self.published.current())
+    }
+
+    /// The weights of a model directory, of the dimensions of this sampler's model.
+    pub(crate) async fn read_snapshot(
+        &self,
+        directory: &Path,
+        version: WeightsVersion,
+    ) -> Result<WeightsSnapshot, BackendError> {
+        let (directory, model) = (directory.to_path_buf(), self.published.current().weights.model.clone());
+        let read = move || -> Result<_, EngineError> {
+            let weights = Arc::new(Weights::new(model.clone(), read_model(&directory, &model)?));
+            Ok(WeightsSnapshot(Arc::new(Published { version, weights })))
+        };
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
+    }
+
+    /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
+    pub(crate) async fn sample_from(
+        &self,
+        weights: &WeightsSnapshot,
+        request: SampleRequest,
+    ) -> Result<SampleStream, BackendError> {
+        self.start_sampling(weights.0.clone(), request).await
+    }
+
+    /// Requests that may wait for a place in the batch.
+    pub(crate) fn queue_limit(&self) -> usize {
+        self.queue_limit
+    }
+
+    async fn start_sampling(
+        &self,
+        published: Arc<Published>,
+        request: SampleRequest,
+    ) -> Result<SampleStream, BackendError> {
         self.info_of(&published.weights).check(&request)?;
         let grammar = self.grammar(&request).await?;
         let (sender, stream) = SampleStream::channel();

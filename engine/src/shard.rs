@@ -3,6 +3,7 @@ use fulgurite_backends::{Chunk, Datum};
 use crate::backward::{BackwardScratch, backward};
 use crate::forward::{Activations, PackedRows, forward};
 use crate::head::{HeadScratch, Prediction, score, score_backward};
+use crate::learner::Told;
 use crate::loss::TokenLoss;
 use crate::weights::Weights;
 
@@ -80,8 +81,9 @@ impl Shard {
         scored
     }
 
-    /// The logprob of every target that has a loss; adds the gradient of the summed loss.
-    pub(crate) fn score_backward(&mut self, weights: &Weights, examples: &[Example<'_>]) -> Vec<Scored> {
+    /// The logprob of every target that is to be told; adds the gradient of the summed loss. Which are told changes
+    /// nothing else.
+    pub(crate) fn score_backward(&mut self, weights: &Weights, examples: &[Example<'_>], told: Told) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
         self.gradient.resize(weights.values.len(), 0.0);
         for batch in batches(examples) {
@@ -94,8 +96,26 @@ impl Shard {
             let (rows, scratch) = (&self.rows, &mut self.backward);
             backward(weights, rows, &self.activations, normed_gradient, scratch, &mut self.gradient);
             self.collect(batch, &mut scored);
+            if told == Told::All {
+                self.tell_others(weights, batch, &mut scored);
+            }
         }
         scored
+    }
+
+    /// Fills in the logprobs of a batch's targets that have no loss, from what its forward pass has left.
+    fn tell_others(&mut self, weights: &Weights, batch: &[Example<'_>], scored: &mut [Scored]) {
+        self.pack(batch, |loss| *loss == TokenLoss::Nothing);
+        score(weights, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+        let mut others = Vec::with_capacity(batch.len());
+        self.collect(batch, &mut others);
+        let of_batch = scored.len() - batch.len();
+        for ((example, own), other) in batch.iter().zip(&mut scored[of_batch..]).zip(others) {
+            let targets = example.losses.iter().zip(&mut own.logprobs).zip(other.logprobs);
+            for ((_, logprob), told) in targets.filter(|((loss, _), _)| **loss == TokenLoss::Nothing) {
+                *logprob = told;
+            }
+        }
     }
 
     fn pack(&mut self, batch: &[Example<'_>], predicts: impl Fn(&TokenLoss) -> bool) {

@@ -24,6 +24,14 @@ impl FromIterator<TokenText> for Vocabulary {
 }
 
 impl Vocabulary {
+    /// What a token spells, control tokens by their names; nothing if there is no such token.
+    pub(crate) fn bytes(&self, token: u32) -> &[u8] {
+        match self.tokens.get(token as usize) {
+            Some(TokenText::Text(bytes) | TokenText::Control(bytes)) => bytes,
+            Some(TokenText::Unused) | None => &[],
+        }
+    }
+
     /// The tokens' bytes as grammars know them, for a model of `size` tokens: a marker stands before the names of control
     /// tokens, and a token without bytes is never sampled. The marker is no byte of UTF-8; a token of text that begins
     /// with it can be no part of any text, and gets no bytes.

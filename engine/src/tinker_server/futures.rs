@@ -1,0 +1,145 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, SampleResponse};
+use fulgurite_backends::tinker::wire::{RequestFailed, SubmittedRequest};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::refusals::servers_fault;
+
+/// How long a result can be asked for. A client may be cut off in the middle of one, and asks again.
+const KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// What a request has come to.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Json(Value),
+    Pass(ForwardBackwardOutput),
+    Sample(Box<SampleResponse>),
+    Failed(RequestFailed),
+}
+
+/// Requests that were taken, by their ids, and what they have come to.
+#[derive(Debug, Default)]
+pub(super) struct Futures {
+    entries: Mutex<HashMap<String, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    acknowledgement: SubmittedRequest,
+    taken: Instant,
+    outcome: watch::Receiver<Option<Arc<Outcome>>>,
+}
+
+/// To be kept once. Dropped without an outcome, it fails the request.
+#[derive(Debug)]
+pub(super) struct Promise(watch::Sender<Option<Arc<Outcome>>>);
+
+impl Promise {
+    pub(super) fn keep(self, outcome: Outcome) {
+        self.0.send_replace(Some(Arc::new(outcome)));
+    }
+}
+
+/// What becomes of a request that comes in.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It is new, and something is to be done.
+    New(Promise),
+    /// It has come before, and was answered so.
+    Known(SubmittedRequest),
+}
+
+/// What is known of a result.
+#[derive(Debug)]
+pub(super) enum Polled {
+    Outcome(Arc<Outcome>),
+    NotYet,
+    /// Nobody asked for it, or it was forgotten.
+    Unknown,
+}
+
+impl Futures {
+    /// Takes a request, whose answer is `acknowledgement`, unless it was taken before.
+    pub(super) fn take(&self, acknowledgement: SubmittedRequest) -> Taken {
+        let mut entries = self.entries();
+        if let Some(known) = entries.get(&acknowledgement.request_id) {
+            return Taken::Known(known.acknowledgement.clone());
+        }
+        entries.retain(|_, entry| entry.taken.elapsed() < KEPT || entry.outcome.borrow().is_none());
+        let (sender, outcome) = watch::channel(None);
+        let request_id = acknowledgement.request_id.clone();
+        entries.insert(request_id, Entry { acknowledgement, taken: Instant::now(), outcome });
+        Taken::New(Promise(sender))
+    }
+
+    /// Forgets a request that was not carried out, so that it may come again.
+    pub(super) fn forget(&self, request_id: &str) {
+        self.entries().remove(request_id);
+    }
+
+    /// Waits for a result for as long as `patience`.
+    pub(super) async fn poll(&self, request_id: &str, patience: Duration) -> Polled {
+        let Some(mut outcome) = self.entries().get(request_id).map(|entry| entry.outcome.clone()) else {
+            return Polled::Unknown;
+        };
+        match tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await {
+            Ok(Ok(outcome)) => outcome.clone().map_or(Polled::Unknown, Polled::Outcome),
+            Ok(Err(_)) => {
+                let failed = servers_fault("the request was given up: its model or session has ended");
+                Polled::Outcome(Arc::new(Outcome::Failed(failed)))
+            }
+            Err(_) => Polled::NotYet,
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(id: &str) -> SubmittedRequest {
+        SubmittedRequest { request_id: id.to_owned(), ..SubmittedRequest::default() }
+    }
+
+    fn new(taken: Taken) -> Promise {
+        let Taken::New(promise) = taken else { panic!("{taken:?}") };
+        promise
+    }
+
+    #[tokio::test]
+    async fn a_request_is_taken_once_and_its_result_is_told_as_often_as_it_is_asked_for() {
+        let futures = Futures::default();
+        let promise = new(futures.take(request("a/1")));
+        assert!(matches!(futures.take(request("a/1")), Taken::Known(known) if known.request_id == "a/1"));
+        assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::NotYet));
+        assert!(matches!(futures.poll("a/2", Duration::ZERO).await, Polled::Unknown));
+        let waiting = futures.poll("a/1", KEPT);
+        let (waited, ()) = tokio::join!(waiting, async { promise.keep(Outcome::Json(json!(7))) });
+        for polled in [waited, futures.poll("a/1", Duration::ZERO).await] {
+            let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
+            assert!(matches!(&*outcome, Outcome::Json(value) if value == 7));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_promise_that_nobody_keeps_fails_and_one_that_was_forgotten_is_new() {
+        let futures = Futures::default();
+        drop(new(futures.take(request("a/1"))));
+        let polled = futures.poll("a/1", KEPT).await;
+        let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
+        assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("given up")));
+        futures.forget("a/1");
+        assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::Unknown));
+        new(futures.take(request("a/1")));
+    }
+}

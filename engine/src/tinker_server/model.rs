@@ -1,0 +1,281 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use fulgurite_backends::tinker::wire::{
+    AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, ModelCreated, OptimStepResponse, RequestFailed,
+    SaveWeightsForSamplerResponse, SaveWeightsResponse,
+};
+use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, WeightsVersion};
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::futures::{Outcome, Promise};
+use super::names::fresh_id;
+use super::refusals::{failure, servers_fault, users_fault};
+use super::server::{TinkerBase, TinkerServer, run_blocking};
+use super::state_directory::{CheckpointRecord, SampledWeights, SamplerRecord, UserMetadata, now};
+use super::training_request::TrainingRequest;
+use crate::EmbeddedLearner;
+
+/// A training run that is in memory, as everybody but its worker sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    pub(super) base: Arc<TinkerBase>,
+    pub(super) session_id: String,
+    /// What is to be done. The worker ends when all of these are gone.
+    pub(super) orders: UnboundedSender<Order>,
+}
+
+/// A request that was taken.
+#[derive(Debug)]
+pub(super) struct Order {
+    /// Its place among the model's, where making it is 0; without one it is carried out when it comes.
+    pub(super) place: Option<u64>,
+    pub(super) work: Work,
+    pub(super) promise: Promise,
+}
+
+/// What can be asked of a model.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// To be there: as the base is, or as a checkpoint was.
+    Begin(Option<Source>),
+    Pass(TrainingRequest),
+    Step(AdamParams),
+    SaveCheckpoint(Save),
+    SaveForSampler(Save),
+    /// To be kept for one sampling session alone.
+    SaveForSession(SamplerRecord, PathBuf),
+    Load(Source),
+}
+
+/// A checkpoint to go on from.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    /// As the client called it.
+    pub(super) path: String,
+    pub(super) directory: PathBuf,
+    /// Whether the optimizer goes on, too.
+    pub(super) optimizer: bool,
+}
+
+/// A checkpoint to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Save {
+    pub(super) name: String,
+    pub(super) overwrite: bool,
+    pub(super) ttl_seconds: Option<u64>,
+    pub(super) user_metadata: Option<UserMetadata>,
+}
+
+impl Model {
+    /// Starts a model's worker, which waits for its first order.
+    pub(super) fn start(server: &Arc<TinkerServer>, base: Arc<TinkerBase>, session_id: String, id: String) -> Self {
+        let (orders, received) = unbounded_channel();
+        let worker = Worker { server: Arc::downgrade(server), base: base.clone(), id, learner: None, spoilt: None };
+        tokio::spawn(worker.run(received));
+        Self { base, session_id, orders }
+    }
+}
+
+/// Carries a model's orders out, one after another.
+struct Worker {
+    server: Weak<TinkerServer>,
+    base: Arc<TinkerBase>,
+    id: String,
+    /// There once the model has begun.
+    learner: Option<EmbeddedLearner>,
+    /// Why the gradient is not what the client takes it to be: a pass has failed since the last step.
+    spoilt: Option<String>,
+}
+
+impl Worker {
+    /// Orders come in any order; each waits for those before it.
+    async fn run(mut self, mut received: UnboundedReceiver<Order>) {
+        let (mut waiting, mut next) = (BTreeMap::new(), 0);
+        while let Some(order) = received.recv().await {
+            match order.place {
+                None => self.carry_out(order).await,
+                Some(place) if place < next => {
+                    let failed = users_fault(format!("request {place} of {} was carried out long ago", self.id));
+                    order.promise.keep(Outcome::Failed(failed));
+                }
+                Some(place) => drop(waiting.insert(place, order)),
+            }
+            while let Some(order) = waiting.remove(&next) {
+                self.carry_out(order).await;
+                next += 1;
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, order: Order) {
+        let Order { work, promise, .. } = order;
+        let outcome = match work {
+            Work::Begin(source) => self.begin(source).await,
+            Work::Pass(request) => self.pass(request).await,
+            Work::Step(parameters) => self.step(parameters).await,
+            Work::SaveCheckpoint(save) => self.save(save, CheckpointKind::Weights).await,
+            Work::SaveForSampler(save) => self.save(save, CheckpointKind::SamplerWeights).await,
+            Work::SaveForSession(sampler, directory) => self.save_for_session(sampler, directory).await,
+            Work::Load(source) => self.load(source).await,
+        };
+        promise.keep(outcome.unwrap_or_else(Outcome::Failed));
+    }
+
+    fn learner(&self) -> Result<&EmbeddedLearner, RequestFailed> {
+        self.learner.as_ref().ok_or_else(|| users_fault(format!("the model {} could not be made", self.id)))
+    }
+
+    fn server(&self) -> Result<Arc<TinkerServer>, RequestFailed> {
+        self.server.upgrade().ok_or_else(|| servers_fault("the server is stopping"))
+    }
+
+    async fn begin(&mut self, source: Option<Source>) -> Result<Outcome, RequestFailed> {
+        let (directory, threads) = (self.base.directory.clone(), self.server()?.options.threads);
+        let open = move || EmbeddedLearner::open(&directory, threads);
+        self.learner = Some(run_blocking(open).await.map_err(failure)?);
+        match source {
+            None => json(&ModelCreated { model_id: self.id.clone() }),
+            Some(source) => {
+                let loaded = self.load(source).await;
+                if loaded.is_err() {
+                    self.learner = None;
+                }
+                loaded
+            }
+        }
+    }
+
+    async fn load(&mut self, source: Source) -> Result<Outcome, RequestFailed> {
+        let learner = self.learner()?;
+        match source.optimizer {
+            true => learner.load_checkpoint(&source.directory).await,
+            false => learner.load_weights(&source.directory).await,
+        }
+        .map_err(failure)?;
+        self.spoilt = None;
+        json(&LoadWeightsResponse { path: Some(source.path), model_id: Some(self.id.clone()) })
+    }
+
+    async fn pass(&mut self, request: TrainingRequest) -> Result<Outcome, RequestFailed> {
+        let forward_only = request.forward_only;
+        let computed = self.compute(request).await;
+        if let Err(failed) = &computed
+            && !forward_only
+        {
+            self.spoilt.get_or_insert_with(|| failed.error.clone());
+        }
+        computed
+    }
+
+    async fn compute(&self, request: TrainingRequest) -> Result<Outcome, RequestFailed> {
+        let learner = self.learner()?;
+        let forward_only = request.forward_only;
+        let read = tokio::task::spawn_blocking(move || request.computation());
+        let computation = read.await.map_err(|error| servers_fault(error.to_string()))?.map_err(users_fault)?;
+        let (data, loss): (Arc<[_]>, _) = (computation.data.as_slice().into(), computation.loss);
+        let computed: ForwardBackward = match forward_only {
+            true => learner.forward_with_loss(data, loss).await,
+            false => learner.forward_backward_telling_all(data, loss).await,
+        }
+        .map_err(failure)?;
+        Ok(Outcome::Pass(computation.output(&computed)))
+    }
+
+    /// A gradient of which a part failed is dropped, and not half applied.
+    async fn step(&mut self, parameters: AdamParams) -> Result<Outcome, RequestFailed> {
+        let learner = self.learner()?;
+        if let Some(why) = &self.spoilt {
+            let message = format!("the gradient was dropped, because a pass has failed since the last step: {why}");
+            learner.drop_gradient().await.map_err(failure)?;
+            self.spoilt = None;
+            return Err(users_fault(message));
+        }
+        let AdamParams { learning_rate, beta1, beta2, eps, weight_decay, grad_clip_norm } = parameters;
+        let parameters = AdamParameters {
+            learning_rate,
+            beta1,
+            beta2,
+            epsilon: eps,
+            weight_decay,
+            gradient_clip_norm: grad_clip_norm,
+        };
+        let stepped = learner.optimizer_step(parameters).await.map_err(failure)?;
+        let metrics = BTreeMap::from([("grad_norm".to_owned(), stepped.gradient_norm)]);
+        json(&OptimStepResponse { metrics: Some(metrics) })
+    }
+
+    async fn save(&self, save: Save, kind: CheckpointKind) -> Result<Outcome, RequestFailed> {
+        let (learner, server) = (self.learner()?, self.server()?);
+        let path = CheckpointPath { run: self.id.clone(), kind, name: save.name };
+        let before = server.registry().checkpoints.get(&path.to_string()).cloned();
+        if before.is_some() && !save.overwrite {
+            return Err(users_fault(format!("there is a checkpoint {path} already; overwrite replaces it")));
+        }
+        let directory = server.state.place_of(&path, &fresh_id());
+        let absolute = server.state.resolve(&directory);
+        match kind {
+            CheckpointKind::Weights => learner.save_checkpoint(&absolute).await,
+            CheckpointKind::SamplerWeights | CheckpointKind::ExternalWeights => learner.save_weights(&absolute).await,
+        }
+        .map_err(failure)?;
+        let (state, of) = (server.state.clone(), directory.clone());
+        let size_bytes = run_blocking(move || state.size_of(&of)).await.map_err(failure)?;
+        let created = now();
+        let record = CheckpointRecord {
+            path: path.to_string(),
+            base_model: self.base.name.clone(),
+            directory,
+            created,
+            size_bytes,
+            public: false,
+            expires: save.ttl_seconds.map(|seconds| created + seconds as f64),
+            user_metadata: save.user_metadata,
+        };
+        server.keep(&record).await.map_err(failure)?;
+        if kind == CheckpointKind::SamplerWeights {
+            let snapshot = learner.snapshot(WeightsVersion::default()).await.map_err(failure)?;
+            server.weights.put(&absolute, snapshot).await;
+        }
+        server.registry().checkpoints.insert(record.path.clone(), record.clone());
+        if let Some(before) = before {
+            server.delete_weights(before.directory).await.map_err(failure)?;
+        }
+        match kind {
+            CheckpointKind::SamplerWeights => {
+                json(&SaveWeightsForSamplerResponse { path: Some(record.path), sampling_session_id: None })
+            }
+            CheckpointKind::Weights | CheckpointKind::ExternalWeights => {
+                json(&SaveWeightsResponse { path: record.path })
+            }
+        }
+    }
+
+    async fn save_for_session(&self, sampler: SamplerRecord, directory: PathBuf) -> Result<Outcome, RequestFailed> {
+        let (learner, server) = (self.learner()?, self.server()?);
+        let absolute = server.state.resolve(&directory);
+        learner.save_weights(&absolute).await.map_err(failure)?;
+        let snapshot = learner.snapshot(WeightsVersion::default()).await.map_err(failure)?;
+        server.weights.put(&absolute, snapshot).await;
+        let sampler = SamplerRecord { weights: SampledWeights::Own(directory), ..sampler };
+        server.keep(&sampler).await.map_err(failure)?;
+        let sampling_session_id = Some(sampler.sampler_id.clone());
+        server.registry().samplers.insert(sampler.sampler_id.clone(), sampler);
+        json(&SaveWeightsForSamplerResponse { path: None, sampling_session_id })
+    }
+}
+
+impl TinkerServer {
+    /// Deletes weights below the state directory, in memory too.
+    pub(super) async fn delete_weights(&self, directory: PathBuf) -> Result<(), BackendError> {
+        self.weights.forget(&self.state.resolve(&directory)).await;
+        let state = self.state.clone();
+        run_blocking(move || state.delete_weights(&directory)).await
+    }
+}
+
+fn json(result: &impl Serialize) -> Result<Outcome, RequestFailed> {
+    serde_json::to_value(result).map(Outcome::Json).map_err(|error| servers_fault(error.to_string()))
+}

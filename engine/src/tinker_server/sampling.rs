@@ -1,0 +1,340 @@
+use std::sync::Arc;
+
+use fulgurite_backends::tinker::wire::protobuf::{SampleResponse, Tensor, TopkLogprobs};
+use fulgurite_backends::tinker::wire::{
+    CheckpointKind, CheckpointPath, CreateSamplingSessionRequest, CreateSamplingSessionResponse, RequestFailed,
+    SampleRequest as WireRequest, SubmittedRequest, TensorData,
+};
+use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, derive_seed};
+
+use super::futures::{Outcome, Taken};
+use super::names::{fresh_id, fresh_seed};
+use super::refusals::{Refusal, failure, servers_fault};
+use super::sample_answer::{Stops, collect};
+use super::server::{TinkerBase, TinkerServer};
+use super::state_directory::{SampledWeights, SamplerRecord};
+use super::training_request::text_tokens;
+use crate::prompt_scores::PromptScores;
+use crate::published::WeightsSnapshot;
+
+/// The greatest number of alternatives that is told for a place.
+const GREATEST_ALTERNATIVES: usize = 1000;
+
+/// What is to be told of a prompt beside its answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct AskedOfPrompt {
+    logprobs: bool,
+    /// Only of so many of the last tokens.
+    last: Option<usize>,
+    alternatives: usize,
+    named: Option<NamedTokens>,
+}
+
+/// Tokens whose logprobs are asked for: a row for each place of the prompt after the first, where -1 names none.
+#[derive(Clone, Debug, PartialEq)]
+struct NamedTokens {
+    shape: Vec<usize>,
+    rows: Vec<Vec<i64>>,
+}
+
+impl TinkerServer {
+    /// Opens a sampling session over a base model or a checkpoint.
+    pub(super) async fn create_sampling_session(
+        &self,
+        request: CreateSamplingSessionRequest,
+    ) -> Result<CreateSamplingSessionResponse, Refusal> {
+        let CreateSamplingSessionRequest { session_id, sampling_session_seq_id, base_model, model_path } = request;
+        self.in_session(&session_id)?;
+        let (base_model, weights) = self.sampled_weights(base_model, model_path)?;
+        let sampler_id = sampler_id(&session_id, sampling_session_seq_id);
+        let sampler = SamplerRecord { sampler_id: sampler_id.clone(), session_id, base_model, weights };
+        let known = self.registry().samplers.get(&sampler_id).cloned();
+        match known {
+            Some(known) if known != sampler => {
+                return Err(Refusal::bad_request(format!("{sampler_id} samples from other weights already")));
+            }
+            Some(_) => {}
+            None => {
+                self.keep(&sampler).await?;
+                self.registry().samplers.insert(sampler_id.clone(), sampler);
+            }
+        }
+        Ok(CreateSamplingSessionResponse { sampling_session_id: sampler_id })
+    }
+
+    fn sampled_weights(
+        &self,
+        base_model: Option<String>,
+        model_path: Option<String>,
+    ) -> Result<(String, SampledWeights), Refusal> {
+        match (base_model, model_path) {
+            (_, Some(path)) => {
+                let (path, base_model) = self.sampler_checkpoint(&path)?;
+                Ok((base_model, SampledWeights::Checkpoint(path)))
+            }
+            (Some(name), None) => {
+                let base = self.base(&name).map_err(Refusal::bad_request)?;
+                Ok((base.name.clone(), SampledWeights::Base))
+            }
+            (None, None) => Err(Refusal::bad_request("neither base_model nor model_path says what to sample from")),
+        }
+    }
+
+    /// A checkpoint to sample from, and its base.
+    fn sampler_checkpoint(&self, path: &str) -> Result<(String, String), Refusal> {
+        let parsed: CheckpointPath = path.parse().map_err(|error| Refusal::bad_request(format!("{error}")))?;
+        if parsed.kind == CheckpointKind::ExternalWeights {
+            return Err(Refusal::bad_request(format!("`{path}` holds no weights to sample from")));
+        }
+        let registry = self.registry();
+        let found = registry.checkpoints.get(&parsed.to_string());
+        let found = found.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
+        Ok((found.path.clone(), found.base_model.clone()))
+    }
+
+    /// What a request samples from.
+    fn sampler_of(&self, request: &WireRequest) -> Result<SamplerRecord, Refusal> {
+        match &request.sampling_session_id {
+            Some(id) => {
+                let found = self.registry().samplers.get(id).cloned();
+                let sampler = found.ok_or_else(|| Refusal::not_found("sampling session", id))?;
+                self.in_session(&sampler.session_id)?;
+                Ok(sampler)
+            }
+            // SDKs that know no sampling sessions.
+            None => {
+                let (base_model, weights) =
+                    self.sampled_weights(request.base_model.clone(), request.model_path.clone())?;
+                Ok(SamplerRecord { sampler_id: fresh_id(), session_id: String::new(), base_model, weights })
+            }
+        }
+    }
+
+    async fn snapshot(&self, base: &TinkerBase, weights: &SampledWeights) -> Result<WeightsSnapshot, Refusal> {
+        let directory = match weights {
+            SampledWeights::Base => return Ok(base.sampler.snapshot()),
+            SampledWeights::Own(directory) => directory.clone(),
+            SampledWeights::Checkpoint(path) => {
+                let found = self.registry().checkpoints.get(path).map(|checkpoint| checkpoint.directory.clone());
+                found.ok_or_else(|| Refusal::not_found("checkpoint", path))?
+            }
+        };
+        Ok(self.weights.get(&base.sampler, &self.state.resolve(&directory)).await?)
+    }
+
+    /// Takes a request for samples. A full queue refuses it, and it may come again.
+    pub(super) async fn sample(&self, request: WireRequest) -> Result<SubmittedRequest, Refusal> {
+        let sampler = self.sampler_of(&request)?;
+        let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
+        let place = request.seq_id.map_or_else(fresh_id, |place| place.to_string());
+        let request_id = format!("{}/{place}", sampler.sampler_id);
+        let sequence_ids = (0..request.num_samples).map(|index| format!("{request_id}/{index}")).collect();
+        let acknowledgement = SubmittedRequest {
+            request_id: request_id.clone(),
+            sample_sequence_ids: Some(sequence_ids),
+            ..SubmittedRequest::default()
+        };
+        let (asked, asked_of_prompt) = read_request(&request, &base)?;
+        let promise = match self.futures.take(acknowledgement.clone()) {
+            Taken::New(promise) => promise,
+            Taken::Known(known) => return Ok(known),
+        };
+        match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
+            Ok(started) => {
+                let answer = started.answer(base, asked_of_prompt);
+                tokio::spawn(async move {
+                    let sampled = |response| Outcome::Sample(Box::new(response));
+                    promise.keep(answer.await.map_or_else(Outcome::Failed, sampled));
+                });
+                Ok(acknowledgement)
+            }
+            Err(refusal) => {
+                self.futures.forget(&request_id);
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn start_samples(
+        &self,
+        base: &TinkerBase,
+        weights: &SampledWeights,
+        asked: Asked,
+        num_samples: usize,
+    ) -> Result<Started, Refusal> {
+        let weights = self.snapshot(base, weights).await?;
+        let mut streams = Vec::with_capacity(num_samples);
+        for index in 0..num_samples {
+            let seed = match index {
+                0 => asked.request.seed,
+                _ => derive_seed(asked.request.seed, &[&index.to_string()]),
+            };
+            let request = SampleRequest { seed, ..asked.request.clone() };
+            streams.push(base.sampler.sample_from(&weights, request).await?);
+        }
+        Ok(Started { asked, weights, streams })
+    }
+}
+
+/// The id of a session's sampling session.
+pub(super) fn sampler_id(session_id: &str, place: u64) -> String {
+    format!("{session_id}:sample:{place}")
+}
+
+/// A request for samples, read.
+struct Asked {
+    request: SampleRequest,
+    stops: Stops,
+}
+
+/// Reads a request, and refuses what can never be answered.
+fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, AskedOfPrompt), Refusal> {
+    let context_length = base.config.max_position_embeddings;
+    let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
+    let limit = base.sampler.queue_limit();
+    if request.num_samples == 0 || request.num_samples > limit {
+        let message = format!("num_samples is {}, but must be from 1 to {limit}", request.num_samples);
+        return Err(Refusal::bad_request(message));
+    }
+    if request.prompt_alt_tokens_k > 0 {
+        return Err(Refusal::bad_request("prompt_alt_tokens_k is not available: leave it out, or ask for 0"));
+    }
+    for (name, asked) in
+        [("topk_prompt_logprobs", request.topk_prompt_logprobs), ("topk_sample_logprobs", request.topk_sample_logprobs)]
+    {
+        if asked > GREATEST_ALTERNATIVES {
+            return Err(Refusal::bad_request(format!(
+                "{name} is {asked}, but must be at most {GREATEST_ALTERNATIVES}"
+            )));
+        }
+    }
+    let parameters = &request.sampling_params;
+    let top_k = match parameters.top_k {
+        -1 => None,
+        top_k => match usize::try_from(top_k) {
+            Ok(top_k) => Some(top_k),
+            Err(_) => return Err(Refusal::bad_request(format!("top_k is {top_k}, but must be -1 or from 1 up"))),
+        },
+    };
+    let stops = Stops::new(parameters.stop.clone(), &base.ends);
+    let room = context_length.saturating_sub(prompt.len()).max(1);
+    let asked = SampleRequest {
+        max_tokens: parameters.max_tokens.unwrap_or(room),
+        sampling: SamplingParameters {
+            temperature: parameters.temperature as f32,
+            top_p: parameters.top_p as f32,
+            top_k,
+            ..SamplingParameters::default()
+        },
+        stop_tokens: stops.tokens.clone(),
+        seed: parameters.seed.map_or_else(fresh_seed, |seed| seed as u64),
+        top_logprobs: request.topk_sample_logprobs,
+        affinity: None,
+        prompt,
+    };
+    let asked_of_prompt = AskedOfPrompt {
+        logprobs: request.prompt_logprobs.unwrap_or_default(),
+        last: request.prompt_logprobs_last_n,
+        alternatives: request.topk_prompt_logprobs,
+        named: (request.target_prompt_logprobs.as_ref())
+            .map(|named| NamedTokens::read(named, asked.prompt.len(), base.config.vocab_size))
+            .transpose()
+            .map_err(|error| Refusal::bad_request(format!("target_prompt_logprobs: {error}")))?,
+    };
+    Ok((Asked { request: asked, stops }, asked_of_prompt))
+}
+
+/// Samples on their way.
+struct Started {
+    asked: Asked,
+    weights: WeightsSnapshot,
+    streams: Vec<SampleStream>,
+}
+
+impl Started {
+    async fn answer(self, base: Arc<TinkerBase>, of_prompt: AskedOfPrompt) -> Result<SampleResponse, RequestFailed> {
+        let Self { asked, weights, streams } = self;
+        let mut response = SampleResponse::default();
+        for stream in streams {
+            let sequence = collect(stream, &asked.stops, &base.vocabulary, asked.request.top_logprobs).await;
+            response.sequences.push(sequence.map_err(failure)?);
+        }
+        if of_prompt != AskedOfPrompt::default() {
+            let prompt = asked.request.prompt;
+            let told = tokio::task::spawn_blocking(move || {
+                of_prompt.tell(&weights, &prompt, &mut response).map(|()| response)
+            });
+            response = told.await.map_err(|error| servers_fault(error.to_string()))?.map_err(failure)?;
+        }
+        Ok(response)
+    }
+}
+
+impl AskedOfPrompt {
+    /// Puts into the response what was asked of the prompt.
+    fn tell(
+        &self,
+        weights: &WeightsSnapshot,
+        prompt: &[u32],
+        response: &mut SampleResponse,
+    ) -> Result<(), BackendError> {
+        let rows = self.named.as_ref().map(NamedTokens::tokens).unwrap_or_default();
+        let PromptScores { logprobs, likeliest, named } = weights.score_prompt(prompt, self.alternatives, &rows);
+        let first_told = prompt.len() - self.last.unwrap_or(prompt.len()).min(prompt.len());
+        if self.logprobs {
+            let told = |place: usize| match place {
+                0 => f32::NAN,
+                place if place < first_told => f32::NAN,
+                place => logprobs[place - 1],
+            };
+            response.prompt_logprobs = Some((0..prompt.len()).flat_map(|place| told(place).to_le_bytes()).collect());
+        }
+        if self.alternatives > 0 {
+            let told = |place: usize| match place {
+                0 => Vec::new(),
+                place if place < first_told => Vec::new(),
+                place => likeliest[place - 1].clone(),
+            };
+            let rows: Vec<_> = (0..prompt.len()).map(told).collect();
+            response.topk_prompt_logprobs = Some(TopkLogprobs::new(&rows, self.alternatives));
+        }
+        if let Some(asked) = &self.named {
+            response.target_prompt_logprobs = Some(asked.tensor(&named));
+        }
+        Ok(())
+    }
+}
+
+impl NamedTokens {
+    fn read(tensor: &TensorData, prompt_tokens: usize, vocabulary_size: usize) -> Result<Self, String> {
+        let array = tensor.decode().map_err(|error| error.to_string())?;
+        let numbers = array.numbers.into_integers().map_err(|error| error.to_string())?;
+        let &[places, columns] = array.shape.as_slice() else {
+            return Err(format!("its shape is {:?}, but must be that of a matrix", array.shape));
+        };
+        if places + 1 != prompt_tokens || columns == 0 {
+            return Err(format!("it has {places} rows of {columns} for a prompt of {prompt_tokens} tokens"));
+        }
+        let is_known = |&number: &i64| number == -1 || usize::try_from(number).is_ok_and(|id| id < vocabulary_size);
+        if let Some(number) = numbers.iter().find(|number| !is_known(number)) {
+            return Err(format!("there is no token {number}"));
+        }
+        let rows = numbers.chunks(columns).map(<[i64]>::to_vec).collect();
+        Ok(Self { shape: array.shape, rows })
+    }
+
+    /// The tokens, token 0 where none is named.
+    fn tokens(&self) -> Vec<Vec<u32>> {
+        let row = |row: &Vec<i64>| row.iter().map(|&number| u32::try_from(number).unwrap_or_default()).collect();
+        self.rows.iter().map(row).collect()
+    }
+
+    /// The logprobs in the shape that was asked for, not a number where no token is named.
+    fn tensor(&self, logprobs: &[Vec<f32>]) -> Tensor {
+        let told = |(&number, &logprob): (&i64, &f32)| if number == -1 { f32::NAN } else { logprob };
+        let rows = self.rows.iter().zip(logprobs);
+        let values: Vec<f32> = rows.flat_map(|(row, logprobs)| row.iter().zip(logprobs).map(told)).collect();
+        let list = Tensor::floats(&values);
+        Tensor { shape: self.shape.iter().map(|&size| size as i64).collect(), ..list }
+    }
+}

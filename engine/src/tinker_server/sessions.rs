@@ -1,0 +1,99 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::StatusCode;
+use fulgurite_backends::BackendError;
+use fulgurite_backends::tinker::wire::{CreateSessionRequest, CreateSessionResponse};
+
+use super::names::fresh_id;
+use super::refusals::Refusal;
+use super::server::{TinkerServer, run_blocking};
+use super::state_directory::{SampledWeights, SamplerRecord, SessionRecord, now};
+
+impl TinkerServer {
+    /// Opens a session.
+    pub(super) async fn create_session(&self, request: CreateSessionRequest) -> Result<CreateSessionResponse, Refusal> {
+        let CreateSessionRequest { tags, user_metadata, display_name, .. } = request;
+        let session_id = fresh_id();
+        let record = SessionRecord {
+            session_id: session_id.clone(),
+            created: now(),
+            tags,
+            display_name,
+            user_metadata,
+            is_over: false,
+        };
+        self.keep(&record).await?;
+        let mut registry = self.registry();
+        registry.heard.insert(session_id.clone(), Instant::now());
+        registry.sessions.insert(session_id.clone(), record);
+        Ok(CreateSessionResponse { session_id, ..CreateSessionResponse::default() })
+    }
+
+    /// Notes that a session is alive; refuses one that is not.
+    pub(super) fn hear_of(&self, session_id: &str) -> Result<(), Refusal> {
+        let mut registry = self.registry();
+        match registry.sessions.get(session_id) {
+            None => Err(Refusal::not_found("session", session_id)),
+            Some(session) if session.is_over => {
+                Err(Refusal { status: StatusCode::GONE, detail: format!("the session {session_id} is over") })
+            }
+            Some(_) => {
+                registry.heard.insert(session_id.to_owned(), Instant::now());
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`TinkerServer::hear_of`], for what would belong to the session: clients begin a new one after a 404.
+    pub(super) fn in_session(&self, session_id: &str) -> Result<(), Refusal> {
+        self.hear_of(session_id).map_err(|refusal| Refusal { status: StatusCode::NOT_FOUND, ..refusal })
+    }
+
+    /// Sessions that have been silent for too long. One of an earlier process begins to be silent when it is first looked at.
+    pub(super) fn silent_sessions(&self, now: Instant) -> Vec<String> {
+        let silence = self.options.silence;
+        let mut registry = self.registry();
+        let open: Vec<String> = (registry.sessions.values())
+            .filter(|session| !session.is_over)
+            .map(|session| session.session_id.clone())
+            .collect();
+        let is_silent = |session_id: &String| {
+            let heard = registry.heard.entry(session_id.clone()).or_insert(now);
+            now.saturating_duration_since(*heard) >= silence
+        };
+        open.into_iter().filter(is_silent).collect()
+    }
+
+    /// Ends a session: its models and samplers go, its checkpoints stay.
+    pub(super) async fn end_session(&self, session_id: &str) -> Result<(), BackendError> {
+        let (record, samplers) = {
+            let mut registry = self.registry();
+            registry.heard.remove(session_id);
+            registry.models.retain(|_, model| model.session_id != session_id);
+            let is_own = |_: &String, sampler: &mut SamplerRecord| sampler.session_id == session_id;
+            let samplers: Vec<SamplerRecord> =
+                registry.samplers.extract_if(.., is_own).map(|(_, sampler)| sampler).collect();
+            let Some(session) = registry.sessions.get_mut(session_id) else { return Ok(()) };
+            session.is_over = true;
+            (session.clone(), samplers)
+        };
+        for sampler in &samplers {
+            if let SampledWeights::Own(directory) = &sampler.weights {
+                self.weights.forget(&self.state.resolve(directory)).await;
+            }
+        }
+        let state = Arc::new(self.state.clone());
+        run_blocking(move || {
+            state.keep(&record)?;
+            for sampler in samplers {
+                state.forget::<SamplerRecord>(&sampler.sampler_id)?;
+                if let SampledWeights::Own(directory) = &sampler.weights {
+                    state.delete_weights(directory)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,272 @@
+use std::sync::Arc;
+
+use fulgurite_backends::tinker::wire::{
+    CheckpointKind, CheckpointPath, CreateModelRequest, GetInfoResponse, LoadWeightsRequest, LoraConfig, ModelData,
+    ModelUnloaded, OptimStepRequest, OptimizerConfig, SamplerWeightsKind, SaveWeightsForSamplerRequest,
+    SaveWeightsRequest, SubmittedRequest,
+};
+use serde_json::json;
+
+use super::futures::{Outcome, Taken};
+use super::model::{Model, Order, Save, Source, Work};
+use super::names::{check_name, fresh_id};
+use super::refusals::{Refusal, users_fault};
+use super::sampling::sampler_id;
+use super::server::{TinkerBase, TinkerServer};
+use super::state_directory::{RunRecord, SampledWeights, SamplerRecord, UserMetadata, now};
+use super::training_request::TrainingRequest;
+
+/// A training run that is to begin.
+struct NewRun {
+    session_id: String,
+    model_seq_id: u64,
+    user_metadata: Option<UserMetadata>,
+    /// What it begins with, or why it cannot.
+    beginning: Result<(Arc<TinkerBase>, Option<Source>), String>,
+}
+
+impl TinkerServer {
+    /// Makes a model over a base.
+    pub(super) async fn create_model(
+        self: &Arc<Self>,
+        request: CreateModelRequest,
+    ) -> Result<SubmittedRequest, Refusal> {
+        let CreateModelRequest { session_id, model_seq_id, base_model, lora_config, optimizer_config, user_metadata } =
+            request;
+        let beginning = || {
+            check_adapters(lora_config)?;
+            check_optimizer(&optimizer_config)?;
+            Ok((self.base(&base_model)?, None))
+        };
+        self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }).await
+    }
+
+    /// Makes a model from a checkpoint, or loads one into a model, which SDKs of before 0.26 do.
+    pub(super) async fn load_weights(
+        self: &Arc<Self>,
+        request: LoadWeightsRequest,
+    ) -> Result<SubmittedRequest, Refusal> {
+        let source = self.source(&request);
+        let LoadWeightsRequest { model_id, seq_id, session_id, model_seq_id, optimizer_config, user_metadata, .. } =
+            request;
+        match (model_id, session_id, model_seq_id) {
+            (Some(model_id), ..) => {
+                let (base, source) = source.map_err(Refusal::bad_request)?;
+                let model = self.model(&model_id)?;
+                if !Arc::ptr_eq(&model.base, &base) {
+                    return Err(Refusal::bad_request(format!("{} is of another base model", source.path)));
+                }
+                self.submit(&model_id, seq_id, Work::Load(source))
+            }
+            (None, Some(session_id), Some(model_seq_id)) => {
+                let beginning = optimizer_config.as_ref().map_or(Ok(()), check_optimizer);
+                let beginning = beginning.and(source.map(|(base, source)| (base, Some(source))));
+                self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }).await
+            }
+            _ => Err(Refusal::bad_request("neither model_id nor session_id and model_seq_id say what loads")),
+        }
+    }
+
+    fn source(&self, request: &LoadWeightsRequest) -> Result<(Arc<TinkerBase>, Source), String> {
+        let path: CheckpointPath = request.path.parse().map_err(|error| format!("{error}"))?;
+        if path.kind != CheckpointKind::Weights {
+            return Err(format!(
+                "`{path}` was saved to be sampled from: training goes on from tinker://RUN/weights/NAME"
+            ));
+        }
+        let found = self.registry().checkpoints.get(&path.to_string()).cloned();
+        let found = found.ok_or_else(|| format!("there is no checkpoint `{path}`"))?;
+        let base = self.base(&found.base_model)?;
+        if let Some(asked) = &request.base_model
+            && !Arc::ptr_eq(&self.base(asked)?, &base)
+        {
+            return Err(format!("`{path}` is of the base model `{}`", base.name));
+        }
+        let directory = self.state.resolve(&found.directory);
+        Ok((base, Source { path: request.path.clone(), directory, optimizer: request.optimizer }))
+    }
+
+    /// Takes a new run; one that cannot begin has an error for a result.
+    async fn begin(self: &Arc<Self>, run: NewRun) -> Result<SubmittedRequest, Refusal> {
+        self.in_session(&run.session_id)?;
+        let id = format!("{}:train:{}", run.session_id, run.model_seq_id);
+        let submitted =
+            SubmittedRequest { request_id: format!("{id}/0"), model_id: Some(id.clone()), sample_sequence_ids: None };
+        let promise = match self.futures.take(submitted.clone()) {
+            Taken::New(promise) => promise,
+            Taken::Known(known) => return Ok(known),
+        };
+        let (base, source) = match run.beginning {
+            Ok(beginning) => beginning,
+            Err(message) => {
+                promise.keep(Outcome::Failed(users_fault(message)));
+                return Ok(submitted);
+            }
+        };
+        let record = RunRecord {
+            run_id: id.clone(),
+            session_id: run.session_id.clone(),
+            base_model: base.name.clone(),
+            last_request: now(),
+            user_metadata: run.user_metadata,
+        };
+        if let Err(error) = self.keep(&record).await {
+            self.futures.forget(&submitted.request_id);
+            return Err(error.into());
+        }
+        let model = Model::start(self, base, run.session_id, id.clone());
+        // Its worker has just begun to wait.
+        drop(model.orders.send(Order { place: Some(0), work: Work::Begin(source), promise }));
+        let mut registry = self.registry();
+        registry.runs.insert(id.clone(), record);
+        registry.models.insert(id, model);
+        Ok(submitted)
+    }
+
+    /// What a model is.
+    pub(super) fn model_info(&self, id: &str) -> Result<GetInfoResponse, Refusal> {
+        let base = self.model(id)?.base;
+        let model_data = ModelData {
+            arch: Some("Qwen3ForCausalLM".to_owned()),
+            model_name: Some(base.name.clone()),
+            tokenizer_id: Some(base.directory.display().to_string()),
+        };
+        Ok(GetInfoResponse {
+            model_id: id.to_owned(),
+            model_data,
+            is_lora: Some(false),
+            lora_rank: Some(0),
+            model_name: Some(base.name.clone()),
+            optimizer_config: OptimizerConfig::default(),
+        })
+    }
+
+    /// Frees a model. What it was asked to do before is given up.
+    pub(super) fn unload_model(&self, id: &str) -> Result<SubmittedRequest, Refusal> {
+        let request_id = format!("{id}/unload");
+        let submitted = SubmittedRequest { request_id, model_id: Some(id.to_owned()), sample_sequence_ids: None };
+        match self.futures.take(submitted.clone()) {
+            Taken::Known(known) => Ok(known),
+            Taken::New(promise) => {
+                if self.registry().models.remove(id).is_none() {
+                    self.futures.forget(&submitted.request_id);
+                    return Err(Refusal::not_found("model", id));
+                }
+                promise.keep(Outcome::Json(json!(ModelUnloaded { model_id: id.to_owned() })));
+                Ok(submitted)
+            }
+        }
+    }
+
+    /// Takes a pass over datums.
+    pub(super) fn train(
+        &self,
+        model_id: &str,
+        place: Option<u64>,
+        request: TrainingRequest,
+    ) -> Result<SubmittedRequest, Refusal> {
+        self.submit(model_id, place, Work::Pass(request))
+    }
+
+    /// Takes a step of the optimizer.
+    pub(super) fn step(&self, request: OptimStepRequest) -> Result<SubmittedRequest, Refusal> {
+        let OptimStepRequest { model_id, seq_id, adam_params, optimizer_params } = request;
+        match (adam_params, optimizer_params) {
+            (Some(parameters), None) => self.submit(&model_id, seq_id, Work::Step(parameters)),
+            (_, Some(other)) => {
+                let kind = other.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
+                Err(Refusal::bad_request(format!("the optimizer `{kind}` is not available: use adam_params")))
+            }
+            (None, None) => Err(Refusal::bad_request("adam_params is missing")),
+        }
+    }
+
+    /// Takes a checkpoint to train on from.
+    pub(super) fn save_weights(&self, request: SaveWeightsRequest) -> Result<SubmittedRequest, Refusal> {
+        let SaveWeightsRequest { model_id, path, seq_id, ttl_seconds, overwrite, user_metadata } = request;
+        let save = Save { name: checked_name(path)?, overwrite, ttl_seconds, user_metadata };
+        self.submit(&model_id, seq_id, Work::SaveCheckpoint(save))
+    }
+
+    /// Takes weights to sample from: under a name, or for a sampling session of their own.
+    pub(super) fn save_weights_for_sampler(
+        &self,
+        request: SaveWeightsForSamplerRequest,
+    ) -> Result<SubmittedRequest, Refusal> {
+        let SaveWeightsForSamplerRequest {
+            model_id,
+            path,
+            sampling_session_seq_id,
+            kind,
+            seq_id,
+            ttl_seconds,
+            user_metadata,
+        } = request;
+        if kind == SamplerWeightsKind::Inflight {
+            let message = "weights of kind `inflight` are not available: save snapshots";
+            return Err(Refusal::bad_request(message));
+        }
+        let work = match (path, sampling_session_seq_id) {
+            (None, Some(place)) => {
+                let model = self.model(&model_id)?;
+                let sampler_id = sampler_id(&model.session_id, place);
+                let directory = self.state.place_of_sampler(&sampler_id);
+                let sampler = SamplerRecord {
+                    sampler_id,
+                    session_id: model.session_id,
+                    base_model: model.base.name.clone(),
+                    weights: SampledWeights::Base,
+                };
+                Work::SaveForSession(sampler, directory)
+            }
+            (path, _) => {
+                Work::SaveForSampler(Save { name: checked_name(path)?, overwrite: false, ttl_seconds, user_metadata })
+            }
+        };
+        self.submit(&model_id, seq_id, work)
+    }
+
+    /// Takes a model's request for its place, unless it was taken before.
+    fn submit(&self, model_id: &str, place: Option<u64>, work: Work) -> Result<SubmittedRequest, Refusal> {
+        let model = self.model(model_id)?;
+        let place_name = place.map_or_else(fresh_id, |place| place.to_string());
+        let submitted = SubmittedRequest {
+            request_id: format!("{model_id}/{place_name}"),
+            model_id: Some(model_id.to_owned()),
+            sample_sequence_ids: None,
+        };
+        let promise = match self.futures.take(submitted.clone()) {
+            Taken::New(promise) => promise,
+            Taken::Known(known) => return Ok(known),
+        };
+        if let Some(run) = self.registry().runs.get_mut(model_id) {
+            run.last_request = now();
+        }
+        match model.orders.send(Order { place, work, promise }) {
+            Ok(()) => Ok(submitted),
+            Err(_) => Err(Refusal::not_found("model", model_id)),
+        }
+    }
+}
+
+fn check_adapters(lora_config: Option<LoraConfig>) -> Result<(), String> {
+    match lora_config {
+        Some(LoraConfig { rank, .. }) if rank > 0 => {
+            Err(format!("LoRA is not available yet: use rank 0, which trains all weights, and not {rank}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_optimizer(config: &OptimizerConfig) -> Result<(), String> {
+    match config.kind.as_str() {
+        "adamw" | "adam" => Ok(()),
+        other => Err(format!("the optimizer `{other}` is not available: use adamw")),
+    }
+}
+
+fn checked_name(name: Option<String>) -> Result<String, Refusal> {
+    let name = name.unwrap_or_else(fresh_id);
+    check_name(&name).map_err(Refusal::bad_request)?;
+    Ok(name)
+}

@@ -1,0 +1,122 @@
+"""The official SDK trains a model and samples from it, at the server whose URL is the first argument. The second is the
+base model's path. Prints what was found, as one line of JSON."""
+
+import json
+import math
+import sys
+
+import numpy
+import tinker
+from tinker import types
+
+url, path = sys.argv[1:3]
+service = tinker.ServiceClient(base_url=url, api_key="tml-test")
+[model] = tinker.RestClient(base_url=url, api_key="tml-test").get_server_capabilities().result().supported_models
+training = service.create_lora_training_client(base_model=model.model_name, rank=0).result()
+info = training.get_info()
+assert info.model_data.model_name == "tiny" and info.model_data.tokenizer_id == path, info
+
+sequence = [70, 81, 92, 73, 84, 95]
+
+
+def datum(**inputs):
+    tensors = {
+        name: types.TensorData.from_numpy(numpy.array(values, dtype="int64" if name == "target_tokens" else "float32"))
+        for name, values in inputs.items()
+    }
+    return types.Datum(model_input=types.ModelInput.from_ints(sequence[:-1]), loss_fn_inputs=tensors)
+
+
+supervised = datum(target_tokens=sequence[1:], weights=[0, 1, 1, 1, 1])
+
+
+def logprobs(result):
+    return [output["logprobs"].tolist() for output in result.loss_fn_outputs]
+
+
+# A pass and a step are under way together; targets without weight are told too, and count for nothing.
+losses = []
+for _ in range(120):
+    passed = training.forward_backward([supervised, supervised], "cross_entropy")
+    stepped = training.optim_step(types.AdamParams(learning_rate=0.01))
+    result = passed.result()
+    first, second = logprobs(result)
+    assert first == second and len(first) == 5 and all(logprob < 0 for logprob in first), first
+    assert math.isclose(result.metrics["loss:sum"], -2 * sum(first[1:]), rel_tol=1e-5)
+    assert stepped.result().metrics["grad_norm"] > 0
+    losses.append(result.metrics["loss:sum"])
+assert losses[-1] < losses[0] / 4, losses
+
+# Chunk 1 of a pass in several chunks comes last.
+many = training.forward([supervised] * 1030, "cross_entropy").result()
+assert len(many.loss_fn_outputs) == 1030
+before = logprobs(many)[0]
+
+# Samples are of the weights as they were when they were saved.
+sampler = training.save_weights_and_get_sampling_client().result()
+greedy = types.SamplingParams(max_tokens=3, temperature=0.0, stop=[])
+prompt = types.ModelInput.from_ints(sequence[:3])
+training.forward_backward([supervised], "cross_entropy").result()
+training.optim_step(types.AdamParams(learning_rate=0.05)).result()
+[sampled] = sampler.sample(prompt, num_samples=1, sampling_params=greedy).result().sequences
+assert list(sampled.tokens) == sequence[3:], list(sampled.tokens)
+assert sampled.stop_reason == "length", sampled
+
+warm = types.SamplingParams(max_tokens=8, seed=3, stop=[], temperature=9.0)
+several = sampler.sample(prompt, num_samples=3, sampling_params=warm, include_prompt_logprobs=True, topk_prompt_logprobs=2)
+several = several.result()
+again = sampler.sample(prompt, num_samples=3, sampling_params=warm).result()
+assert [list(s.tokens) for s in several.sequences] == [list(s.tokens) for s in again.sequences]
+assert len({tuple(s.tokens) for s in several.sequences}) > 1
+assert several.prompt_logprobs[0] is None
+assert numpy.allclose(several.prompt_logprobs[1:], before[:2], atol=1e-6), (several.prompt_logprobs, before)
+assert several.topk_prompt_logprobs[0] is None
+for place, row in enumerate(several.topk_prompt_logprobs[1:], 1):
+    assert len(row) == 2 and row[0][1] >= row[1][1] and row[0][1] >= several.prompt_logprobs[place]
+
+# The base model is as it was.
+plain = types.SamplingParams(max_tokens=4, seed=3, stop=[])
+base = service.create_sampling_client(base_model=model.model_name)
+base = base.result() if hasattr(base, "result") else base
+assert not numpy.allclose(base.compute_logprobs(prompt).result()[1:], before[:2], atol=1e-2)
+
+# A sampled row trains with each of the policy losses; the first ratio is exactly 1.
+current = training.save_weights_and_get_sampling_client().result()
+answer = current.sample(prompt, num_samples=1, sampling_params=plain).result().sequences[0]
+sequence = sequence[:3] + list(answer.tokens)
+row = dict(
+    target_tokens=sequence[1:],
+    logprobs=[0.0, 0.0] + list(answer.logprobs),
+    advantages=[0.0, 0.0] + [1.5] * len(answer.tokens),
+)
+for loss, config in [
+    ("importance_sampling", None),
+    ("ppo", {"clip_low_threshold": 0.9, "clip_high_threshold": 1.1}),
+    ("cispo", None),
+    ("dro", {"beta": 0.05}),
+]:
+    result = training.forward_backward([datum(**row)], loss, loss_fn_config=config).result()
+    [told] = logprobs(result)
+    assert told[2:] == list(answer.logprobs), (told, answer.logprobs)
+    if loss in ("importance_sampling", "ppo"):
+        assert math.isclose(result.metrics["loss:sum"], -1.5 * len(answer.tokens), rel_tol=1e-6), result.metrics
+
+# What cannot be done is said, and does not hold up what comes after.
+def refusal(call):
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    raise AssertionError("it was not refused")
+
+
+refused = {
+    "loss": refusal(lambda: training.forward_backward([datum(**row)], "stable_reinforce").result()),
+    "step": refusal(lambda: training.optim_step(types.AdamParams()).result()),
+    "rank": refusal(lambda: service.create_lora_training_client(base_model="tiny", rank=8).result()),
+    "base": refusal(lambda: service.create_lora_training_client(base_model="other", rank=0).result()),
+    "prompt": refusal(lambda: current.sample(types.ModelInput.from_ints([1] * 500), 1, plain).result()),
+}
+training.optim_step(types.AdamParams()).result()
+service.close("success").result()
+print(json.dumps({"refused": refused, "losses": [losses[0], losses[-1]]}))

@@ -85,3 +85,86 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
     refused("session_heartbeat", json!({ "session_id": session }), 410, "is over");
     refused("asample", asked(json!({ "seq_id": 1 })), 404, "no sampling session");
 }
+
+#[test]
+fn checkpoints_and_samplers_outlive_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut server, _) = start(directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200);
+    let session = session["session_id"].clone();
+    let create = json!({
+        "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 0 },
+        "user_metadata": { "renderer_name": "chatml" },
+    });
+    let model = result(&server, "create_model", &create)["model_id"].clone();
+    let values = |data: Value, dtype: &str| json!({ "data": data, "dtype": dtype });
+    let inputs =
+        json!({ "target_tokens": values(json!([6, 7]), "int64"), "weights": values(json!([1, 1]), "float32") });
+    let input = json!({ "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] });
+    let data = json!([{ "model_input": input, "loss_fn_inputs": inputs }]);
+    let pass = |model: &Value, place: u64| {
+        json!({
+            "model_id": model, "seq_id": place,
+            "forward_backward_input": { "data": data, "loss_fn": "cross_entropy" },
+        })
+    };
+    // The step comes first, and waits for the gradient.
+    let step = |model: &Value, place: u64| json!({ "model_id": model, "seq_id": place, "adam_params": {} });
+    let stepped = server.post("/api/v1/optim_step", &step(&model, 2)).expect(200);
+    let before = result(&server, "forward_backward", &pass(&model, 1));
+    let retrieved = server.post("/api/v1/retrieve_future", &json!({ "request_id": stepped["request_id"] })).expect(200);
+    assert!(retrieved["metrics"]["grad_norm"].as_f64().unwrap() > 0.0, "{retrieved}");
+
+    let save = json!({ "model_id": model, "path": "final", "seq_id": 3 });
+    let state = result(&server, "save_weights", &save)["path"].clone();
+    let again = result(&server, "save_weights", &json!({ "model_id": model, "path": "final", "seq_id": 4 }));
+    assert!(again["error"].as_str().unwrap().contains("already"), "{again}");
+    let save = json!({ "model_id": model, "sampling_session_seq_id": 0, "seq_id": 5 });
+    let sampler = result(&server, "save_weights_for_sampler", &save)["sampling_session_id"].clone();
+    let expected = result(&server, "forward_backward", &pass(&model, 6));
+    assert_ne!(before["loss_fn_outputs"], expected["loss_fn_outputs"]);
+    let ask = |place: u64| {
+        json!({
+            "sampling_session_id": sampler, "seq_id": place, "prompt": input, "num_samples": 1,
+            "sampling_params": { "max_tokens": 4, "seed": 1, "stop": [] },
+        })
+    };
+    let sampled = result(&server, "asample", &ask(0));
+
+    server.process.kill();
+    server = start_again(directory.path());
+    let gone = server.post("/api/v1/optim_step", &step(&model, 7)).expect(404);
+    assert!(gone["detail"].as_str().unwrap().contains("load one of its checkpoints"), "{gone}");
+    assert_eq!(result(&server, "asample", &ask(0)), sampled);
+    let load = json!({ "session_id": session, "model_seq_id": 1, "path": state, "optimizer": true });
+    let loaded = result(&server, "load_weights", &load)["model_id"].clone();
+    assert_eq!(loaded, json!(format!("{}:train:1", session.as_str().unwrap())));
+    assert_eq!(result(&server, "forward_backward", &pass(&loaded, 1)), expected);
+
+    let run = format!("/api/v1/training_runs/{}", model.as_str().unwrap());
+    let shown = server.get(&run).expect(200);
+    assert_eq!(shown["user_metadata"]["renderer_name"], "chatml", "{shown}");
+    assert_eq!(shown["last_checkpoint"]["checkpoint_id"], "weights/final", "{shown}");
+    assert_eq!(server.get("/api/v1/training_runs?limit=1").expect(200)["cursor"]["total_count"], 2);
+    let listed = server.get(&format!("{run}/checkpoints")).expect(200);
+    assert_eq!(
+        (listed["checkpoints"].as_array().unwrap().len(), &listed["checkpoints"][0]["tinker_path"]),
+        (1, &state)
+    );
+    let deleted = common::client().delete(format!("{}{run}/checkpoints/weights/final", server.url)).send().unwrap();
+    assert_eq!(deleted.status(), 204);
+    assert_eq!(server.get("/api/v1/checkpoints").expect(200)["checkpoints"], json!([]));
+    let load = json!({ "session_id": session, "model_seq_id": 2, "path": state, "optimizer": true });
+    assert!(result(&server, "load_weights", &load)["error"].as_str().unwrap().contains("no checkpoint"));
+}
+
+/// Serves what was served before.
+fn start_again(directory: &Path) -> Server {
+    Server::start(directory, ["--config".as_ref(), directory.join("c.toml").as_os_str()])
+}
+
+/// What a request comes to.
+fn result(server: &Server, path: &str, body: &Value) -> Value {
+    let submitted = server.post(&format!("/api/v1/{path}"), body).expect(200);
+    server.post("/api/v1/retrieve_future", &json!({ "request_id": submitted["request_id"] })).expect(200)
+}

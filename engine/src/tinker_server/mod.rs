@@ -6,6 +6,7 @@
 //! were when they were saved.
 //!
 //! - `routes`, `refusals`: what is asked under which path; what cannot be done, in the API's words.
+//! - `management`: what there is, over REST.
 //! - `server`, `sessions`: what there is, and who keeps it.
 //! - `futures`: results that are waited for.
 //! - `training_runs`, `model`, `training_request`: what is asked of training runs; one at work; what its passes compute over.
@@ -16,6 +17,7 @@
 //! distribution that was sampled from, after temperature, top-k and top-p.
 
 mod futures;
+mod management;
 mod model;
 mod names;
 mod refusals;

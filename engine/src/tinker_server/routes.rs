@@ -20,6 +20,7 @@ use prost::Message;
 use serde::de::DeserializeOwned;
 
 use super::futures::{Outcome, Polled};
+use super::management;
 use super::refusals::{Refusal, servers_fault};
 use super::sample_answer::json_response;
 use super::server::TinkerServer;
@@ -56,6 +57,7 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .route("/api/v1/samplers/{sampler_id}", get(sampler))
         .route("/api/v1/asample", post(sample))
         .route("/api/v1/retrieve_future", post(retrieve_future))
+        .merge(management::routes())
         .layer(body_limit)
         .with_state(server)
 }

@@ -49,3 +49,38 @@ impl WeightsSnapshot {
         scores
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, WeightsVersion};
+
+    use super::*;
+    use crate::test_models::tiny_config;
+    use crate::{EmbeddedLearner, create_model};
+
+    #[tokio::test]
+    async fn a_prompt_is_scored_as_the_learner_scores_it() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("model");
+        create_model(&directory, &tiny_config(), 1).unwrap();
+        let learner = EmbeddedLearner::open(&directory, 1).unwrap();
+        let prompt = [3, 1, 4, 1, 5];
+        // Of the targets only one is trained; the others are told all the same.
+        let datum = Datum {
+            model_input: vec![Chunk::Tokens(prompt[..4].to_vec())],
+            target_tokens: prompt[1..].to_vec(),
+            loss_inputs: LossInputs::Supervised { weights: vec![0.0, 0.0, 1.0, 0.0] },
+        };
+        let data: Arc<[Datum]> = [datum].into();
+        let told = learner.forward_backward_telling_all(data, LossFunction::CrossEntropy).await.unwrap();
+        let named = [vec![1, 9], vec![4, 9], vec![1, 9], vec![5, 9]];
+        let scores = learner.snapshot(WeightsVersion(0)).await.unwrap().score_prompt(&prompt, 2, &named);
+        assert_eq!(scores.logprobs, told.logprobs[0]);
+        assert_eq!(scores.named.iter().map(|row| row[0]).collect::<Vec<_>>(), scores.logprobs);
+        for (row, logprob) in scores.likeliest.iter().zip(&scores.logprobs) {
+            assert!(row.len() == 2 && row[0].1 >= row[1].1 && row[0].1 >= *logprob);
+        }
+    }
+}

@@ -285,3 +285,83 @@ fn json_tensor(numbers: Numbers, columns: i64, trailing_shape: &[i64]) -> Result
         sparse_col_indices: None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::tinker::wire::protobuf::Tensor;
+
+    use super::*;
+
+    fn request(loss: &str, inputs: Vec<(&str, Tensor)>) -> Result<Computation, String> {
+        let datum = protobuf::Datum {
+            model_input: vec![protobuf::Chunk::tokens(&[5]), protobuf::Chunk::tokens(&[6])],
+            loss_fn_inputs: inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect(),
+            ..protobuf::Datum::default()
+        };
+        let message =
+            ForwardBackwardRequest { data: vec![datum], loss_fn: loss.to_owned(), ..ForwardBackwardRequest::default() };
+        TrainingRequest::from_message(&message)?.computation()
+    }
+
+    fn targets() -> (&'static str, Tensor) {
+        (TARGETS, Tensor::integers([6, 7].into_iter()))
+    }
+
+    fn floats(name: &'static str, values: &[f32]) -> (&'static str, Tensor) {
+        (name, Tensor::floats(values))
+    }
+
+    fn matrix(tensor: Tensor) -> Tensor {
+        Tensor { shape: vec![2, 2], ..tensor }
+    }
+
+    #[test]
+    fn several_targets_for_a_position_are_as_many_datums_and_one_answer() {
+        let inputs = vec![
+            (TARGETS, matrix(Tensor::integers([1, 2, 3, 4].into_iter()))),
+            (WEIGHTS, matrix(Tensor::floats(&[0.1, 0.2, 0.3, 0.4]))),
+        ];
+        let computation = request("cross_entropy", inputs).unwrap();
+        let read: Vec<_> =
+            computation.data.iter().map(|datum| (datum.target_tokens.clone(), datum.loss_inputs.clone())).collect();
+        let weights = |weights: [f32; 2]| LossInputs::Supervised { weights: weights.to_vec() };
+        assert_eq!(read, [(vec![1, 3], weights([0.1, 0.3])), (vec![2, 4], weights([0.2, 0.4]))]);
+        let computed = ForwardBackward { loss_sum: 1.5, logprobs: vec![vec![-1.0, -3.0], vec![-2.0, -4.0]] };
+        let output = computation.output(&computed);
+        let told = output.field(LOGPROBS).unwrap().unwrap();
+        assert_eq!(told, [Numbers::Floats(vec![-1.0, -2.0, -3.0, -4.0])]);
+        assert_eq!(json_output(&output).unwrap().loss_fn_outputs[0][LOGPROBS].shape, Some(vec![2, 2]));
+    }
+
+    #[test]
+    fn an_advantage_of_0_takes_no_part_and_targets_without_weights_do() {
+        let policy = |loss| {
+            let inputs = vec![targets(), floats(LOGPROBS, &[-200.0, -0.5]), floats(ADVANTAGES, &[0.0, 2.0])];
+            let LossInputs::Policy { mask, .. } = request(loss, inputs).unwrap().data.remove(0).loss_inputs else {
+                panic!("not of a policy")
+            };
+            mask
+        };
+        for loss in ["importance_sampling", "ppo", "cispo"] {
+            assert_eq!(policy(loss), [0.0, 1.0]);
+        }
+        let supervised = request("cross_entropy", vec![targets()]).unwrap().data.remove(0);
+        assert_eq!(supervised.loss_inputs, LossInputs::Supervised { weights: vec![1.0, 1.0] });
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named_with_its_datum() {
+        let refused = |loss, inputs, words: &str| {
+            let error = request(loss, inputs).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        };
+        refused("cross_entropy", vec![], "datum 0: loss_fn_inputs.target_tokens is missing");
+        refused("cross_entropy", vec![floats(TARGETS, &[1.0, 2.0])], "floats came where integers");
+        refused("cross_entropy", vec![targets(), floats(WEIGHTS, &[1.0])], "weights has the shape [1]");
+        refused("cross_entropy", vec![targets(), floats("mask", &[1.0, 1.0])], "loss_fn_inputs.mask is nothing that");
+        refused("ppo", vec![targets(), floats(LOGPROBS, &[1.0, 1.0])], "advantages is missing");
+        let negative = vec![(TARGETS, Tensor::integers([-100, 7].into_iter()))];
+        refused("cross_entropy", negative, "there is no token -100");
+        refused("reinforce", vec![targets()], "no loss `reinforce`");
+    }
+}

@@ -56,7 +56,6 @@ mod tests {
 
     use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, WeightsVersion};
 
-    use super::*;
     use crate::test_models::tiny_config;
     use crate::{EmbeddedLearner, create_model};
 

@@ -127,7 +127,7 @@ impl TinkerServer {
     pub(super) fn model_info(&self, id: &str) -> Result<GetInfoResponse, Refusal> {
         let base = self.model(id)?.base;
         let model_data = ModelData {
-            arch: Some("Qwen3ForCausalLM".to_owned()),
+            arch: Some(base.config.architecture.name().to_owned()),
             model_name: Some(base.name.clone()),
             tokenizer_id: Some(base.directory.display().to_string()),
         };

@@ -21,13 +21,13 @@ fn calls_that_are_passed_on_say_everywhere_why_they_are_not_trained() {
     let answer: Value = server.post(&format!("{base}/v1/chat/completions"), &call).expect(200);
     assert_eq!(answer["model"], "tiny");
 
-    let drift = table(&server, &["drift", "ro-judged"]);
+    let drift = table(&server, ["drift", "ro-judged"]);
     assert!(drift.contains(" upstream"), "{drift}");
-    let shown = table(&server, &["show", "ro-judged"]);
+    let shown = table(&server, ["show", "ro-judged"]);
     assert!(shown.contains("begins a conversation (upstream)"), "{shown}");
     assert!(shown.contains("not to be trained: upstream"), "{shown}");
-    let triplets = table(&server, &["triplets", "ro-judged"]);
+    let triplets = table(&server, ["triplets", "ro-judged"]);
     assert!(triplets.contains("a model call without token ids (upstream)"), "{triplets}");
-    let checked = table(&server, &["store", "check"]);
+    let checked = table(&server, ["store", "check"]);
     assert!(!checked.contains("broken"), "{checked}");
 }

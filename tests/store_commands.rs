@@ -242,6 +242,7 @@ fn a_store_is_counted() {
     resources          1     [bytes]
     rollouts           4     [bytes]
     runs               0     [bytes]
+    secrets            1     [bytes]
     sequence_counters  3     [bytes]
     spans              9     [bytes]
     steps              0     [bytes]

@@ -55,10 +55,13 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
     let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
     let file = parse(&bytes, &path)?;
     let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
-    for name in file.names() {
-        let Some((module, part)) = parts(name) else {
-            return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
-        };
+    // In one order, so that the same fault is always told in the same words.
+    let mut names = file.names();
+    names.sort_unstable();
+    if let Some(name) = names.iter().find(|name| parts(name).is_none()) {
+        return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
+    }
+    for (name, (module, part)) in names.iter().filter_map(|name| Some((*name, parts(name)?))) {
         let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == format!("{module}.weight")) else {
             return Err(refuse(name, format!("the model has no `{module}.weight`")));
         };
@@ -81,11 +84,8 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
         }
         add_product(&mut values, tensor, &a, &b, rank, scale);
     }
-    if let Some(alone) = file
-        .names()
-        .into_iter()
-        .find(|name| name.contains("lora_B") && file.tensor(&name.replace("lora_B", "lora_A")).is_err())
-    {
+    let is_alone = |name: &&&str| name.contains("lora_B") && file.tensor(&name.replace("lora_B", "lora_A")).is_err();
+    if let Some(alone) = names.iter().find(is_alone) {
         return Err(refuse(alone, "its lora_A is missing".into()));
     }
     write_converted(target, base, &config, &values, elements)

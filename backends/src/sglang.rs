@@ -108,10 +108,7 @@ impl Wire for Sglang {
             Err(BackendError::Configuration { .. }) => host.get("get_model_info").await,
             told => told,
         }?;
-        match told["weight_version"].as_str() {
-            Some(version) if version == label => Ok(()),
-            told => Err(remote.unusable(&format!("after an update to `{label}` it says that it has {told:?}"))),
-        }
+        remote.confirm_weights(&told, label)
     }
 
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {

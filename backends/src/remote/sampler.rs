@@ -84,6 +84,14 @@ impl Remote {
         Ok(Pump { host, response, reader, answer, last_weights }.start())
     }
 
+    /// Takes a server's word for the weights that it has now: only these will do.
+    pub(crate) fn confirm_weights(&self, told: &Value, label: &str) -> Result<(), BackendError> {
+        match told["weight_version"].as_str() {
+            Some(version) if version == label => Ok(()),
+            told => Err(self.unusable(&format!("after an update to `{label}` it says that it has {told:?}"))),
+        }
+    }
+
     /// A server that is there and cannot be used.
     pub(crate) fn unusable(&self, message: &str) -> BackendError {
         BackendError::Configuration { message: format!("{}: {message}", self.host.name()) }

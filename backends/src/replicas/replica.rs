@@ -97,12 +97,12 @@ impl Replica<Arc<dyn Sampler>> {
     /// Asks how it is. One that was down may have come back with the weights that it was started with, so that it is
     /// given those that are `wanted` again.
     pub(super) async fn watch(self: &Arc<Self>, wanted: &WantedWeights) {
-        self.check_health().await;
+        let is_well = self.check_health().await;
         let Some(weights) = wanted.get() else { return };
         if !self.circuit().is_closed() {
             self.lacks_weights.store(true, Ordering::Release);
         }
-        if self.lacks_weights() && self.host.check_health().await.is_ok() {
+        if is_well && self.lacks_weights() {
             match self.load_weights(weights).await {
                 Ok(()) => tracing::info!(host = %self.name, "a model host has the newest weights again"),
                 Err(error) => {
@@ -112,10 +112,11 @@ impl Replica<Arc<dyn Sampler>> {
         }
     }
 
-    async fn check_health(&self) {
+    /// Whether it says that it is well.
+    async fn check_health(&self) -> bool {
         let health = self.host.check_health().await;
         let (mut circuit, now) = (self.circuit(), Instant::now());
-        match health {
+        match &health {
             Ok(()) => circuit.is_up(now),
             Err(error) => {
                 if circuit.admits(now) {
@@ -124,6 +125,7 @@ impl Replica<Arc<dyn Sampler>> {
                 circuit.is_down(now);
             }
         }
+        health.is_ok()
     }
 }
 

@@ -33,10 +33,7 @@ pub(super) async fn load_model(
     let resumed = host.post("resume", &[], &json!({})).await;
     replaced?;
     resumed?;
-    match host.get("weight_info").await?["weight_version"].as_str() {
-        Some(version) if version == label => Ok(()),
-        told => Err(remote.unusable(&format!("after an update to `{label}` it says that it has {told:?}"))),
-    }
+    remote.confirm_weights(&host.get("weight_info").await?, label)
 }
 
 async fn replace(remote: &Remote, directory: &str, label: &str, changeover: Changeover) -> Result<(), BackendError> {

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use fulgurite_engine::ModelConfig;
@@ -92,6 +92,11 @@ impl Process {
 
     pub fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    /// What it prints, if that is piped here and was not taken before.
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.0.stdout.take().unwrap()
     }
 
     /// `kill -9`, waited for.

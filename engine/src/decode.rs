@@ -1,31 +1,10 @@
-use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, swiglu};
+use crate::key_value_cache::KeyValueCache;
 use crate::weights::Weights;
-
-/// Keys and values of one sequence's tokens so far.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Cache {
-    layers: Vec<LayerCache>,
-    length: usize,
-}
-
-#[derive(Clone, Debug, Default)]
-struct LayerCache {
-    /// In blocks, see [`store_keys`].
-    keys: Vec<f32>,
-    /// `[length, key_heads, head]`.
-    values: Vec<f32>,
-}
-
-impl Cache {
-    /// Tokens that it holds.
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-}
 
 /// A sequence and the tokens that come next in it, at least one.
 pub(crate) struct Extension<'a> {
-    pub(crate) cache: &'a mut Cache,
+    pub(crate) cache: &'a mut KeyValueCache,
     pub(crate) tokens: &'a [u32],
 }
 
@@ -54,8 +33,8 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
     scratch.resize(weights, rows);
     scratch.positions.clear();
     for extension in extensions.iter_mut() {
-        let start = extension.cache.length;
-        extension.cache.layers.resize_with(config.num_hidden_layers, LayerCache::default);
+        let start = extension.cache.len();
+        extension.cache.make_room(model, extension.tokens.len());
         scratch.positions.extend(start..start + extension.tokens.len());
     }
     let tokens = extensions.iter().flat_map(|extension| extension.tokens.iter().copied());
@@ -68,7 +47,7 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
     let mut end = 0;
     for extension in extensions.iter_mut() {
         end += extension.tokens.len();
-        extension.cache.length += extension.tokens.len();
+        extension.cache.grow(extension.tokens.len());
         scratch.last.extend_from_slice(&scratch.stream[(end - 1) * hidden..end * hidden]);
     }
     let count = extensions.len();
@@ -111,17 +90,14 @@ fn attend_caches(weights: &Weights, layer: usize, extensions: &mut [Extension<'_
     let (query, key) = (config.query_width(), config.key_width());
     let mut row = 0;
     for extension in extensions {
-        let start = extension.cache.length;
-        let cache = &mut extension.cache.layers[layer];
-        cache.keys.resize(shape.blocks(start + extension.tokens.len()) * shape.key_block(), 0.0);
+        let (start, cache) = (extension.cache.len(), &mut *extension.cache);
         for position in start..start + extension.tokens.len() {
             let rotated = &scratch.rotated[row * (query + key)..][..query + key];
             let value = &scratch.query_key_value[row * (query + 2 * key) + query + key..][..key];
-            store_keys(shape, &rotated[query..], position, &mut cache.keys);
-            cache.values.extend_from_slice(value);
+            cache.store(shape, layer, position, &rotated[query..], value);
             let attended = &mut scratch.attended[row * query..][..query];
-            let (keys, values) = (&cache.keys, &cache.values);
-            attend(shape, &rotated[..query], keys, values, key, position + 1, &mut scratch.scores, attended);
+            let (keys, values) = (cache.keys(shape, layer), cache.values(shape, layer));
+            attend(shape, &rotated[..query], &keys, &values, key, position + 1, &mut scratch.scores, attended);
             row += 1;
         }
     }

@@ -1,6 +1,8 @@
 use std::ops::Range;
 
-use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::kernels::{
+    BLOCK, Joined, add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu,
+};
 use crate::weights::{Model, Weights};
 
 /// Sequences laid one after another, without padding.
@@ -147,7 +149,9 @@ fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivatio
             let rotated = &layer.rotated[row * rotated_width..][..rotated_width];
             store_keys(shape, &rotated[query..], position, own);
             let attended = &mut layer.attended[row * query..][..query];
-            attend(shape, &rotated[..query], own, values, stride, position + 1, scores, attended);
+            let keys = Joined { numbers: own, size: shape.key_block() };
+            let values = Joined { numbers: values, size: stride * BLOCK };
+            attend(shape, &rotated[..query], &keys, &values, stride, position + 1, scores, attended);
         }
     }
 }

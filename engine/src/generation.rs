@@ -8,8 +8,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::adjustments::Adjustments;
 use crate::choice::{Choice, choose};
-use crate::decode::{Cache, Extension};
+use crate::decode::Extension;
 use crate::grammars::Grammar;
+use crate::key_value_cache::KeyValueCache;
 use crate::published::Published;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
@@ -22,7 +23,7 @@ pub(crate) struct Generation {
     pub(crate) published: Arc<Published>,
     pub(crate) arrived: Instant,
     sender: UnboundedSender<Result<SampleEvent, BackendError>>,
-    cache: Cache,
+    cache: KeyValueCache,
     /// The last sampled token, which is not in the cache yet.
     last: [u32; 1],
     sampled: usize,
@@ -53,7 +54,7 @@ impl Generation {
             published,
             arrived: Instant::now(),
             sender,
-            cache: Cache::default(),
+            cache: KeyValueCache::default(),
             last: [0],
             sampled: 0,
             finished: false,

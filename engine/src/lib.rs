@@ -24,6 +24,7 @@ mod grammars;
 mod head;
 mod inspection;
 mod kernels;
+mod key_value_cache;
 mod layout;
 mod learner;
 mod loss;

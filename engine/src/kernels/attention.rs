@@ -37,16 +37,38 @@ pub(crate) fn store_keys(shape: AttentionShape, row: &[f32], position: usize, bl
     }
 }
 
+/// Numbers of a sequence's positions, [`BLOCK`] positions in a block, wherever each block lies.
+pub(crate) trait Blocks {
+    /// The numbers of one block. Positions that are not there yet may be missing at its end.
+    fn block(&self, index: usize) -> &[f32];
+}
+
+/// Blocks one after another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined<'a> {
+    pub(crate) numbers: &'a [f32],
+    /// Numbers in a block.
+    pub(crate) size: usize,
+}
+
+impl Blocks for Joined<'_> {
+    #[inline(always)]
+    fn block(&self, index: usize) -> &[f32] {
+        let start = index * self.size;
+        &self.numbers[start..self.numbers.len().min(start + self.size)]
+    }
+}
+
 /// One position's attention over the `length` positions up to and including itself: softmax of scaled scores, then
 /// the mean of the values under it.
 ///
-/// `keys` are blocks (see [`store_keys`]), `values` rows that are `stride` numbers apart, `scores` scratch.
+/// Keys are laid out as by [`store_keys`], values as rows that are `stride` numbers apart; `scores` is scratch.
 #[allow(clippy::too_many_arguments)] // the cache's two halves differ in layout
 pub(crate) fn attend(
     shape: AttentionShape,
     query: &[f32],
-    keys: &[f32],
-    values: &[f32],
+    keys: &impl Blocks,
+    values: &impl Blocks,
     stride: usize,
     length: usize,
     scores: &mut Vec<f32>,
@@ -60,7 +82,7 @@ pub(crate) fn attend(
                 let place = head * shape.head..(head + 1) * shape.head;
                 let key_head = head / shape.group();
                 softmax_of_scores(shape, &query[place.clone()], key_head, keys, length, scores);
-                mean_of_values(scores, &values[key_head * shape.head..], stride, length, &mut attended[place]);
+                mean_of_values(scores, values, key_head * shape.head, stride, length, &mut attended[place]);
             }
         },
     );
@@ -135,8 +157,9 @@ fn backward_row(
         &forward.attended_gradient[(position * shape.query_heads + head) * shape.head..][..shape.head];
     let (probabilities, gradients) = (&mut scratch.probabilities[..], &mut scratch.gradients[..]);
 
-    softmax_of_scores(shape, query, key_head, forward.keys, position + 1, probabilities);
-    block_products(shape, output_gradient, key_head, forward.values, gradients);
+    let joined = |numbers| Joined { numbers, size: shape.key_block() };
+    softmax_of_scores(shape, query, key_head, &joined(forward.keys), position + 1, probabilities);
+    block_products(shape, output_gradient, key_head, &joined(forward.values), gradients);
     for unseen in position + 1..gradients.len() {
         gradients[unseen] = 0.0;
     }
@@ -165,7 +188,7 @@ fn softmax_of_scores(
     shape: AttentionShape,
     query: &[f32],
     key_head: usize,
-    keys: &[f32],
+    keys: &impl Blocks,
     length: usize,
     scores: &mut [f32],
 ) {
@@ -204,11 +227,11 @@ fn softmax_of_scores(
 
 /// The product of `vector` with every position's vector of one key head, for as many blocks as `products` has.
 #[inline(always)]
-fn block_products(shape: AttentionShape, vector: &[f32], key_head: usize, blocks: &[f32], products: &mut [f32]) {
+fn block_products(shape: AttentionShape, vector: &[f32], key_head: usize, blocks: &impl Blocks, products: &mut [f32]) {
     let (products, _) = products.as_chunks_mut::<BLOCK>();
+    let start = key_head * shape.head * BLOCK;
     for block in 0..products.len() {
-        let start = block * shape.key_block() + key_head * shape.head * BLOCK;
-        let (dimensions, _) = blocks[start..][..shape.head * BLOCK].as_chunks::<BLOCK>();
+        let (dimensions, _) = blocks.block(block)[start..][..shape.head * BLOCK].as_chunks::<BLOCK>();
         let vector = &vector[..dimensions.len()];
         let mut sums = [0.0; BLOCK];
         for dimension in 0..dimensions.len() {
@@ -220,24 +243,39 @@ fn block_products(shape: AttentionShape, vector: &[f32], key_head: usize, blocks
     }
 }
 
+/// The mean under `probabilities` of each position's numbers from `start` on.
 #[inline(always)]
-fn mean_of_values(probabilities: &[f32], values: &[f32], stride: usize, length: usize, mean: &mut [f32]) {
+fn mean_of_values(
+    probabilities: &[f32],
+    values: &impl Blocks,
+    start: usize,
+    stride: usize,
+    length: usize,
+    mean: &mut [f32],
+) {
+    let blocks_of_positions = length.div_ceil(BLOCK);
     let (blocks, rest) = mean.as_chunks_mut::<LANES>();
     for block in 0..blocks.len() {
         let mut sums = [0.0; LANES];
-        for position in 0..length {
-            let (row, _) = values[position * stride + block * LANES..][..LANES].as_chunks::<LANES>();
-            for lane in 0..LANES {
-                sums[lane] += probabilities[position] * row[0][lane];
+        for at in 0..blocks_of_positions {
+            let rows = &values.block(at)[start + block * LANES..];
+            for position in 0..BLOCK.min(length - at * BLOCK) {
+                let (row, _) = rows[position * stride..][..LANES].as_chunks::<LANES>();
+                for lane in 0..LANES {
+                    sums[lane] += probabilities[at * BLOCK + position] * row[0][lane];
+                }
             }
         }
         blocks[block] = sums;
     }
-    let start = blocks.len() * LANES;
+    let start = start + blocks.len() * LANES;
     for index in 0..rest.len() {
         let mut sum = 0.0;
-        for position in 0..length {
-            sum += probabilities[position] * values[position * stride + start + index];
+        for at in 0..blocks_of_positions {
+            let rows = &values.block(at)[start + index..];
+            for position in 0..BLOCK.min(length - at * BLOCK) {
+                sum += probabilities[at * BLOCK + position] * rows[position * stride];
+            }
         }
         rest[index] = sum;
     }

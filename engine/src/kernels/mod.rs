@@ -15,7 +15,9 @@ mod matmul;
 mod pointwise;
 mod softmax;
 
-pub(crate) use attention::{AttentionForward, AttentionScratch, AttentionShape, attend, attend_backward, store_keys};
+pub(crate) use attention::{
+    AttentionForward, AttentionScratch, AttentionShape, BLOCK, Blocks, Joined, attend, attend_backward, store_keys,
+};
 pub(crate) use matmul::{PackedMatrix, multiply, multiply_add, transposed_multiply_add};
 pub(crate) use pointwise::{
     HeadNorms, Rotation, add_bias, bias_backward, norm_and_rotate, norm_and_rotate_backward, rms_norm,

@@ -3,10 +3,11 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Ran, Server, tiny_model};
+use common::{Ran, Server, text, tiny_model};
 use serde_json::{Value, json};
 
 /// Serves an untrained model as `tiny`.
@@ -17,19 +18,24 @@ fn start(directory: &Path) -> (Server, PathBuf) {
     (Server::start(directory, ["--config".as_ref(), config.as_os_str()]), model.canonicalize().unwrap())
 }
 
-#[test]
-fn the_official_sdk_trains_and_samples() {
+/// What a script of `tests/tinker` finds out with the official SDK: that of `TINKER_PYTHON`, or the newest.
+fn sdk<S: AsRef<OsStr>>(script: &str, server: &Server, arguments: impl IntoIterator<Item = S>) -> Value {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = root.join("target/tinker/bin/python");
+    let python = std::env::var_os("TINKER_PYTHON").map_or_else(|| root.join("target/tinker/bin/python"), PathBuf::from);
     assert!(python.exists(), "tests/run makes {}", python.display());
-    let directory = tempfile::tempdir().unwrap();
-    let (server, model) = start(directory.path());
     let mut client = Command::new(python);
-    client.arg(root.join("tests/tinker/every_call.py")).arg(&server.url).arg(model).current_dir(directory.path());
-    client.stdin(Stdio::null()).env("TINKER_TELEMETRY", "0").env("HF_HUB_OFFLINE", "1");
+    client.arg(root.join("tests/tinker").join(script)).arg(&server.url).args(arguments).stdin(Stdio::null());
+    client.env("PYTHONDONTWRITEBYTECODE", "1").env("TINKER_TELEMETRY", "0").env("HF_HUB_OFFLINE", "1");
     let ran = Ran::from(client.output().unwrap());
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    let found: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn the_official_sdk_trains_and_samples() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, model) = start(directory.path());
+    let found = sdk("every_call.py", &server, [model]);
     for (what, words) in [
         ("loss", "not public"),
         ("step", "the gradient was dropped"),
@@ -39,6 +45,35 @@ fn the_official_sdk_trains_and_samples() {
     ] {
         assert!(found["refused"][what].as_str().unwrap().contains(words), "{found}");
     }
+}
+
+#[test]
+fn the_official_sdk_computes_every_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    sdk::<&str>("losses.py", &server, []);
+}
+
+#[test]
+fn the_official_sdk_sees_what_there_is_and_changes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    sdk::<&str>("management.py", &server, []);
+}
+
+#[test]
+fn the_official_sdk_goes_on_after_the_server_was_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut server, _) = start(directory.path());
+    let before = sdk("resume.py", &server, ["before"]);
+    server.process.kill();
+    server = start_again(directory.path());
+    let after = sdk("resume.py", &server, ["after", &text(&before["path"]), &text(&before["sampler_path"])]);
+    for same in ["losses", "logprobs", "tokens"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    assert_eq!(after["weights_alone"][0], before["losses"][0]);
+    assert_ne!(after["weights_alone"], before["losses"], "an optimizer that begins anew steps differently");
 }
 
 #[test]
@@ -84,6 +119,33 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
     server.post(&format!("/api/v1/sessions/{session}/finish"), &json!({ "reason": { "type": "success" } }));
     refused("session_heartbeat", json!({ "session_id": session }), 410, "is over");
     refused("asample", asked(json!({ "seq_id": 1 })), 404, "no sampling session");
+}
+
+#[test]
+fn what_cannot_be_done_has_its_place_and_those_after_it_do_not_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let create =
+        json!({ "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 0 } });
+    let model = result(&server, "create_model", &create)["model_id"].clone();
+    let image = json!({ "chunks": [{ "type": "image", "data": "", "format": "png" }] });
+    let datum = json!({ "model_input": image, "loss_fn_inputs": {} });
+    for (place, path, words, asked) in [
+        (1, "optim_step", "the optimizer `dimuon`", json!({ "optimizer_params": { "type": "dimuon" } })),
+        (2, "optim_step", "adam_params is missing", json!({})),
+        (3, "save_weights", "no name for a checkpoint", json!({ "path": "../x" })),
+        (4, "load_weights", "no checkpoint", json!({ "path": "tinker://x/weights/y", "optimizer": false })),
+        (5, "forward", "an image", json!({ "forward_input": { "data": [datum], "loss_fn": "cross_entropy" } })),
+    ] {
+        let mut body = json!({ "model_id": model, "seq_id": place });
+        body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone());
+        let failed = result(&server, path, &body);
+        assert_eq!(failed["category"], "user", "{path}: {failed}");
+        assert!(failed["error"].as_str().unwrap().contains(words), "{path}: {failed}");
+    }
+    let step = json!({ "model_id": model, "seq_id": 6, "adam_params": {} });
+    assert_eq!(result(&server, "optim_step", &step)["metrics"]["grad_norm"], 0.0);
 }
 
 #[test]

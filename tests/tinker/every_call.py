@@ -7,32 +7,18 @@ import sys
 
 import numpy
 import tinker
+from sdk import close, datum, logprobs, ready, refusal
 from tinker import types
 
 url, path = sys.argv[1:3]
 service = tinker.ServiceClient(base_url=url, api_key="tml-test")
-[model] = tinker.RestClient(base_url=url, api_key="tml-test").get_server_capabilities().result().supported_models
-training = service.create_lora_training_client(base_model=model.model_name, rank=0).result()
+[model] = service.get_server_capabilities().supported_models
+training = ready(service.create_lora_training_client(base_model=model.model_name, rank=0))
 info = training.get_info()
 assert info.model_data.model_name == "tiny" and info.model_data.tokenizer_id == path, info
 
 sequence = [70, 81, 92, 73, 84, 95]
-
-
-def datum(**inputs):
-    tensors = {
-        name: types.TensorData.from_numpy(numpy.array(values, dtype="int64" if name == "target_tokens" else "float32"))
-        for name, values in inputs.items()
-    }
-    return types.Datum(model_input=types.ModelInput.from_ints(sequence[:-1]), loss_fn_inputs=tensors)
-
-
-supervised = datum(target_tokens=sequence[1:], weights=[0, 1, 1, 1, 1])
-
-
-def logprobs(result):
-    return [output["logprobs"].tolist() for output in result.loss_fn_outputs]
-
+supervised = datum(sequence, weights=[0, 1, 1, 1, 1])
 
 # A pass and a step are under way together; targets without weight are told too, and count for nothing.
 losses = []
@@ -41,7 +27,7 @@ for _ in range(120):
     stepped = training.optim_step(types.AdamParams(learning_rate=0.01))
     result = passed.result()
     first, second = logprobs(result)
-    assert first == second and len(first) == 5 and all(logprob < 0 for logprob in first), first
+    assert numpy.array_equal(first, second) and len(first) == 5 and all(first < 0), first
     assert math.isclose(result.metrics["loss:sum"], -2 * sum(first[1:]), rel_tol=1e-5)
     assert stepped.result().metrics["grad_norm"] > 0
     losses.append(result.metrics["loss:sum"])
@@ -53,7 +39,7 @@ assert len(many.loss_fn_outputs) == 1030
 before = logprobs(many)[0]
 
 # Samples are of the weights as they were when they were saved.
-sampler = training.save_weights_and_get_sampling_client().result()
+sampler = ready(training.save_weights_and_get_sampling_client())
 greedy = types.SamplingParams(max_tokens=3, temperature=0.0, stop=[])
 prompt = types.ModelInput.from_ints(sequence[:3])
 training.forward_backward([supervised], "cross_entropy").result()
@@ -76,16 +62,15 @@ for place, row in enumerate(several.topk_prompt_logprobs[1:], 1):
 
 # The base model is as it was.
 plain = types.SamplingParams(max_tokens=4, seed=3, stop=[])
-base = service.create_sampling_client(base_model=model.model_name)
-base = base.result() if hasattr(base, "result") else base
+base = ready(service.create_sampling_client(base_model=model.model_name))
 assert not numpy.allclose(base.compute_logprobs(prompt).result()[1:], before[:2], atol=1e-2)
 
 # A sampled row trains with each of the policy losses; the first ratio is exactly 1.
-current = training.save_weights_and_get_sampling_client().result()
+current = ready(training.save_weights_and_get_sampling_client())
 answer = current.sample(prompt, num_samples=1, sampling_params=plain).result().sequences[0]
 sequence = sequence[:3] + list(answer.tokens)
-row = dict(
-    target_tokens=sequence[1:],
+row = datum(
+    sequence,
     logprobs=[0.0, 0.0] + list(answer.logprobs),
     advantages=[0.0, 0.0] + [1.5] * len(answer.tokens),
 )
@@ -95,28 +80,20 @@ for loss, config in [
     ("cispo", None),
     ("dro", {"beta": 0.05}),
 ]:
-    result = training.forward_backward([datum(**row)], loss, loss_fn_config=config).result()
+    result = training.forward_backward([row], loss, loss_fn_config=config).result()
     [told] = logprobs(result)
-    assert told[2:] == list(answer.logprobs), (told, answer.logprobs)
+    assert numpy.array_equal(told[2:], answer.logprobs), (told, answer.logprobs)
     if loss in ("importance_sampling", "ppo"):
         assert math.isclose(result.metrics["loss:sum"], -1.5 * len(answer.tokens), rel_tol=1e-6), result.metrics
 
 # What cannot be done is said, and does not hold up what comes after.
-def refusal(call):
-    try:
-        call()
-    except Exception as error:
-        return str(error)
-    raise AssertionError("it was not refused")
-
-
 refused = {
-    "loss": refusal(lambda: training.forward_backward([datum(**row)], "stable_reinforce").result()),
+    "loss": refusal(lambda: training.forward_backward([row], "stable_reinforce").result()),
     "step": refusal(lambda: training.optim_step(types.AdamParams()).result()),
-    "rank": refusal(lambda: service.create_lora_training_client(base_model="tiny", rank=8).result()),
-    "base": refusal(lambda: service.create_lora_training_client(base_model="other", rank=0).result()),
+    "rank": refusal(lambda: ready(service.create_lora_training_client(base_model="tiny", rank=8))),
+    "base": refusal(lambda: ready(service.create_lora_training_client(base_model="other", rank=0))),
     "prompt": refusal(lambda: current.sample(types.ModelInput.from_ints([1] * 500), 1, plain).result()),
 }
 training.optim_step(types.AdamParams()).result()
-service.close("success").result()
+close(service)
 print(json.dumps({"refused": refused, "losses": [losses[0], losses[-1]]}))

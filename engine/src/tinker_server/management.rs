@@ -1,26 +1,31 @@
-//! What there is, for people and scripts: training runs, checkpoints and sessions over REST.
+//! What there is, for people and scripts: training runs and sessions over REST.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
+use axum::http::{Method, StatusCode, Uri};
+use axum::routing::{any, get, post, put};
 use axum::{Json, Router};
-use fulgurite_backends::tinker::wire::{CheckpointKind, CheckpointPath};
+use fulgurite_backends::tinker::wire::{AssignProjectRequest, CheckpointKind, SessionSearchRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::checkpoints::{of_run, shown as shown_checkpoint};
 use super::refusals::Refusal;
-use super::server::{Registry, TinkerServer, run_blocking};
-use super::state_directory::{CheckpointRecord, RunRecord, iso_time};
+use super::server::{Registry, TinkerServer};
+use super::session_search::search;
+use super::state_directory::{RunRecord, iso_time};
 
-type Server = State<Arc<TinkerServer>>;
+pub(super) type Server = State<Arc<TinkerServer>>;
+
+/// Whose a training run is. There is one owner of everything.
+pub(super) const OWNER: &str = "local";
 
 /// Which part of a list is asked for.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default)]
-struct Part {
+pub(super) struct Part {
     limit: usize,
     offset: usize,
 }
@@ -33,28 +38,47 @@ impl Default for Part {
 
 impl Part {
     /// The part of a list, under its name, and where it is in the whole.
-    fn of(self, name: &str, all: Vec<Value>) -> Json<Value> {
+    pub(super) fn of(self, name: &str, all: Vec<Value>) -> Json<Value> {
         let cursor = json!({ "offset": self.offset, "limit": self.limit, "total_count": all.len() });
         let part: Vec<Value> = all.into_iter().skip(self.offset).take(self.limit).collect();
         Json(json!({ name: part, "cursor": cursor }))
     }
 }
 
+/// Which training runs are asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OfProject {
+    project_id: Option<String>,
+}
+
 pub(super) fn routes() -> Router<Arc<TinkerServer>> {
     Router::new()
         .route("/api/v1/training_runs", get(training_runs))
         .route("/api/v1/training_runs/{run_id}", get(training_run))
-        .route("/api/v1/training_runs/{run_id}/checkpoints", get(checkpoints_of_run))
-        .route("/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}", delete(delete_checkpoint))
-        .route("/api/v1/checkpoints", get(checkpoints))
         .route("/api/v1/sessions", get(sessions))
+        .route("/api/v1/sessions/search", post(search_sessions))
         .route("/api/v1/sessions/{session_id}", get(session))
-        .route("/api/v1/weights_info", post(weights_info))
+        .route("/api/v1/sessions/{session_id}/project", put(assign_project))
+        .route("/api/v1/sessions/{session_id}/trace_export", get(export_trace))
+        .route("/api/v1/{*path}", any(unknown_route))
 }
 
-async fn training_runs(State(server): Server, Query(part): Query<Part>) -> Json<Value> {
+/// What this server does not have, in the API's words: it must not look like a fault that passes.
+async fn unknown_route(method: Method, uri: Uri) -> Refusal {
+    Refusal { status: StatusCode::NOT_FOUND, detail: format!("this server has no {method} {}", uri.path()) }
+}
+
+async fn training_runs(
+    State(server): Server,
+    Query(part): Query<Part>,
+    Query(OfProject { project_id }): Query<OfProject>,
+) -> Json<Value> {
     let registry = server.registry();
-    part.of("training_runs", registry.runs.values().map(|run| shown_run(&registry, run)).collect())
+    let is_asked_for = |run: &&RunRecord| project_id.is_none() || registry.project_of(run) == project_id.as_deref();
+    let mut runs: Vec<&RunRecord> = registry.runs.values().filter(is_asked_for).collect();
+    runs.sort_by(|left, right| right.last_request.total_cmp(&left.last_request));
+    part.of("training_runs", runs.into_iter().map(|run| shown_run(&registry, run)).collect())
 }
 
 async fn training_run(State(server): Server, Path(run_id): Path<String>) -> Result<Json<Value>, Refusal> {
@@ -63,37 +87,30 @@ async fn training_run(State(server): Server, Path(run_id): Path<String>) -> Resu
     Ok(Json(shown_run(&registry, run)))
 }
 
-async fn checkpoints_of_run(State(server): Server, Path(run_id): Path<String>) -> Result<Json<Value>, Refusal> {
-    let registry = server.registry();
-    if !registry.runs.contains_key(&run_id) {
-        return Err(Refusal::not_found("training run", &run_id));
-    }
-    let shown: Vec<Value> = of_run(&registry, &run_id).map(|(path, record)| shown_checkpoint(&path, record)).collect();
-    Ok(Json(json!({ "checkpoints": shown, "cursor": null })))
+fn shown_run(registry: &Registry, run: &RunRecord) -> Value {
+    let last = |kind: CheckpointKind| {
+        let mut of_kind = of_run(registry, &run.run_id).filter(|(path, _)| path.kind == kind);
+        of_kind.next_back().map(|(path, record)| shown_checkpoint(&path, record))
+    };
+    json!({
+        "training_run_id": run.run_id,
+        "base_model": run.base_model,
+        "model_owner": OWNER,
+        "is_lora": false,
+        "lora_rank": null,
+        "corrupted": false,
+        "last_request_time": iso_time(run.last_request),
+        "last_checkpoint": last(CheckpointKind::Weights),
+        "last_sampler_checkpoint": last(CheckpointKind::SamplerWeights),
+        "user_metadata": run.user_metadata,
+    })
 }
 
-async fn checkpoints(State(server): Server, Query(part): Query<Part>) -> Json<Value> {
-    let registry = server.registry();
-    let all = registry.runs.keys().flat_map(|run_id| of_run(&registry, run_id));
-    part.of("checkpoints", all.map(|(path, record)| shown_checkpoint(&path, record)).collect())
-}
-
-async fn delete_checkpoint(
-    State(server): Server,
-    Path((run, kind, name)): Path<(String, String, String)>,
-) -> Result<StatusCode, Refusal> {
-    let path = format!("tinker://{run}/{kind}/{name}");
-    let deleted = server.registry().checkpoints.remove(&path);
-    let deleted = deleted.ok_or_else(|| Refusal::not_found("checkpoint", &path))?;
-    let state = server.state.clone();
-    run_blocking(move || state.forget::<CheckpointRecord>(&path)).await?;
-    server.delete_weights(deleted.directory).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
+/// The newest first.
 async fn sessions(State(server): Server, Query(part): Query<Part>) -> Json<Value> {
     let registry = server.registry();
-    let ids: Vec<&String> = registry.sessions.keys().skip(part.offset).take(part.limit).collect();
+    // Ids begin with the time.
+    let ids: Vec<&String> = registry.sessions.keys().rev().skip(part.offset).take(part.limit).collect();
     Json(json!({ "sessions": ids }))
 }
 
@@ -110,67 +127,29 @@ async fn session(State(server): Server, Path(session_id): Path<String>) -> Resul
     })))
 }
 
-/// What a checkpoint is asked about.
-#[derive(Deserialize)]
-struct WeightsInfoRequest {
-    tinker_path: String,
+async fn search_sessions(State(server): Server, body: Bytes) -> Result<Json<Value>, Refusal> {
+    let request: SessionSearchRequest = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    search(&server.registry(), &request).map(Json).map_err(Refusal::bad_request)
 }
 
-async fn weights_info(State(server): Server, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let WeightsInfoRequest { tinker_path } = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
-    let registry = server.registry();
-    let found = registry.checkpoints.get(&tinker_path);
-    let found = found.ok_or_else(|| Refusal::not_found("checkpoint", &tinker_path))?;
-    Ok(Json(json!({ "base_model": found.base_model, "is_lora": false, "lora_rank": 0 })))
+/// Projects are labels: there is nothing to belong to.
+async fn assign_project(
+    State(server): Server,
+    Path(session_id): Path<String>,
+    body: Bytes,
+) -> Result<StatusCode, Refusal> {
+    let AssignProjectRequest { project_id } = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let found = server.registry().sessions.get(&session_id).cloned();
+    let mut session = found.ok_or_else(|| Refusal::not_found("session", &session_id))?;
+    session.project_id = Some(project_id);
+    server.keep(&session).await?;
+    server.registry().sessions.insert(session_id, session);
+    Ok(StatusCode::NO_CONTENT)
 }
 
-/// A run's checkpoints, the oldest first.
-fn of_run<'a>(
-    registry: &'a Registry,
-    run_id: &str,
-) -> impl Iterator<Item = (CheckpointPath, &'a CheckpointRecord)> + use<'a> {
-    let own = |record: &'a CheckpointRecord| {
-        let path: CheckpointPath = record.path.parse().ok()?;
-        (path.run == run_id).then_some((path, record))
-    };
-    let mut all: Vec<_> = registry.checkpoints.values().filter_map(own).collect();
-    all.sort_by(|(_, left), (_, right)| left.created.total_cmp(&right.created));
-    all.into_iter()
-}
-
-fn shown_run(registry: &Registry, run: &RunRecord) -> Value {
-    let last = |kind: CheckpointKind| {
-        let of_kind = of_run(registry, &run.run_id).filter(|(path, _)| path.kind == kind);
-        of_kind.last().map(|(path, record)| shown_checkpoint(&path, record))
-    };
-    json!({
-        "training_run_id": run.run_id,
-        "base_model": run.base_model,
-        "model_owner": "local",
-        "is_lora": false,
-        "lora_rank": null,
-        "corrupted": false,
-        "last_request_time": iso_time(run.last_request),
-        "last_checkpoint": last(CheckpointKind::Weights),
-        "last_sampler_checkpoint": last(CheckpointKind::SamplerWeights),
-        "user_metadata": run.user_metadata,
-    })
-}
-
-fn shown_checkpoint(path: &CheckpointPath, record: &CheckpointRecord) -> Value {
-    let kind = match path.kind {
-        CheckpointKind::Weights => "training",
-        CheckpointKind::SamplerWeights => "sampler",
-        CheckpointKind::ExternalWeights => "external",
-    };
-    json!({
-        "checkpoint_id": format!("{}/{}", path.kind.segment(), path.name),
-        "checkpoint_type": kind,
-        "time": iso_time(record.created),
-        "tinker_path": record.path,
-        "size_bytes": record.size_bytes,
-        "public": record.public,
-        "user_metadata": record.user_metadata,
-        "expires_at": record.expires.map(iso_time),
-    })
+async fn export_trace(State(server): Server, Path(session_id): Path<String>) -> Result<Json<Value>, Refusal> {
+    match server.registry().sessions.contains_key(&session_id) {
+        true => Ok(Json(json!({ "status": "failed", "error": "this server keeps no traces of sessions" }))),
+        false => Err(Refusal::not_found("session", &session_id)),
+    }
 }

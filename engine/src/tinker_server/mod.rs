@@ -6,7 +6,7 @@
 //! were when they were saved.
 //!
 //! - `routes`, `refusals`: what is asked under which path; what cannot be done, in the API's words.
-//! - `management`: what there is, over REST.
+//! - `management`, `session_search`, `checkpoints`: what there is, over REST.
 //! - `server`, `sessions`: what there is, and who keeps it.
 //! - `futures`: results that are waited for.
 //! - `training_runs`, `model`, `training_request`: what is asked of training runs; one at work; what its passes compute over.
@@ -16,6 +16,7 @@
 //! Full fine-tuning is `lora_config.rank` 0, which the API does not know otherwise. Logprobs of samples are those of the
 //! distribution that was sampled from, after temperature, top-k and top-p.
 
+mod checkpoints;
 mod futures;
 mod management;
 mod model;
@@ -25,6 +26,7 @@ mod routes;
 mod sample_answer;
 mod sampling;
 mod server;
+mod session_search;
 mod sessions;
 mod state_directory;
 mod training_request;

@@ -10,6 +10,7 @@ use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner,
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::checkpoints::expiry;
 use super::futures::{Outcome, Promise};
 use super::names::fresh_id;
 use super::refusals::{failure, servers_fault, users_fault};
@@ -41,13 +42,21 @@ pub(super) struct Order {
 pub(super) enum Work {
     /// To be there: as the base is, or as a checkpoint was.
     Begin(Option<Source>),
-    Pass(TrainingRequest),
+    /// A pass over datums, or why they cannot be read.
+    Pass {
+        request: Result<TrainingRequest, String>,
+        forward_only: bool,
+    },
     Step(AdamParams),
     SaveCheckpoint(Save),
     SaveForSampler(Save),
     /// To be kept for one sampling session alone.
     SaveForSession(SamplerRecord, PathBuf),
     Load(Source),
+    /// What cannot be done: it has its place all the same, and those after it do not wait for it.
+    Nothing {
+        because: String,
+    },
 }
 
 /// A checkpoint to go on from.
@@ -114,12 +123,13 @@ impl Worker {
         let Order { work, promise, .. } = order;
         let outcome = match work {
             Work::Begin(source) => self.begin(source).await,
-            Work::Pass(request) => self.pass(request).await,
+            Work::Pass { request, forward_only } => self.pass(request, forward_only).await,
             Work::Step(parameters) => self.step(parameters).await,
             Work::SaveCheckpoint(save) => self.save(save, CheckpointKind::Weights).await,
             Work::SaveForSampler(save) => self.save(save, CheckpointKind::SamplerWeights).await,
             Work::SaveForSession(sampler, directory) => self.save_for_session(sampler, directory).await,
             Work::Load(source) => self.load(source).await,
+            Work::Nothing { because } => Err(users_fault(because)),
         };
         promise.keep(outcome.unwrap_or_else(Outcome::Failed));
     }
@@ -159,9 +169,15 @@ impl Worker {
         json(&LoadWeightsResponse { path: Some(source.path), model_id: Some(self.id.clone()) })
     }
 
-    async fn pass(&mut self, request: TrainingRequest) -> Result<Outcome, RequestFailed> {
-        let forward_only = request.forward_only;
-        let computed = self.compute(request).await;
+    async fn pass(
+        &mut self,
+        request: Result<TrainingRequest, String>,
+        forward_only: bool,
+    ) -> Result<Outcome, RequestFailed> {
+        let computed = match request {
+            Ok(request) => self.compute(request, forward_only).await,
+            Err(error) => Err(users_fault(error)),
+        };
         if let Err(failed) = &computed
             && !forward_only
         {
@@ -170,9 +186,8 @@ impl Worker {
         computed
     }
 
-    async fn compute(&self, request: TrainingRequest) -> Result<Outcome, RequestFailed> {
+    async fn compute(&self, request: TrainingRequest, forward_only: bool) -> Result<Outcome, RequestFailed> {
         let learner = self.learner()?;
-        let forward_only = request.forward_only;
         let read = tokio::task::spawn_blocking(move || request.computation());
         let computation = read.await.map_err(|error| servers_fault(error.to_string()))?.map_err(users_fault)?;
         let (data, loss): (Arc<[_]>, _) = (computation.data.as_slice().into(), computation.loss);
@@ -231,7 +246,7 @@ impl Worker {
             created,
             size_bytes,
             public: false,
-            expires: save.ttl_seconds.map(|seconds| created + seconds as f64),
+            expires: expiry(save.ttl_seconds, created).map_err(users_fault)?,
             user_metadata: save.user_metadata,
         };
         server.keep(&record).await.map_err(failure)?;

@@ -19,8 +19,10 @@ use fulgurite_backends::tinker::wire::{
 use prost::Message;
 use serde::de::DeserializeOwned;
 
+use super::checkpoints;
 use super::futures::{Outcome, Polled};
 use super::management;
+use super::model::Work;
 use super::refusals::{Refusal, servers_fault};
 use super::sample_answer::json_response;
 use super::server::TinkerServer;
@@ -57,6 +59,7 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .route("/api/v1/samplers/{sampler_id}", get(sampler))
         .route("/api/v1/asample", post(sample))
         .route("/api/v1/retrieve_future", post(retrieve_future))
+        .merge(checkpoints::routes())
         .merge(management::routes())
         .layer(body_limit)
         .with_state(server)
@@ -106,12 +109,15 @@ async fn finish_session(
     Path(session_id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, Refusal> {
-    let FinishSessionRequest { reason, .. } = read(&body)?;
-    if !server.registry().sessions.contains_key(&session_id) {
-        return Err(Refusal::not_found("session", &session_id));
+    let finish: FinishSessionRequest = read(&body)?;
+    match server.registry().sessions.get(&session_id) {
+        None => return Err(Refusal::not_found("session", &session_id)),
+        // What was said first counts.
+        Some(session) if session.is_over => return Ok(StatusCode::NO_CONTENT),
+        Some(_) => {}
     }
-    tracing::info!(session_id, ?reason, "a session of the Tinker API has finished");
-    server.end_session(&session_id).await?;
+    tracing::info!(session_id, reason = finish.reason.name(), "a session of the Tinker API has finished");
+    server.end_session(&session_id, Some(finish)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -132,26 +138,27 @@ async fn forward_backward(State(server): Server, headers: HeaderMap, body: Bytes
     if !matches!(encoding, "" | "identity") {
         return Err(Refusal::bad_request(format!("bodies in {encoding} are not read: client/config asks for none")));
     }
-    let (model_id, place, request) = match header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF) {
+    let (model_id, place, work) = match header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF) {
         true => {
             let message = ForwardBackwardRequest::decode(body).map_err(Refusal::unreadable)?;
-            let request = TrainingRequest::from_message(&message).map_err(Refusal::bad_request)?;
+            let request = TrainingRequest::from_message(&message);
             let given = u64::try_from(message.seq_id).map_err(|_| Refusal::bad_request("seq_id is below 0"))?;
-            (message.model_id, Some(given).filter(|&place| place > 0), request)
+            let work = Work::Pass { request, forward_only: message.forward_only };
+            (message.model_id, Some(given).filter(|&place| place > 0), work)
         }
         false => {
             let JsonForwardBackwardRequest { model_id, seq_id, forward_backward_input } = read(&body)?;
-            let request = TrainingRequest::from_json(&forward_backward_input, false).map_err(Refusal::bad_request)?;
-            (model_id, seq_id, request)
+            let request = TrainingRequest::from_json(&forward_backward_input);
+            (model_id, seq_id, Work::Pass { request, forward_only: false })
         }
     };
-    server.train(&model_id, place, request).map(Json)
+    server.submit(&model_id, place, work).map(Json)
 }
 
 async fn forward(State(server): Server, body: Bytes) -> Submitted {
     let JsonForwardRequest { model_id, seq_id, forward_input } = read(&body)?;
-    let request = TrainingRequest::from_json(&forward_input, true).map_err(Refusal::bad_request)?;
-    server.train(&model_id, seq_id, request).map(Json)
+    let request = TrainingRequest::from_json(&forward_input);
+    server.submit(&model_id, seq_id, Work::Pass { request, forward_only: true }).map(Json)
 }
 
 async fn optim_step(State(server): Server, body: Bytes) -> Submitted {

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::futures::Futures;
 use super::model::Model;
 use super::refusals::Refusal;
-use super::state_directory::{CheckpointRecord, Record, RunRecord, SamplerRecord, SessionRecord, StateDirectory};
+use super::state_directory::{CheckpointRecord, Record, RunRecord, SamplerRecord, SessionRecord, StateDirectory, now};
 use super::weights_cache::WeightsCache;
 use crate::files::{CONFIG, GENERATION_CONFIG};
 use crate::{EmbeddedSampler, Engine, EngineError, ModelConfig, Vocabulary};
 
-/// How often sessions are looked at that nobody may need any more.
+/// How often sessions and checkpoints are looked at that nobody may need any more.
 const SWEEP: Duration = Duration::from_secs(15);
 
 /// How the server is.
@@ -125,6 +125,14 @@ pub(super) struct Registry {
     pub(super) heard: HashMap<String, Instant>,
 }
 
+impl Registry {
+    /// The project that a training run belongs to.
+    pub(super) fn project_of<'a>(&'a self, run: &'a RunRecord) -> Option<&'a str> {
+        let of_session = || self.sessions.get(&run.session_id)?.project_id.as_deref();
+        run.project_id.as_deref().or_else(of_session)
+    }
+}
+
 impl TinkerServer {
     /// Offers these models, and goes on with what the state directory holds. Called within a Tokio runtime.
     pub fn start(bases: Vec<TinkerBase>, options: TinkerServerOptions) -> Result<Arc<Self>, EngineError> {
@@ -190,15 +198,21 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     Ok(tokio::task::spawn_blocking(work).await.map_err(panicked)??)
 }
 
-/// Ends sessions that nobody keeps alive, for as long as the server is there.
+/// Ends sessions that nobody keeps alive and deletes checkpoints whose time has come, for as long as the server is there.
 async fn sweep(server: Weak<TinkerServer>) {
     loop {
         tokio::time::sleep(SWEEP).await;
         let Some(server) = server.upgrade() else { return };
         for session_id in server.silent_sessions(Instant::now()) {
             tracing::info!(session_id, "a session of the Tinker API is over: nobody has kept it alive");
-            if let Err(error) = server.end_session(&session_id).await {
+            if let Err(error) = server.end_session(&session_id, None).await {
                 tracing::warn!(%error, session_id, "a session that is over cannot be cleared away");
+            }
+        }
+        for path in server.expired_checkpoints(now()) {
+            tracing::info!(path, "a checkpoint's time has come");
+            if let Err(refusal) = server.delete_checkpoint(&path).await {
+                tracing::warn!(error = refusal.detail, path, "a checkpoint whose time has come cannot be deleted");
             }
         }
     }

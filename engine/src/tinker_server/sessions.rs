@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use axum::http::StatusCode;
 use fulgurite_backends::BackendError;
-use fulgurite_backends::tinker::wire::{CreateSessionRequest, CreateSessionResponse};
+use fulgurite_backends::tinker::wire::{CreateSessionRequest, CreateSessionResponse, FinishSessionRequest};
 
 use super::names::fresh_id;
 use super::refusals::Refusal;
@@ -13,7 +13,7 @@ use super::state_directory::{SampledWeights, SamplerRecord, SessionRecord, now};
 impl TinkerServer {
     /// Opens a session.
     pub(super) async fn create_session(&self, request: CreateSessionRequest) -> Result<CreateSessionResponse, Refusal> {
-        let CreateSessionRequest { tags, user_metadata, display_name, .. } = request;
+        let CreateSessionRequest { tags, user_metadata, display_name, project_id, .. } = request;
         let session_id = fresh_id();
         let record = SessionRecord {
             session_id: session_id.clone(),
@@ -21,7 +21,9 @@ impl TinkerServer {
             tags,
             display_name,
             user_metadata,
+            project_id,
             is_over: false,
+            finish: None,
         };
         self.keep(&record).await?;
         let mut registry = self.registry();
@@ -65,8 +67,12 @@ impl TinkerServer {
         open.into_iter().filter(is_silent).collect()
     }
 
-    /// Ends a session: its models and samplers go, its checkpoints stay.
-    pub(super) async fn end_session(&self, session_id: &str) -> Result<(), BackendError> {
+    /// Ends a session: its models and samplers go, its checkpoints stay. `finish` is what its client says, if it does.
+    pub(super) async fn end_session(
+        &self,
+        session_id: &str,
+        finish: Option<FinishSessionRequest>,
+    ) -> Result<(), BackendError> {
         let (record, samplers) = {
             let mut registry = self.registry();
             registry.heard.remove(session_id);
@@ -76,6 +82,7 @@ impl TinkerServer {
                 registry.samplers.extract_if(.., is_own).map(|(_, sampler)| sampler).collect();
             let Some(session) = registry.sessions.get_mut(session_id) else { return Ok(()) };
             session.is_over = true;
+            session.finish = finish;
             (session.clone(), samplers)
         };
         for sampler in &samplers {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fulgurite_backends::tinker::wire::CheckpointPath;
+use fulgurite_backends::tinker::wire::{CheckpointPath, FinishSessionRequest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -45,14 +45,23 @@ pub(super) struct SessionRecord {
     pub(super) tags: Vec<String>,
     pub(super) display_name: Option<String>,
     pub(super) user_metadata: Option<UserMetadata>,
+    #[serde(default)]
+    pub(super) project_id: Option<String>,
     pub(super) is_over: bool,
+    /// How its client ended it; none where that fell silent.
+    #[serde(default)]
+    pub(super) finish: Option<FinishSessionRequest>,
 }
 
 /// A training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct RunRecord {
     pub(super) run_id: String,
+    /// Empty for a copy, which nobody trains.
     pub(super) session_id: String,
+    /// Its own, where its session has none for it.
+    #[serde(default)]
+    pub(super) project_id: Option<String>,
     pub(super) base_model: String,
     pub(super) last_request: f64,
     pub(super) user_metadata: Option<UserMetadata>,
@@ -211,6 +220,18 @@ impl StateDirectory {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(EngineError::io("remove", &path)(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Has the same weights at another place, too. Their files are never written again, so both are the same files.
+    pub(super) fn copy_weights(&self, from: &Path, to: &Path) -> Result<(), EngineError> {
+        let (from, to) = (self.resolve(from), self.resolve(to));
+        std::fs::create_dir_all(&to).map_err(EngineError::io("create", &to))?;
+        for entry in std::fs::read_dir(&from).map_err(EngineError::io("read", &from))? {
+            let file = entry.map_err(EngineError::io("read", &from))?;
+            let copy = to.join(file.file_name());
+            std::fs::hard_link(file.path(), &copy).map_err(EngineError::io("write", &copy))?;
+        }
+        sync_directory(&to)
     }
 
     /// Bytes of the files in a directory of weights.

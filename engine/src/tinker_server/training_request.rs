@@ -23,8 +23,6 @@ pub(super) struct TrainingRequest {
     rows: Vec<Row>,
     loss: String,
     configuration: BTreeMap<String, f64>,
-    /// Without a gradient.
-    pub(super) forward_only: bool,
 }
 
 /// A datum of the wire.
@@ -56,18 +54,18 @@ impl TrainingRequest {
         }
         let row = |datum: &protobuf::Datum| Row::from_message(datum);
         let rows = numbered(message.data.iter().map(row))?;
-        Ok(Self { rows, loss: message.loss_fn.clone(), configuration, forward_only: message.forward_only })
+        Ok(Self { rows, loss: message.loss_fn.clone(), configuration })
     }
 
     /// Reads the JSON form. Fails with what is wrong.
-    pub(super) fn from_json(input: &ForwardBackwardInput, forward_only: bool) -> Result<Self, String> {
+    pub(super) fn from_json(input: &ForwardBackwardInput) -> Result<Self, String> {
         let number = |(name, value): (&String, &Value)| match value.as_f64() {
             Some(number) => Ok((name.clone(), number)),
             None => Err(no_number(name)),
         };
         let configuration = input.loss_fn_config.iter().flatten().map(number).collect::<Result<_, _>>()?;
         let rows = numbered(input.data.iter().map(Row::from_json))?;
-        Ok(Self { rows, loss: input.loss_fn.clone(), configuration, forward_only })
+        Ok(Self { rows, loss: input.loss_fn.clone(), configuration })
     }
 
     /// The datums as the learner takes them. Fails with what is wrong.

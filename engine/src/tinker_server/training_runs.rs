@@ -14,7 +14,6 @@ use super::refusals::{Refusal, users_fault};
 use super::sampling::sampler_id;
 use super::server::{TinkerBase, TinkerServer};
 use super::state_directory::{RunRecord, SampledWeights, SamplerRecord, UserMetadata, now};
-use super::training_request::TrainingRequest;
 
 /// A training run that is to begin.
 struct NewRun {
@@ -51,12 +50,13 @@ impl TinkerServer {
             request;
         match (model_id, session_id, model_seq_id) {
             (Some(model_id), ..) => {
-                let (base, source) = source.map_err(Refusal::bad_request)?;
                 let model = self.model(&model_id)?;
-                if !Arc::ptr_eq(&model.base, &base) {
-                    return Err(Refusal::bad_request(format!("{} is of another base model", source.path)));
-                }
-                self.submit(&model_id, seq_id, Work::Load(source))
+                let work = match source {
+                    Ok((base, source)) if Arc::ptr_eq(&model.base, &base) => Work::Load(source),
+                    Ok((_, source)) => Work::Nothing { because: format!("{} is of another base model", source.path) },
+                    Err(because) => Work::Nothing { because },
+                };
+                self.submit(&model_id, seq_id, work)
             }
             (None, Some(session_id), Some(model_seq_id)) => {
                 let beginning = optimizer_config.as_ref().map_or(Ok(()), check_optimizer);
@@ -106,6 +106,7 @@ impl TinkerServer {
         let record = RunRecord {
             run_id: id.clone(),
             session_id: run.session_id.clone(),
+            project_id: None,
             base_model: base.name.clone(),
             last_request: now(),
             user_metadata: run.user_metadata,
@@ -158,34 +159,25 @@ impl TinkerServer {
         }
     }
 
-    /// Takes a pass over datums.
-    pub(super) fn train(
-        &self,
-        model_id: &str,
-        place: Option<u64>,
-        request: TrainingRequest,
-    ) -> Result<SubmittedRequest, Refusal> {
-        self.submit(model_id, place, Work::Pass(request))
-    }
-
     /// Takes a step of the optimizer.
     pub(super) fn step(&self, request: OptimStepRequest) -> Result<SubmittedRequest, Refusal> {
         let OptimStepRequest { model_id, seq_id, adam_params, optimizer_params } = request;
-        match (adam_params, optimizer_params) {
-            (Some(parameters), None) => self.submit(&model_id, seq_id, Work::Step(parameters)),
+        let work = match (adam_params, optimizer_params) {
+            (Some(parameters), None) => Work::Step(parameters),
             (_, Some(other)) => {
                 let kind = other.get("type").and_then(|kind| kind.as_str()).unwrap_or_default();
-                Err(Refusal::bad_request(format!("the optimizer `{kind}` is not available: use adam_params")))
+                Work::Nothing { because: format!("the optimizer `{kind}` is not available: use adam_params") }
             }
-            (None, None) => Err(Refusal::bad_request("adam_params is missing")),
-        }
+            (None, None) => Work::Nothing { because: "adam_params is missing".to_owned() },
+        };
+        self.submit(&model_id, seq_id, work)
     }
 
     /// Takes a checkpoint to train on from.
     pub(super) fn save_weights(&self, request: SaveWeightsRequest) -> Result<SubmittedRequest, Refusal> {
         let SaveWeightsRequest { model_id, path, seq_id, ttl_seconds, overwrite, user_metadata } = request;
-        let save = Save { name: checked_name(path)?, overwrite, ttl_seconds, user_metadata };
-        self.submit(&model_id, seq_id, Work::SaveCheckpoint(save))
+        let save = |name| Work::SaveCheckpoint(Save { name, overwrite, ttl_seconds, user_metadata });
+        self.submit(&model_id, seq_id, named(path, save))
     }
 
     /// Takes weights to sample from: under a name, or for a sampling session of their own.
@@ -202,11 +194,10 @@ impl TinkerServer {
             ttl_seconds,
             user_metadata,
         } = request;
-        if kind == SamplerWeightsKind::Inflight {
-            let message = "weights of kind `inflight` are not available: save snapshots";
-            return Err(Refusal::bad_request(message));
-        }
         let work = match (path, sampling_session_seq_id) {
+            _ if kind == SamplerWeightsKind::Inflight => {
+                Work::Nothing { because: "weights of kind `inflight` are not available: save snapshots".to_owned() }
+            }
             (None, Some(place)) => {
                 let model = self.model(&model_id)?;
                 let sampler_id = sampler_id(&model.session_id, place);
@@ -220,14 +211,16 @@ impl TinkerServer {
                 Work::SaveForSession(sampler, directory)
             }
             (path, _) => {
-                Work::SaveForSampler(Save { name: checked_name(path)?, overwrite: false, ttl_seconds, user_metadata })
+                let save = |name| Work::SaveForSampler(Save { name, overwrite: false, ttl_seconds, user_metadata });
+                named(path, save)
             }
         };
         self.submit(&model_id, seq_id, work)
     }
 
-    /// Takes a model's request for its place, unless it was taken before.
-    fn submit(&self, model_id: &str, place: Option<u64>, work: Work) -> Result<SubmittedRequest, Refusal> {
+    /// Takes a model's request for its place, unless it was taken before. Clients never use a place twice: what cannot be
+    /// done is taken, too, and has an error for a result.
+    pub(super) fn submit(&self, model_id: &str, place: Option<u64>, work: Work) -> Result<SubmittedRequest, Refusal> {
         let model = self.model(model_id)?;
         let place_name = place.map_or_else(fresh_id, |place| place.to_string());
         let submitted = SubmittedRequest {
@@ -265,8 +258,11 @@ fn check_optimizer(config: &OptimizerConfig) -> Result<(), String> {
     }
 }
 
-fn checked_name(name: Option<String>) -> Result<String, Refusal> {
+/// What is done under a name, if a checkpoint can be called so.
+fn named(name: Option<String>, work: impl FnOnce(String) -> Work) -> Work {
     let name = name.unwrap_or_else(fresh_id);
-    check_name(&name).map_err(Refusal::bad_request)?;
-    Ok(name)
+    match check_name(&name) {
+        Ok(()) => work(name),
+        Err(because) => Work::Nothing { because },
+    }
 }

@@ -7,11 +7,12 @@
 //! - [`protobuf`]: the binary messages, by their numbers.
 //! - [`Array`], [`WireError`]: arrays of either form as numbers, and why one cannot be read.
 //! - [`CheckpointPath`]: a checkpoint by its run, its kind and its name.
-//! - the rest: the JSON bodies, by what they are for (sessions, futures, models, training, sampling).
+//! - the rest: the JSON bodies, by what they are for (sessions, futures, models, training, sampling, management).
 
 mod array;
 mod checkpoint_path;
 mod futures;
+mod management;
 mod models;
 mod packed;
 pub mod protobuf;
@@ -25,6 +26,10 @@ pub use futures::{
     CancelFutureRequest, CompleteMetadata, ErrorCategory, FutureCompletion, FutureState, FuturesRetrieveRequest,
     FuturesRetrieveResponse, FuturesTarget, QueueState, RequestFailed, RetrieveFutureRequest, SubmittedRequest,
     TryAgain,
+};
+pub use management::{
+    AssignProjectRequest, CopyWeightsRequest, CopyWeightsResponse, SessionOwner, SessionSearchCursor,
+    SessionSearchRequest, SessionStatusQuery, SetTtlRequest,
 };
 pub use models::{
     CreateModelRequest, GetInfoRequest, GetInfoResponse, LoadWeightsRequest, LoadWeightsResponse, LoraConfig,

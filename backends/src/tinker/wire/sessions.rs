@@ -179,6 +179,17 @@ pub enum FinishReason {
     Interrupted,
 }
 
+impl FinishReason {
+    /// Its `type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Errored => "errored",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// The answer of `POST /api/v1/telemetry`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TelemetryResponse {

@@ -120,7 +120,8 @@ async fn train(
     fresh: &Path,
     reporter: &mut dyn Reporter,
 ) -> Result<SupervisedResult> {
-    let engine = Engine::open(raw, EngineOptions::default())?;
+    // Nothing is sampled.
+    let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() })?;
     let renderer = fulgurite_renderers::open_renderer(raw, "chatml")?;
     let learner = engine.learner();
     let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, &base.training, seed, reporter).await?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use fulgurite_engine::ModelConfig;
+use fulgurite_engine::{EngineOptions, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
@@ -21,6 +21,8 @@ pub struct Config {
     pub proxy: ProxyConfig,
     /// The record.
     pub store: StoreConfig,
+    /// The models that are sampled in this process.
+    pub engine: EngineConfig,
     /// What is told of calls elsewhere.
     pub telemetry: TelemetryConfig,
     /// The Tinker API over embedded models.
@@ -160,6 +162,28 @@ pub struct StoreConfig {
 
 fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
     url.as_deref().map(fulgurite_store::redact_url).serialize(serializer)
+}
+
+/// `[engine]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineConfig {
+    /// Memory of each embedded model for the keys and values of earlier calls, in bytes, so that a prompt which begins as
+    /// one of them did is read from there on; 0 keeps none.
+    pub prefix_cache_bytes: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { prefix_cache_bytes: EngineOptions::default().prefix_cache_bytes }
+    }
+}
+
+impl EngineConfig {
+    /// What an engine is opened with.
+    pub fn options(&self) -> EngineOptions {
+        EngineOptions { prefix_cache_bytes: self.prefix_cache_bytes, ..EngineOptions::default() }
+    }
 }
 
 /// `[tinker_server]`

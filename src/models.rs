@@ -18,6 +18,7 @@ use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use serde_json::Value;
 
+use crate::config::{Config, EngineConfig};
 use crate::model_config::{Backend, ModelEntry};
 use crate::server::LoadedModel;
 
@@ -37,10 +38,10 @@ pub struct OpenModel {
 impl OpenModel {
     /// Opens what `entry` says, its path seen from `directory`. Remote hosts are looked at when they are first needed,
     /// so that they may be down.
-    pub fn open(entry: &ModelEntry, directory: &Path) -> Result<Self> {
+    pub fn open(entry: &ModelEntry, directory: &Path, engine: &EngineConfig) -> Result<Self> {
         let path = directory.join(&entry.path);
         if entry.backend == Backend::Embedded {
-            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer)?;
+            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer, engine.options())?;
             let tinker = Some(loaded.tinker_base()?);
             return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
@@ -77,12 +78,13 @@ pub struct TrainedModel {
 
 impl TrainedModel {
     /// Opens the weights in `path`. Those of a model that is sampled at remote hosts are handed to them through
-    /// directories in `published`. A service that trains has its own weights; the adapters beside them begin by `seed`.
-    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, seed: u64) -> Result<Self> {
+    /// directories in `published`. A service that trains has its own weights; the adapters beside them begin by the run's seed.
+    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
         if entry.backend == Backend::Tinker {
-            return Self::at_service(entry, path, seed);
+            return Self::at_service(entry, path, config.run.seed);
         }
-        let LoadedModel { mut served, engine } = LoadedModel::open(&entry.name, path, &entry.renderer)?;
+        let LoadedModel { mut served, engine } =
+            LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
         engine.check_training_memory().with_context(|| format!("model `{}`", entry.name))?;
         let mut learner: Arc<dyn Learner> = engine.learner();
         if entry.backend != Backend::Embedded {

@@ -32,10 +32,10 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let store = open_store(&store_url, &loaded.config.store).await?;
     let mut models = Vec::new();
     for entry in &loaded.config.models {
-        models.push(OpenModel::open(entry, &loaded.directory)?);
+        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config.engine)?);
     }
     for spec in &arguments.models {
-        models.push(OpenModel::open(&parse_model(spec)?, "".as_ref())?);
+        models.push(OpenModel::open(&parse_model(spec)?, "".as_ref(), &loaded.config.engine)?);
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
     let tinker = tinker_routes(&mut models, &loaded)?;

@@ -33,11 +33,11 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     /// Opens a model directory.
-    pub fn open(name: &str, path: &Path, renderer: &str) -> Result<Self> {
+    pub fn open(name: &str, path: &Path, renderer: &str, options: EngineOptions) -> Result<Self> {
         let model = || format!("model `{name}`");
         let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
-        let engine = Engine::open_with_vocabulary(path, &vocabulary(renderer.tokenizer()), EngineOptions::default())
-            .with_context(model)?;
+        let vocabulary = vocabulary(renderer.tokenizer());
+        let engine = Engine::open_with_vocabulary(path, &vocabulary, options).with_context(model)?;
         let served = SampledModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
         Ok(Self { served, engine })
     }

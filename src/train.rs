@@ -63,7 +63,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let run_directory = run_directory(&loaded, &arguments)?;
     let store = open_run_store(&loaded, &run_directory).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
-    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), seed)?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
 
     let has_runner = !loaded.config.runner.command.is_empty();
     let mut server_config = loaded.config.clone();

@@ -258,7 +258,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     ");
     insta::assert_snapshot!(fail("[severs]\n"), @r"
     error: [directory]/config.toml
-      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `telemetry`, `tinker_server`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
+      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `engine`, `telemetry`, `tinker_server`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
     ");
     insta::assert_snapshot!(fail("[server]\nwatchdog_interval = \"often\"\n"), @r#"
     error: [directory]/config.toml
@@ -333,6 +333,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default
+    engine.prefix_cache_bytes = 536870912  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default

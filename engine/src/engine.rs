@@ -20,13 +20,23 @@ pub struct EngineOptions {
     pub queue_limit: usize,
     /// Requests that are sampled together.
     pub max_batch: usize,
+    /// Greatest size, in bytes, of the keys and values that are kept for prompts that begin as an earlier sequence did;
+    /// 0 keeps none. Changes no result.
+    pub prefix_cache_bytes: usize,
 }
 
 impl Default for EngineOptions {
     /// All of the machine's cores.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, queue_limit: 1024, max_batch: 64 }
+        Self { threads, queue_limit: 1024, max_batch: 64, prefix_cache_bytes: 512 << 20 }
+    }
+}
+
+impl EngineOptions {
+    /// What a model takes under these options.
+    pub(crate) fn memory_need(&self, config: &ModelConfig) -> MemoryNeed {
+        MemoryNeed { prefix_cache: self.prefix_cache_bytes as u64, ..MemoryNeed::of(config, 0) }
     }
 }
 
@@ -34,6 +44,7 @@ impl Default for EngineOptions {
 #[derive(Debug)]
 pub struct Engine {
     config: ModelConfig,
+    memory_need: MemoryNeed,
     directory: PathBuf,
     sampler: Arc<EmbeddedSampler>,
     learner: Arc<EmbeddedLearner>,
@@ -63,23 +74,24 @@ impl Engine {
         vocabulary: Option<&Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let EngineOptions { threads, queue_limit, max_batch } = options;
+        let EngineOptions { threads, queue_limit, max_batch, .. } = options;
         for (name, value) in [("threads", threads), ("queue_limit", queue_limit), ("max_batch", max_batch)] {
             if value == 0 {
                 return Err(EngineError::Request { message: format!("the engine's option {name} is 0") });
             }
         }
         let config = ModelConfig::read(&directory.join(CONFIG))?;
-        MemoryNeed::of(&config, 0).check_sampling()?;
+        let memory_need = options.memory_need(&config);
+        memory_need.check_sampling()?;
         let model = Arc::new(Model::new(config.clone()));
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
         let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), weights.clone()));
-        let sampler = EmbeddedSampler::start(published.clone(), grammars, threads, queue_limit, max_batch)?;
+        let sampler = EmbeddedSampler::start(published.clone(), grammars, options)?;
         let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), Some(published));
         let directory = directory.to_path_buf();
-        Ok(Self { config, directory, sampler: Arc::new(sampler), learner: Arc::new(learner) })
+        Ok(Self { config, memory_need, directory, sampler: Arc::new(sampler), learner: Arc::new(learner) })
     }
 
     /// The model's dimensions.
@@ -95,7 +107,7 @@ impl Engine {
     /// Refuses, with the sum of bytes, if all weights cannot be trained in the memory that is available now. It is to be
     /// asked before anything is trained.
     pub fn check_training_memory(&self) -> Result<(), EngineError> {
-        MemoryNeed::of(&self.config, 0).check_training()
+        self.memory_need.check_training()
     }
 
     /// The half that samples.

@@ -10,7 +10,9 @@ use crate::adjustments::Adjustments;
 use crate::choice::{Choice, choose};
 use crate::decode::Extension;
 use crate::grammars::Grammar;
+use crate::kernels::BLOCK;
 use crate::key_value_cache::KeyValueCache;
+use crate::prefix_cache::{BlockTokens, Place, PrefixCache, ROOT};
 use crate::published::Published;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
@@ -19,14 +21,20 @@ const PREFILL: usize = 256;
 /// One request on its way.
 #[derive(Debug)]
 pub(crate) struct Generation {
+    /// Without its prompt.
     request: SampleRequest,
     pub(crate) published: Arc<Published>,
     pub(crate) arrived: Instant,
     sender: UnboundedSender<Result<SampleEvent, BackendError>>,
+    /// The prompt's tokens, and those sampled after them.
+    tokens: Vec<u32>,
+    prompt_tokens: usize,
+    /// Of all tokens that the model has read: all but the last sampled one, once the prompt has been read.
     cache: KeyValueCache,
-    /// The last sampled token, which is not in the cache yet.
-    last: [u32; 1],
-    sampled: usize,
+    /// Full blocks of `cache` that the prefix cache has seen, and the place at their end there; no place once it has
+    /// not taken a block.
+    shared_blocks: usize,
+    place: Option<Place>,
     adjustments: Adjustments,
     /// Gives one number per sampled token, whatever is done with it: position `i` always gets number `i`.
     generator: ChaCha8Rng,
@@ -42,7 +50,7 @@ pub(crate) struct ChoiceScratch {
 
 impl Generation {
     pub(crate) fn new(
-        request: SampleRequest,
+        mut request: SampleRequest,
         grammar: Option<Grammar>,
         published: Arc<Published>,
         sender: UnboundedSender<Result<SampleEvent, BackendError>>,
@@ -50,13 +58,15 @@ impl Generation {
         Self {
             generator: ChaCha8Rng::seed_from_u64(request.seed),
             adjustments: Adjustments::new(&request, grammar),
+            prompt_tokens: request.prompt.len(),
+            tokens: std::mem::take(&mut request.prompt),
             request,
             published,
             arrived: Instant::now(),
             sender,
             cache: KeyValueCache::default(),
-            last: [0],
-            sampled: 0,
+            shared_blocks: 0,
+            place: Some(ROOT),
             finished: false,
         }
     }
@@ -66,17 +76,57 @@ impl Generation {
         self.finished || self.sender.is_closed()
     }
 
+    /// Takes from the prefix cache what it has of the prompt from here on. Tells how many tokens that was.
+    pub(crate) fn take_prefix(&mut self, prefixes: &mut PrefixCache) -> usize {
+        let before = self.cache.len();
+        while let Some((place, tokens)) = self.next_step()
+            && let Some((next, block)) = prefixes.find(&self.published, place, &tokens)
+        {
+            self.cache.share(block);
+            self.shared_blocks += 1;
+            self.place = Some(next);
+        }
+        self.cache.len() - before
+    }
+
+    /// The block of the prompt that is read next, and the place that it follows; `None` if no other sequence can be of
+    /// help. The prompt's last token is always read, because what comes after it is to be known.
+    pub(crate) fn next_step(&self) -> Option<(Place, BlockTokens)> {
+        let prompt_left = &self.tokens[self.cache.len().min(self.prompt_tokens)..self.prompt_tokens];
+        let (tokens, rest) = prompt_left.split_first_chunk::<BLOCK>()?;
+        (!rest.is_empty()).then_some((self.place?, *tokens))
+    }
+
     /// What the model is to read next.
     pub(crate) fn extension(&mut self) -> Extension<'_> {
-        let fed = self.cache.len();
-        let prompt = &self.request.prompt;
-        let tokens = if fed < prompt.len() { &prompt[fed..prompt.len().min(fed + PREFILL)] } else { &self.last };
-        Extension { cache: &mut self.cache, tokens }
+        let read = self.cache.len();
+        let end = if read < self.prompt_tokens { self.prompt_tokens.min(read + PREFILL) } else { self.tokens.len() };
+        Extension { cache: &mut self.cache, tokens: &self.tokens[read..end] }
+    }
+
+    /// Prompt tokens that the model is to read next.
+    pub(crate) fn prefill_tokens(&self) -> usize {
+        self.prompt_tokens.saturating_sub(self.cache.len()).min(PREFILL)
+    }
+
+    /// Gives the prefix cache the blocks that have become full.
+    pub(crate) fn give_prefix(&mut self, prefixes: &mut PrefixCache) {
+        while let Some(place) = self.place
+            && let Some(block) = self.cache.full_blocks().get(self.shared_blocks)
+            && let Some(tokens) = self.tokens[self.shared_blocks * BLOCK..].first_chunk::<BLOCK>()
+        {
+            let taken = prefixes.insert(&self.published, place, tokens, block);
+            self.place = taken.as_ref().map(|(place, _)| *place);
+            if let Some((_, block)) = taken {
+                self.cache.replace(self.shared_blocks, block);
+                self.shared_blocks += 1;
+            }
+        }
     }
 
     /// Takes the logits of what follows the tokens read, and samples if the whole prompt has been read.
     pub(crate) fn advance(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) {
-        if self.cache.len() < self.request.prompt.len() {
+        if self.cache.len() < self.prompt_tokens {
             return;
         }
         if let Err(error) = self.sample(logits, scratch) {
@@ -87,8 +137,7 @@ impl Generation {
 
     fn sample(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) -> Result<(), BackendError> {
         let choice = self.choose(logits, scratch)?;
-        self.last = [choice.token];
-        self.sampled += 1;
+        self.tokens.push(choice.token);
         self.send(Ok(SampleEvent::Token(SampledToken {
             id: choice.token,
             logprob: choice.logprob,
@@ -118,7 +167,8 @@ impl Generation {
 
     fn stop_reason(&self, token: u32) -> Option<StopReason> {
         let context = self.published.weights.model.config.max_position_embeddings;
-        let full = self.sampled >= self.request.max_tokens || self.request.prompt.len() + self.sampled >= context;
+        let sampled = self.tokens.len() - self.prompt_tokens;
+        let full = sampled >= self.request.max_tokens || self.tokens.len() >= context;
         if self.request.stop_tokens.contains(&token) {
             Some(StopReason::StopToken)
         } else {

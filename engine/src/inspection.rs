@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::Metadata;
 use serde::Serialize;
 
-use crate::EngineError;
 use crate::config::ModelConfig;
 use crate::files::{CONFIG, is_readable_type, weight_files};
 use crate::layout::Layout;
 use crate::memory::MemoryNeed;
+use crate::{EngineError, EngineOptions};
 
 /// Greatest header of a weights file, in bytes: safetensors' own limit.
 const GREATEST_HEADER: u64 = 100_000_000;
@@ -36,7 +36,7 @@ pub struct ModelInspection {
     pub element_types: BTreeMap<String, u64>,
     /// Weights files.
     pub files: Vec<PathBuf>,
-    /// What the model takes here.
+    /// What the model takes here, with an engine's options as they are by default.
     pub memory: MemoryNeed,
 }
 
@@ -87,7 +87,7 @@ pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
         tied_head: config.tie_word_embeddings,
         element_types,
         files,
-        memory: MemoryNeed::of(&config, 0),
+        memory: EngineOptions::default().memory_need(&config),
     })
 }
 

@@ -9,7 +9,7 @@ use crate::weights::Model;
 pub(crate) struct CacheBlock(Box<[f32]>);
 
 impl CacheBlock {
-    fn new(model: &Model) -> Self {
+    pub(crate) fn new(model: &Model) -> Self {
         Self(vec![0.0; Self::numbers(model)].into_boxed_slice())
     }
 

@@ -30,6 +30,7 @@ mod learner;
 mod loss;
 mod memory;
 mod optimizer;
+mod prefix_cache;
 mod prompt_scores;
 mod published;
 mod rope_scaling;

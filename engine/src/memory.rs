@@ -19,10 +19,12 @@ pub struct MemoryNeed {
     pub moments: u64,
     /// What a forward pass leaves for its backward pass, in each shard.
     pub activations: u64,
+    /// The most that is kept of sequences for prompts that begin alike.
+    pub prefix_cache: u64,
 }
 
 impl MemoryNeed {
-    /// Of a model, trained on sequences of at most `sequence` tokens.
+    /// Of a model, trained on sequences of at most `sequence` tokens, and of a sampler that keeps nothing for later prompts.
     pub fn of(config: &ModelConfig, sequence: usize) -> Self {
         let parameters = config.parameter_count() as u64;
         let untied_again = if config.tie_word_embeddings { config.vocab_size * config.hidden_size } else { 0 } as u64;
@@ -37,34 +39,47 @@ impl MemoryNeed {
             gradients: shards * parameters * NUMBER,
             moments: 2 * parameters * NUMBER,
             activations: shards * (rows * activations_per_row(config) + logits) * NUMBER,
+            prefix_cache: 0,
         }
     }
 
     /// To sample from one version.
     pub fn sampling(&self) -> u64 {
-        self.weights + self.packed
+        self.version() + self.prefix_cache
     }
 
     /// To train all weights while the version before them is sampled from.
     pub fn training(&self) -> u64 {
-        2 * self.sampling() + self.gradients + self.moments + self.activations
+        self.version() + self.sampling() + self.gradients + self.moments + self.activations
+    }
+
+    /// One version of the weights, ready for use.
+    fn version(&self) -> u64 {
+        self.weights + self.packed
     }
 
     pub(crate) fn check_sampling(&self) -> Result<(), EngineError> {
-        let parts = format!("weights {} + packed for products {}", mebibytes(self.weights), mebibytes(self.packed));
+        let parts = format!(
+            "weights {} + packed for products {} + prefix cache {}",
+            mebibytes(self.weights),
+            mebibytes(self.packed),
+            mebibytes(self.prefix_cache)
+        );
         check("sampled from", self.sampling(), parts)
     }
 
-    /// Once one version is there.
+    /// Once one version is there, from which nothing has been sampled yet.
     pub(crate) fn check_training(&self) -> Result<(), EngineError> {
         let parts = format!(
-            "another version of the weights {} + gradients {} + the optimizer's moments {} + activations {}",
-            mebibytes(self.sampling()),
+            "another version of the weights {} + gradients {} + the optimizer's moments {} + activations {} + prefix \
+             cache {}",
+            mebibytes(self.version()),
             mebibytes(self.gradients),
             mebibytes(self.moments),
-            mebibytes(self.activations)
+            mebibytes(self.activations),
+            mebibytes(self.prefix_cache)
         );
-        check("trained", self.training() - self.sampling(), parts)
+        check("trained", self.training() - self.version(), parts)
     }
 }
 

@@ -9,13 +9,13 @@ use fulgurite_backends::{
     WeightsVersion,
 };
 
-use crate::EngineError;
 use crate::checkpoint::read_model;
 use crate::generation::Generation;
 use crate::grammars::{Grammar, Grammars};
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
 use crate::weights::Weights;
+use crate::{EngineError, EngineOptions};
 
 /// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights
 /// that were published when it arrived.
@@ -36,14 +36,13 @@ impl EmbeddedSampler {
     pub(crate) fn start(
         published: Arc<PublishedWeights>,
         grammars: Option<Grammars>,
-        threads: usize,
-        queue_limit: usize,
-        max_batch: usize,
+        options: EngineOptions,
     ) -> Result<Self, EngineError> {
+        let queue_limit = options.queue_limit;
         let (queue, waiting): (_, Receiver<Generation>) = sync_channel(queue_limit);
         let thread = std::thread::Builder::new()
             .name("fulgurite-sampler".into())
-            .spawn(move || Scheduler::new(threads, max_batch).run(&waiting))
+            .spawn(move || Scheduler::new(options).run(&waiting))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
         let grammars = grammars.map(Arc::new);
         Ok(Self { published, queue: Some(queue), queue_limit, grammars, thread: Some(thread) })

@@ -1,11 +1,14 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use metrics::Histogram;
+use metrics::{Counter, Histogram};
 
+use crate::EngineOptions;
 use crate::decode::{DecodeScratch, Extension, extend};
 use crate::generation::{ChoiceScratch, Generation};
-use crate::telemetry::queue_seconds;
+use crate::prefix_cache::PrefixCache;
+use crate::telemetry::{prefill_tokens, queue_seconds};
 
 /// Multiplications below which a step is not worth the start of another thread.
 const WORTH_A_THREAD: usize = 1 << 20;
@@ -15,7 +18,14 @@ pub(crate) struct Scheduler {
     max_batch: usize,
     active: Vec<Generation>,
     workers: Vec<Worker>,
+    prefixes: PrefixCache,
+    meters: Meters,
+}
+
+struct Meters {
     queue_seconds: Histogram,
+    prefill_computed: Counter,
+    prefill_cached: Counter,
 }
 
 /// Memory of one decoding thread.
@@ -26,21 +36,37 @@ struct Worker {
 }
 
 impl Scheduler {
-    pub(crate) fn new(threads: usize, max_batch: usize) -> Self {
+    pub(crate) fn new(options: EngineOptions) -> Self {
+        let EngineOptions { threads, max_batch, prefix_cache_bytes, .. } = options;
         let mut workers = Vec::new();
         workers.resize_with(threads, Worker::default);
-        Self { max_batch, active: Vec::new(), workers, queue_seconds: queue_seconds() }
+        let prefixes = PrefixCache::new(prefix_cache_bytes);
+        let meters = Meters {
+            queue_seconds: queue_seconds(),
+            prefill_computed: prefill_tokens("computed"),
+            prefill_cached: prefill_tokens("cached"),
+        };
+        Self { max_batch, active: Vec::new(), workers, prefixes, meters }
     }
 
     /// Works until the other end of the queue is gone.
     pub(crate) fn run(mut self, waiting: &Receiver<Generation>) {
         while self.admit(waiting) {
-            // Neighbours with the same weights form a batch; a batch is cut among the threads.
-            let Self { active, workers, .. } = &mut self;
-            for group in active.chunk_by_mut(|left, right| Arc::ptr_eq(&left.published, &right.published)) {
-                step_group(group, workers);
-            }
+            self.step();
             self.active.retain(|generation| !generation.is_over());
+        }
+    }
+
+    /// Moves every generation on that has not to wait for another.
+    fn step(&mut self) {
+        let Self { active, workers, prefixes, meters, .. } = self;
+        let mut ready = ready(active, prefixes, meters);
+        // Neighbours with the same weights form a batch; a batch is cut among the threads.
+        for group in ready.chunk_by_mut(|left, right| Arc::ptr_eq(&left.published, &right.published)) {
+            step_group(group, workers);
+        }
+        for generation in ready {
+            generation.give_prefix(prefixes);
         }
     }
 
@@ -60,17 +86,34 @@ impl Scheduler {
             }
         }
         self.active.retain(|generation| !generation.is_over());
+        self.prefixes.forget_gone_weights();
         true
     }
 
     fn take(&mut self, generation: Generation) {
-        self.queue_seconds.record(generation.arrived.elapsed());
+        self.meters.queue_seconds.record(generation.arrived.elapsed());
         self.active.push(generation);
     }
 }
 
+/// The generations that go on now, each with what the prefix cache has of its prompt. Of those whose next block is the
+/// same one reads it, and the others find it in the cache afterwards.
+fn ready<'a>(active: &'a mut [Generation], prefixes: &mut PrefixCache, meters: &Meters) -> Vec<&'a mut Generation> {
+    let mut being_read = HashSet::new();
+    let mut goes_on = |generation: &mut Generation| {
+        meters.prefill_cached.increment(generation.take_prefix(prefixes) as u64);
+        let weights = Arc::as_ptr(&generation.published);
+        let goes_on = generation.next_step().is_none_or(|step| being_read.insert((weights, step)));
+        if goes_on {
+            meters.prefill_computed.increment(generation.prefill_tokens() as u64);
+        }
+        goes_on
+    };
+    active.iter_mut().filter_map(|generation| goes_on(generation).then_some(generation)).collect()
+}
+
 /// Moves every generation of a group on by one step. What a generation gets does not depend on how they are cut.
-fn step_group(group: &mut [Generation], workers: &mut [Worker]) {
+fn step_group(group: &mut [&mut Generation], workers: &mut [Worker]) {
     let Some(first) = group.first() else { return };
     let cost = group.len() * first.published.weights.values.len();
     let threads = workers.len().min(group.len()).min(1 + cost / WORTH_A_THREAD);
@@ -84,13 +127,99 @@ fn step_group(group: &mut [Generation], workers: &mut [Worker]) {
     });
 }
 
-fn step(generations: &mut [Generation], worker: &mut Worker) {
+fn step(generations: &mut [&mut Generation], worker: &mut Worker) {
     let Some(first) = generations.first() else { return };
     let published = first.published.clone();
-    let mut extensions: Vec<Extension<'_>> = generations.iter_mut().map(Generation::extension).collect();
+    let mut extensions: Vec<Extension<'_>> = generations.iter_mut().map(|generation| generation.extension()).collect();
     extend(&published.weights, &mut extensions, &mut worker.decode);
     let rows = worker.decode.logits.chunks_exact(published.weights.model.config.vocab_size);
     for (generation, logits) in generations.iter_mut().zip(rows) {
         generation.advance(logits, &mut worker.choice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_backends::{SampleEvent, SampleRequest, SampleStream, SamplingParameters, WeightsVersion};
+
+    use super::*;
+    use crate::ModelConfig;
+    use crate::layout::Layout;
+    use crate::published::Published;
+    use crate::test_models::tiny_config;
+    use crate::weights::{Model, Weights, random_values};
+
+    fn published() -> Arc<Published> {
+        let config = ModelConfig { max_position_embeddings: 1000, ..tiny_config() };
+        let values = random_values(&config, &Layout::new(&config), 1);
+        let weights = Arc::new(Weights::new(Arc::new(Model::new(config)), values));
+        Arc::new(Published { version: WeightsVersion(0), weights })
+    }
+
+    fn generation(weights: &Arc<Published>, prompt: &[u32], max_tokens: usize) -> (Generation, SampleStream) {
+        let (sender, stream) = SampleStream::channel();
+        let request = SampleRequest {
+            prompt: prompt.to_vec(),
+            max_tokens,
+            sampling: SamplingParameters::default(),
+            stop_tokens: vec![],
+            seed: 1,
+            top_logprobs: 0,
+            affinity: None,
+        };
+        (Generation::new(request, None, weights.clone(), sender), stream)
+    }
+
+    /// Samples all of these at once, 20 tokens each. Tells how many tokens of prompts were computed, and the answers.
+    async fn sample(
+        scheduler: &mut Scheduler,
+        weights: &Arc<Published>,
+        prompts: &[Vec<u32>],
+    ) -> (usize, Vec<Vec<u32>>) {
+        let mut streams = Vec::new();
+        for prompt in prompts {
+            let (generation, stream) = generation(weights, prompt, 20);
+            scheduler.active.push(generation);
+            streams.push(stream);
+        }
+        let mut computed = 0;
+        while !scheduler.active.is_empty() {
+            let Scheduler { active, prefixes, meters, .. } = scheduler;
+            computed +=
+                ready(active, prefixes, meters).iter().map(|generation| generation.prefill_tokens()).sum::<usize>();
+            scheduler.step();
+            scheduler.active.retain(|generation| !generation.is_over());
+        }
+        let mut answers = Vec::new();
+        for mut stream in streams {
+            let mut answer = Vec::new();
+            while let SampleEvent::Token(token) = stream.next().await.unwrap() {
+                answer.push(token.id);
+            }
+            answers.push(answer);
+        }
+        (computed, answers)
+    }
+
+    #[tokio::test]
+    async fn what_prompts_have_in_common_is_computed_once() {
+        let weights = published();
+        let mut scheduler = Scheduler::new(EngineOptions { threads: 2, ..EngineOptions::default() });
+        let common: Vec<u32> = (0..600).map(|at| at * 7 % 37).collect();
+        // Of 600 tokens 37 blocks are full, and 8 tokens are left to each.
+        let (computed, answers) = sample(&mut scheduler, &weights, &vec![common.clone(); 4]).await;
+        assert_eq!(computed, 600 + 3 * 8);
+
+        // The next turn goes on from what was sampled: of 619 tokens in memory 608 are in full blocks.
+        let next: Vec<u32> = common.iter().chain(&answers[0]).copied().chain([1, 2, 3]).collect();
+        assert_eq!(sample(&mut scheduler, &weights, std::slice::from_ref(&next)).await.0, 623 - 608);
+        // Other weights have computed nothing yet.
+        assert_eq!(sample(&mut scheduler, &published(), std::slice::from_ref(&next)).await.0, 623);
+
+        // Prompts that differ after their first block.
+        let fork = |token: u32| [&[5; 16][..], &[token; 30]].concat();
+        assert_eq!(sample(&mut scheduler, &weights, &[fork(1), fork(2), fork(1)]).await.0, 46 + 30 + 14);
+        let mut cold = Scheduler::new(EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() });
+        assert_eq!(sample(&mut cold, &weights, &vec![fork(1); 3]).await.0, 3 * 46);
     }
 }

@@ -4,9 +4,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{answer, create, open, policy, request, sequence, supervised, tiny_config};
-use fulgurite_backends::{AdamParameters, Learner, LossFunction, Sampler, WeightsVersion};
-use fulgurite_engine::{Architecture, ModelConfig};
+use common::{answer, create, open, options, policy, request, sequence, supervised, tiny_config};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler, WeightsVersion};
+use fulgurite_engine::{Architecture, EmbeddedSampler, Engine, EngineOptions, ModelConfig};
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {
@@ -59,6 +59,78 @@ proptest! {
             assert_eq!(trained.loss_sum, -(tokens as f64));
         });
     }
+}
+
+/// Prompts that begin as others do: each goes on from so many tokens of an earlier one and its answer.
+fn prompts_with_shared_beginnings(seed: u64, shape: &[(usize, usize, usize)]) -> Vec<Vec<u32>> {
+    let mut prompts: Vec<Vec<u32>> = Vec::new();
+    for (at, &(earlier, shared, own)) in shape.iter().enumerate() {
+        let mut prompt = prompts.get(earlier % shape.len()).cloned().unwrap_or_default();
+        prompt.truncate(shared);
+        prompt.extend(sequence(seed + at as u64, own, 41));
+        prompts.push(prompt);
+    }
+    prompts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn a_cached_prefix_changes_no_bit(
+        seed in 0..1000_u64,
+        shape in proptest::collection::vec((0..12_usize, 0..300_usize, 1..70_usize), 1..12),
+        limit in 1..40_usize,
+        at_once in 1..12_usize,
+        threads in 1..4_usize,
+        // Blocks that there is room for, from none to enough.
+        blocks in proptest::sample::select(vec![0_usize, 1, 5, 20, 1000]),
+        architecture in proptest::sample::select(&Architecture::ALL),
+    ) {
+        let config = ModelConfig { architecture, max_position_embeddings: 1000, ..tiny_config() };
+        let (_home, directory) = create(&config, seed);
+        let block_bytes = 2 * config.num_hidden_layers * 16 * config.num_key_value_heads * config.head_dim * 4;
+        let with_cache = |prefix_cache_bytes| EngineOptions { prefix_cache_bytes, ..options(threads) };
+        let cold = Engine::open(&directory, with_cache(0)).unwrap();
+        let warm = Engine::open(&directory, with_cache(blocks * block_bytes)).unwrap();
+        let prompts = prompts_with_shared_beginnings(seed, &shape);
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let learner = cold.learner();
+            for (batch, prompts) in prompts.chunks(at_once).enumerate() {
+                let running: Vec<_> = prompts.iter().enumerate().map(|(at, prompt)| {
+                    let (sampler, prompt) = (warm.sampler(), prompt.clone());
+                    tokio::spawn(async move { conversation(&sampler, prompt, limit, (batch + at) as u64).await })
+                }).collect();
+                for (at, (running, prompt)) in running.into_iter().zip(prompts).enumerate() {
+                    let with_cache = running.await.unwrap();
+                    let without = conversation(&cold.sampler(), prompt.clone(), limit, (batch + at) as u64).await;
+                    assert_eq!(with_cache, without);
+                    for (prompt, answer) in with_cache {
+                        let forward = learner.forward([policy(&prompt, &answer, 1.0)].into()).await.unwrap();
+                        let sampled: Vec<f32> = answer.iter().map(|token| token.logprob).collect();
+                        assert_eq!(bits(&sampled), bits(&forward[0][prompt.len() - 1..]));
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Three turns, of which each goes on where the one before ended: prompts and answers.
+async fn conversation(
+    sampler: &Arc<EmbeddedSampler>,
+    mut prompt: Vec<u32>,
+    limit: usize,
+    seed: u64,
+) -> Vec<(Vec<u32>, Vec<SampledToken>)> {
+    let mut turns = Vec::new();
+    for turn in 0..3 {
+        let (tokens, _) = answer(sampler, request(prompt.clone(), limit, seed)).await;
+        let next: Vec<u32> = prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect();
+        turns.push((prompt, tokens));
+        prompt = next;
+        prompt.extend(sequence(turn, 5, 41));
+    }
+    turns
 }
 
 #[tokio::test]

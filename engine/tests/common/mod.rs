@@ -39,7 +39,7 @@ pub fn create(config: &ModelConfig, seed: u64) -> (TempDir, PathBuf) {
 }
 
 pub fn options(threads: usize) -> EngineOptions {
-    EngineOptions { threads, queue_limit: 64, max_batch: 16 }
+    EngineOptions { threads, queue_limit: 64, max_batch: 16, ..EngineOptions::default() }
 }
 
 pub fn open(directory: &PathBuf, threads: usize) -> Engine {

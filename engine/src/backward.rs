@@ -1,9 +1,14 @@
+use std::ops::Range;
+
+use crate::adapter::AdapterScratch;
+use crate::adapter_layout::Projection;
 use crate::forward::{Activations, LayerActivations, PackedRows};
 use crate::kernels::{
     AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply,
     norm_and_rotate_backward, rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
 };
-use crate::weights::{Model, Weights};
+use crate::policy::Policy;
+use crate::weights::Model;
 
 /// Memory of the backward pass, kept between passes.
 #[derive(Clone, Debug, Default)]
@@ -25,40 +30,59 @@ pub(crate) struct BackwardScratch {
 pub(crate) struct ProductScratch {
     weight: PackedMatrix,
     input: PackedMatrix,
+    pub(crate) adapter: AdapterScratch,
 }
 
 impl ProductScratch {
-    /// The backward pass of `output = input · weightᵀ` with `weight` `[outputs, inputs]`: writes the input's gradient
-    /// and adds the weight's.
-    pub(crate) fn linear_backward(
+    /// The backward pass of one of the decoder's products, `output = input · weightᵀ` with `weight` `[outputs, inputs]`:
+    /// writes the input's gradient, and adds the weight's, or the adapter's beside it, to `gradient`.
+    pub(crate) fn backward(
         &mut self,
-        weight: &[f32],
+        policy: &Policy,
+        projection: Projection,
         input: &[f32],
         output_gradient: &[f32],
-        rows: usize,
         input_gradient: &mut [f32],
-        weight_gradient: &mut [f32],
+        gradient: &mut [f32],
     ) {
-        let (outputs, inputs) = (output_gradient.len() / rows, input.len() / rows);
-        self.weight.pack(weight, outputs, inputs);
+        let place = policy.weights.model.layout.projection(projection);
+        let inputs = projection.inputs(&policy.weights.model.config);
+        let (outputs, rows) = (place.len() / inputs, input.len() / inputs);
+        self.weight.pack(&policy.weights.values[place.clone()], outputs, inputs);
         multiply(output_gradient, rows, &self.weight, input_gradient);
-        self.input.pack(input, rows, inputs);
-        transposed_multiply_add(output_gradient, outputs, &self.input, weight_gradient);
+        match &policy.adapter {
+            Some(adapter) => {
+                adapter.backward(projection, input, output_gradient, input_gradient, gradient, &mut self.adapter);
+            }
+            None => {
+                self.input.pack(input, rows, inputs);
+                transposed_multiply_add(output_gradient, outputs, &self.input, &mut gradient[place]);
+            }
+        }
     }
 }
 
-/// Adds to `gradient` (laid out like the weights) what `normed_output_gradient`, the gradient of what
-/// [`forward`](crate::forward::forward) left for the head, means for each weight.
+/// Where the gradient of some weights stands; empty where an adapter is trained over them.
+fn own_gradient<'a>(policy: &Policy, gradient: &'a mut [f32], place: &Range<usize>) -> &'a mut [f32] {
+    match policy.adapter {
+        Some(_) => &mut [],
+        None => &mut gradient[place.clone()],
+    }
+}
+
+/// Adds to `gradient` (laid out like what is trained) what `normed_output_gradient`, the gradient of what
+/// [`forward`](crate::forward::forward) left for the head, means for each number.
 pub(crate) fn backward(
-    weights: &Weights,
+    policy: &Policy,
     rows: &PackedRows,
     activations: &Activations,
     normed_output_gradient: &[f32],
     scratch: &mut BackwardScratch,
     gradient: &mut [f32],
 ) {
+    let weights = &*policy.weights;
     let (model, hidden) = (&weights.model, weights.model.config.hidden_size);
-    let place = model.layout.final_norm.clone();
+    let place = &model.layout.final_norm;
     let mut stream = std::mem::take(&mut scratch.stream);
     stream.clear();
     stream.resize(rows.len() * hidden, 0.0);
@@ -68,57 +92,59 @@ pub(crate) fn backward(
         &activations.output_inverses,
         normed_output_gradient,
         &mut stream,
-        &mut gradient[place],
+        own_gradient(policy, gradient, place),
     );
     for (index, layer) in activations.layers.iter().enumerate().rev() {
-        feed_forward_backward(weights, index, rows, layer, scratch, &mut stream, gradient);
-        attention_backward(weights, index, rows, layer, scratch, &mut stream, gradient);
+        feed_forward_backward(policy, index, layer, scratch, &mut stream, gradient);
+        attention_backward(policy, index, rows, layer, scratch, &mut stream, gradient);
     }
-    let embedding = &mut gradient[model.layout.embedding.clone()];
-    for (row, &token) in rows.tokens.iter().enumerate() {
-        let sums = &mut embedding[token as usize * hidden..][..hidden];
-        for (sum, value) in sums.iter_mut().zip(&stream[row * hidden..][..hidden]) {
-            *sum += value;
-        }
+    if policy.adapter.is_none() {
+        embedding_backward(rows, hidden, &stream, &mut gradient[model.layout.embedding.clone()]);
     }
     scratch.stream = stream;
 }
 
+fn embedding_backward(rows: &PackedRows, hidden: usize, stream: &[f32], gradient: &mut [f32]) {
+    for (row, &token) in rows.tokens.iter().enumerate() {
+        let sums = &mut gradient[token as usize * hidden..][..hidden];
+        for (sum, value) in sums.iter_mut().zip(&stream[row * hidden..][..hidden]) {
+            *sum += value;
+        }
+    }
+}
+
 /// `stream` is the gradient of the layer's output, and becomes that of what entered the feed-forward part.
 fn feed_forward_backward(
-    weights: &Weights,
+    policy: &Policy,
     index: usize,
-    rows: &PackedRows,
     layer: &LayerActivations,
     scratch: &mut BackwardScratch,
     stream: &mut [f32],
     gradient: &mut [f32],
 ) {
-    let (place, count) = (&weights.model.layout.layers[index], rows.len());
+    let weights = &*policy.weights;
+    let place = &weights.model.layout.layers[index];
     let BackwardScratch { products, activated, gate_up, normed, .. } = scratch;
     activated.resize(layer.activated.len(), 0.0);
     gate_up.resize(layer.gate_up.len(), 0.0);
     normed.resize(layer.normed_middle.len(), 0.0);
 
-    let weight = &weights.values[place.down.clone()];
-    products.linear_backward(weight, &layer.activated, stream, count, activated, &mut gradient[place.down.clone()]);
+    products.backward(policy, Projection::Down(index), &layer.activated, stream, activated, gradient);
     swiglu_backward(&layer.gate_up, weights.model.config.intermediate_size, activated, gate_up);
-    let weight = &weights.values[place.gate_up.clone()];
-    let weight_gradient = &mut gradient[place.gate_up.clone()];
-    products.linear_backward(weight, &layer.normed_middle, gate_up, count, normed, weight_gradient);
+    products.backward(policy, Projection::GateUp(index), &layer.normed_middle, gate_up, normed, gradient);
     rms_norm_backward(
         &layer.middle,
         &weights.values[place.feed_forward_norm.clone()],
         &layer.middle_inverses,
         normed,
         stream,
-        &mut gradient[place.feed_forward_norm.clone()],
+        own_gradient(policy, gradient, &place.feed_forward_norm),
     );
 }
 
 /// `stream` is the gradient of what entered the feed-forward part, and becomes that of the layer's input.
 fn attention_backward(
-    weights: &Weights,
+    policy: &Policy,
     index: usize,
     rows: &PackedRows,
     layer: &LayerActivations,
@@ -126,17 +152,18 @@ fn attention_backward(
     stream: &mut [f32],
     gradient: &mut [f32],
 ) {
-    let (model, count) = (&*weights.model, rows.len());
+    let (weights, model) = (&*policy.weights, &*policy.weights.model);
     let place = &model.layout.layers[index];
     scratch.attended.resize(layer.attended.len(), 0.0);
-    let weight = &weights.values[place.output.clone()];
-    let weight_gradient = &mut gradient[place.output.clone()];
-    scratch.products.linear_backward(weight, &layer.attended, stream, count, &mut scratch.attended, weight_gradient);
+    let BackwardScratch { products, attended, .. } = scratch;
+    products.backward(policy, Projection::Output(index), &layer.attended, stream, attended, gradient);
     sequences_backward(model, rows, layer, scratch);
 
     let BackwardScratch { products, rotated, query_key_value, normed, .. } = scratch;
-    // The keys' norm stands behind the queries'.
-    let (before_keys, keys_on) = gradient.split_at_mut(place.key_norm.start);
+    let norms = place.query_norm.start..place.key_norm.end;
+    let norms_gradient = own_gradient(policy, gradient, &norms);
+    // The keys' norm stands behind the queries', which is as long.
+    let (query_gain_gradient, key_gain_gradient) = norms_gradient.split_at_mut(norms_gradient.len() / 2);
     norm_and_rotate_backward(
         &layer.query_key_value,
         &rows.positions,
@@ -145,21 +172,20 @@ fn attention_backward(
         &layer.head_inverses,
         rotated,
         query_key_value,
-        &mut before_keys[place.query_norm.clone()],
-        &mut keys_on[..place.key_norm.len()],
+        query_gain_gradient,
+        key_gain_gradient,
     );
-    bias_backward(query_key_value, &mut gradient[place.query_key_value_bias.clone()]);
+    bias_backward(query_key_value, own_gradient(policy, gradient, &place.query_key_value_bias));
     normed.resize(layer.normed_input.len(), 0.0);
-    let weight = &weights.values[place.query_key_value.clone()];
-    let weight_gradient = &mut gradient[place.query_key_value.clone()];
-    products.linear_backward(weight, &layer.normed_input, query_key_value, count, normed, weight_gradient);
+    let projection = Projection::QueryKeyValue(index);
+    products.backward(policy, projection, &layer.normed_input, query_key_value, normed, gradient);
     rms_norm_backward(
         &layer.input,
         &weights.values[place.input_norm.clone()],
         &layer.input_inverses,
         normed,
         stream,
-        &mut gradient[place.input_norm.clone()],
+        own_gradient(policy, gradient, &place.input_norm),
     );
 }
 

@@ -3,15 +3,17 @@ use std::path::{Path, PathBuf};
 use safetensors::Dtype;
 
 use crate::EngineError;
+use crate::adapter_files::{read_into_adapter, write_adapter};
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
 use crate::files::{
     CONFIG, TensorReader, WEIGHTS, Written, converted_tensors, parse, read_weights, sync_directory, write_durably,
     write_tensors, written_tensors,
 };
-use crate::layout::Layout;
+use crate::layout::{Layout, Tensor};
 use crate::optimizer::AdamState;
-use crate::weights::{Model, Weights};
+use crate::policy::Policy;
+use crate::weights::Model;
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 const FIRST_MOMENT: &str = "first_moment.";
@@ -30,31 +32,47 @@ const COPIED: [&str; 8] = [
     "preprocessor_config",
 ];
 
-/// Writes weights and optimizer state, and copies the tokenizer's files from `source`. The directory appears whole or
-/// not at all.
+/// Writes what is trained and the optimizer's state. The directory appears whole or not at all.
 pub(crate) fn write_checkpoint(
     directory: &Path,
     source: &Path,
-    weights: &Weights,
+    policy: &Policy,
     adam: &AdamState,
 ) -> Result<(), EngineError> {
     let partial = begin(directory)?;
-    let layout = &weights.model.layout;
-    write_config(&partial, &weights.model)?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(layout, "", &weights.values))?;
-    write_tensors(&partial.join(OPTIMIZER), written_moments(layout, adam))?;
-    copy_tokenizer(source, &partial)?;
+    write_trained(&partial, source, policy)?;
+    write_tensors(&partial.join(OPTIMIZER), written_moments(policy.trained_tensors(), adam))?;
     commit(&partial, directory)
 }
 
-/// Writes weights with all that makes them a model, its tokenizer copied from `source`. The directory appears whole or
-/// not at all.
-pub(crate) fn write_weights(directory: &Path, source: &Path, weights: &Weights) -> Result<(), EngineError> {
+/// Writes what is trained. The directory appears whole or not at all.
+pub(crate) fn write_weights(directory: &Path, source: &Path, policy: &Policy) -> Result<(), EngineError> {
     let partial = begin(directory)?;
-    write_config(&partial, &weights.model)?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(&weights.model.layout, "", &weights.values))?;
-    copy_tokenizer(source, &partial)?;
+    write_trained(&partial, source, policy)?;
     commit(&partial, directory)
+}
+
+/// Weights with all that makes them a model, its tokenizer copied from `source`; or an adapter, which says that `source`
+/// is its base.
+fn write_trained(directory: &Path, source: &Path, policy: &Policy) -> Result<(), EngineError> {
+    let Policy { weights, adapter } = policy;
+    match adapter {
+        Some(adapter) => write_adapter(directory, source, adapter),
+        None => {
+            write_config(directory, &weights.model)?;
+            let tensors = written_tensors(&weights.model.layout.tensors, "", &weights.values);
+            write_tensors(&directory.join(WEIGHTS), tensors)?;
+            copy_tokenizer(source, directory)
+        }
+    }
+}
+
+/// Reads what is trained back into a policy's place.
+pub(crate) fn read_trained(directory: &Path, policy: &Policy) -> Result<Vec<f32>, EngineError> {
+    match &policy.adapter {
+        Some(adapter) => read_into_adapter(directory, adapter),
+        None => read_model(directory, &policy.weights.model),
+    }
 }
 
 /// Writes numbers of one element type with all that makes them a model. The directory appears whole or not at all.
@@ -92,13 +110,13 @@ pub(crate) fn write_model(
     let partial = begin(directory)?;
     write_config(&partial, model)?;
     write_durably(&partial.join(generation_config.0), generation_config.1.as_bytes())?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout, "", weights))?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout.tensors, "", weights))?;
     commit(&partial, directory)
 }
 
-/// Reads back weights and optimizer state.
-pub(crate) fn read_checkpoint(directory: &Path, model: &Model) -> Result<(Vec<f32>, AdamState), EngineError> {
-    let values = read_model(directory, model)?;
+/// Reads back what was trained, and the optimizer's state.
+pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Vec<f32>, AdamState), EngineError> {
+    let values = read_trained(directory, policy)?;
     let path = directory.join(OPTIMIZER);
     let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
     let file = parse(&bytes, &path)?;
@@ -109,7 +127,7 @@ pub(crate) fn read_checkpoint(directory: &Path, model: &Model) -> Result<(Vec<f3
         return Ok((values, AdamState::default()));
     }
     let moment = |prefix: &str| {
-        let mut reader = TensorReader::new(&model.layout, prefix);
+        let mut reader = TensorReader::new(policy.trained_tensors(), prefix);
         for (name, view) in file.iter().filter(|(name, _)| name.starts_with(prefix)) {
             reader.take(name, &view, &path)?;
         }
@@ -119,12 +137,12 @@ pub(crate) fn read_checkpoint(directory: &Path, model: &Model) -> Result<(Vec<f3
 }
 
 /// No moments before the first step: then there are none.
-fn written_moments(layout: &Layout, adam: &AdamState) -> Vec<(String, Written)> {
+fn written_moments(trained: &[Tensor], adam: &AdamState) -> Vec<(String, Written)> {
     let steps = Written { dtype: Dtype::U64, shape: vec![], bytes: adam.steps.to_le_bytes().to_vec() };
     let mut tensors = vec![(STEPS.to_string(), steps)];
     if adam.steps > 0 {
-        tensors.extend(written_tensors(layout, FIRST_MOMENT, &adam.first));
-        tensors.extend(written_tensors(layout, SECOND_MOMENT, &adam.second));
+        tensors.extend(written_tensors(trained, FIRST_MOMENT, &adam.first));
+        tensors.extend(written_tensors(trained, SECOND_MOMENT, &adam.second));
     }
     tensors
 }

@@ -1,16 +1,13 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::EngineError;
+use crate::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterConfig, matrix_of};
 use crate::checkpoint::write_converted;
 use crate::config::ModelConfig;
 use crate::files::{CONFIG, decode, parse, read_weights};
 use crate::layout::{Layout, Tensor};
-
-const ADAPTER_CONFIG: &str = "adapter_config.json";
-const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 
 /// What the numbers of a written model are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +42,11 @@ pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Res
 }
 
 /// Writes a model with a LoRA adapter in PEFT's format added to its weights: `W + scale · B · A`, where `scale` is
-/// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`.
+/// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`. A head that is the embedding becomes a matrix of its own if
+/// the adapter adds to it.
 pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
-    let config = ModelConfig::read(&base.join(CONFIG))?;
-    let layout = Layout::new(&config);
+    let mut config = ModelConfig::read(&base.join(CONFIG))?;
+    let mut layout = Layout::new(&config);
     let mut values = read_weights(base, &layout)?;
     let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
     let path = adapter.join(ADAPTER_WEIGHTS);
@@ -58,10 +56,16 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
     // In one order, so that the same fault is always told in the same words.
     let mut names = file.names();
     names.sort_unstable();
-    if let Some(name) = names.iter().find(|name| parts(name).is_none()) {
+    if let Some(name) = names.iter().find(|name| matrix_of(name).is_none()) {
         return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
     }
-    for (name, (module, part)) in names.iter().filter_map(|name| Some((*name, parts(name)?))) {
+    let is_of_head = |name: &&str| matrix_of(name).is_some_and(|(module, _)| module == "lm_head");
+    if config.tie_word_embeddings && names.iter().any(is_of_head) {
+        values.extend_from_within(layout.embedding.clone());
+        config.tie_word_embeddings = false;
+        layout = Layout::new(&config);
+    }
+    for (name, (module, part)) in names.iter().filter_map(|name| Some((*name, matrix_of(name)?))) {
         let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == format!("{module}.weight")) else {
             return Err(refuse(name, format!("the model has no `{module}.weight`")));
         };
@@ -91,13 +95,6 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
     write_converted(target, base, &config, &values, elements)
 }
 
-/// A matrix's module under the model's names, and which of the two it is.
-fn parts(name: &str) -> Option<(&str, &str)> {
-    let rest = name.strip_prefix("base_model.model.")?.strip_suffix(".weight")?;
-    let (module, part) = rest.rsplit_once('.')?;
-    ["lora_A", "lora_B"].contains(&part).then_some((module, part))
-}
-
 fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: usize, scale: f64) {
     let columns = tensor.shape[1];
     let weight = &mut values[tensor.place.clone()];
@@ -109,48 +106,12 @@ fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: 
     }
 }
 
-/// The part of `adapter_config.json` that says what is added.
-#[derive(Deserialize)]
-struct AdapterConfig {
-    peft_type: String,
-    r: f64,
-    lora_alpha: f64,
-    #[serde(default)]
-    use_rslora: bool,
-    #[serde(flatten)]
-    other: serde_json::Map<String, Value>,
-}
-
-impl AdapterConfig {
-    fn read(path: &Path) -> Result<Self, EngineError> {
-        let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
-        let config: Self = serde_json::from_str(&text).map_err(|error| EngineError::Malformed {
-            path: path.to_path_buf(),
-            message: format!("not the configuration of an adapter: {error}"),
-        })?;
-        let refuse = |message: String| Err(EngineError::Malformed { path: path.to_path_buf(), message });
-        if config.peft_type != "LORA" || config.r < 1.0 {
-            return refuse(format!("peft_type {} of rank {} is not merged, LORA is", config.peft_type, config.r));
-        }
-        let plain = [Value::Null, Value::Bool(false), serde_json::json!({}), serde_json::json!([]), "none".into()];
-        let changing = ["bias", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern"];
-        match changing.iter().find(|key| config.other.get(**key).is_some_and(|value| !plain.contains(value))) {
-            Some(key) => refuse(format!("{key} is {}, which is not merged", config.other[*key])),
-            None => Ok(config),
-        }
-    }
-
-    fn scale(&self) -> f64 {
-        self.lora_alpha / if self.use_rslora { self.r.sqrt() } else { self.r }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
     use safetensors::Dtype;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::files::{Written, write_tensors};

@@ -1,3 +1,5 @@
+use crate::adapter::{Adapter, AdapterRun, AdapterScratch, adapt};
+use crate::adapter_layout::Projection;
 use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, swiglu};
 use crate::key_value_cache::KeyValueCache;
 use crate::weights::Weights;
@@ -6,6 +8,8 @@ use crate::weights::Weights;
 pub(crate) struct Extension<'a> {
     pub(crate) cache: &'a mut KeyValueCache,
     pub(crate) tokens: &'a [u32],
+    /// What its rows go through beside the weights.
+    pub(crate) adapter: Option<&'a Adapter>,
 }
 
 /// Memory of a decoding thread, kept between steps.
@@ -22,10 +26,11 @@ pub(crate) struct DecodeScratch {
     activated: Vec<f32>,
     scores: Vec<f32>,
     last: Vec<f32>,
+    adapter: AdapterScratch,
     pub(crate) logits: Vec<f32>,
 }
 
-/// Feeds each sequence its next tokens; leaves in `scratch.logits` a row per sequence: what comes after its last token.
+/// Feeds each sequence its next tokens, all under the same weights and each under its own adapter; leaves in `scratch.logits` a row per sequence: what comes after its last token.
 pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratch: &mut DecodeScratch) {
     let (model, config) = (&weights.model, &weights.model.config);
     let (hidden, epsilon) = (config.hidden_size, config.rms_norm_eps);
@@ -39,8 +44,9 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
     }
     let tokens = extensions.iter().flat_map(|extension| extension.tokens.iter().copied());
     weights.embed(tokens, &mut scratch.stream);
+    let runs = adapter_runs(extensions, |extension| extension.tokens.len());
     for layer in 0..config.num_hidden_layers {
-        extend_layer(weights, layer, rows, extensions, scratch);
+        extend_layer(weights, &runs, layer, rows, extensions, scratch);
     }
 
     scratch.last.clear();
@@ -56,10 +62,33 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
     rms_norm(&scratch.last, gain, epsilon, normed, &mut scratch.inverses[..count]);
     scratch.logits.resize(count * config.vocab_size, 0.0);
     multiply(normed, count, &weights.head, &mut scratch.logits);
+    let runs = adapter_runs(extensions, |_| 1);
+    adapt(&runs, Projection::Head, normed, &mut scratch.logits, &mut scratch.adapter);
+}
+
+/// Neighbours with the same adapter, each with as many rows as `rows` says.
+fn adapter_runs<'a>(extensions: &[Extension<'a>], rows: impl Fn(&Extension<'a>) -> usize) -> Vec<AdapterRun<'a>> {
+    let mut runs: Vec<AdapterRun<'a>> = Vec::new();
+    for extension in extensions {
+        match runs.last_mut() {
+            Some(run) if is_same(run.adapter, extension.adapter) => run.rows += rows(extension),
+            _ => runs.push(AdapterRun { adapter: extension.adapter, rows: rows(extension) }),
+        }
+    }
+    runs
+}
+
+fn is_same(left: Option<&Adapter>, right: Option<&Adapter>) -> bool {
+    match (left, right) {
+        (None, None) => true,
+        (Some(left), Some(right)) => std::ptr::eq(left, right),
+        _ => false,
+    }
 }
 
 fn extend_layer(
     weights: &Weights,
+    runs: &[AdapterRun<'_>],
     layer: usize,
     rows: usize,
     extensions: &mut [Extension<'_>],
@@ -68,20 +97,24 @@ fn extend_layer(
     let (model, config) = (&*weights.model, &weights.model.config);
     let (place, packed) = (&model.layout.layers[layer], &weights.layers[layer]);
     let epsilon = config.rms_norm_eps;
-    let DecodeScratch { positions, stream, normed, inverses, query_key_value, rotated, .. } = scratch;
+    let DecodeScratch { positions, stream, normed, inverses, query_key_value, rotated, adapter, .. } = scratch;
 
     rms_norm(stream, &weights.values[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
     multiply(normed, rows, &packed.query_key_value, query_key_value);
+    adapt(runs, Projection::QueryKeyValue(layer), normed, query_key_value, adapter);
     add_bias(weights.projection_bias(layer), query_key_value);
     norm_and_rotate(query_key_value, positions, weights.head_norms(layer), &model.rotation, rotated, inverses);
     attend_caches(weights, layer, extensions, scratch);
 
-    let DecodeScratch { stream, normed, inverses, attended, gate_up, activated, .. } = scratch;
+    let DecodeScratch { stream, normed, inverses, attended, gate_up, activated, adapter, .. } = scratch;
     multiply_add(attended, rows, &packed.output, stream);
+    adapt(runs, Projection::Output(layer), attended, stream, adapter);
     rms_norm(stream, &weights.values[place.feed_forward_norm.clone()], epsilon, normed, &mut inverses[..rows]);
     multiply(normed, rows, &packed.gate_up, gate_up);
+    adapt(runs, Projection::GateUp(layer), normed, gate_up, adapter);
     swiglu(gate_up, config.intermediate_size, activated);
     multiply_add(activated, rows, &packed.down, stream);
+    adapt(runs, Projection::Down(layer), activated, stream, adapter);
 }
 
 /// Puts the new keys and values into the caches, and attends over them.

@@ -7,9 +7,10 @@ use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
 use crate::grammars::Grammars;
 use crate::memory::MemoryNeed;
+use crate::policy::Policy;
 use crate::published::PublishedWeights;
 use crate::weights::{Model, Weights, random_values};
-use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, ModelConfig, Vocabulary};
+use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub struct Engine {
     directory: PathBuf,
     sampler: Arc<EmbeddedSampler>,
     learner: Arc<EmbeddedLearner>,
+    published: Arc<PublishedWeights>,
+    threads: usize,
 }
 
 impl Engine {
@@ -87,11 +90,12 @@ impl Engine {
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
         let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
-        let published = Arc::new(PublishedWeights::new(WeightsVersion(0), weights.clone()));
-        let sampler = EmbeddedSampler::start(published.clone(), grammars, options)?;
-        let learner = EmbeddedLearner::new(weights, threads, directory.to_path_buf(), Some(published));
-        let directory = directory.to_path_buf();
-        Ok(Self { config, memory_need, directory, sampler: Arc::new(sampler), learner: Arc::new(learner) })
+        let policy = Policy::of(weights);
+        let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));
+        let sampler = Arc::new(EmbeddedSampler::start(published.clone(), grammars, options)?);
+        let learner = EmbeddedLearner::new(policy, threads, directory.to_path_buf(), Some(published.clone()));
+        let (directory, learner) = (directory.to_path_buf(), Arc::new(learner));
+        Ok(Self { config, memory_need, directory, sampler, learner, published, threads })
     }
 
     /// The model's dimensions.
@@ -118,6 +122,14 @@ impl Engine {
     /// The half that learns. It trains what was opened; its weights reach the sampler when they are published.
     pub fn learner(&self) -> Arc<EmbeddedLearner> {
         self.learner.clone()
+    }
+
+    /// Another half that learns: a fresh adapter over the weights that are sampled from now, which stay as they are and
+    /// are shared with the sampler. It reaches the sampler when it is published.
+    pub fn lora_learner(&self, options: &LoraOptions) -> Result<Arc<EmbeddedLearner>, EngineError> {
+        let (weights, source) = (self.published.current().policy.weights.clone(), self.directory.clone());
+        let learner = EmbeddedLearner::over(weights, options, self.threads, source, Some(self.published.clone()))?;
+        Ok(Arc::new(learner))
     }
 }
 
@@ -175,7 +187,7 @@ mod tests {
         let config = tiny_config();
         let layout = Layout::new(&config);
         let values_written: Vec<f32> = (0..layout.length).map(|at| (at % 64) as f32 / 8.0).collect();
-        let mut tensors = written_tensors(&layout, "", &values_written);
+        let mut tensors = written_tensors(&layout.tensors, "", &values_written);
         for (index, (_, tensor)) in tensors.iter_mut().enumerate() {
             let numbers: Vec<f32> =
                 tensor.bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
@@ -204,7 +216,7 @@ mod tests {
         let layout = Layout::new(&config);
         let refused = |change: fn(&mut Tensors)| {
             let home = tempfile::tempdir().unwrap();
-            let mut tensors = written_tensors(&layout, "", &vec![0.0; layout.length]);
+            let mut tensors = written_tensors(&layout.tensors, "", &vec![0.0; layout.length]);
             change(&mut tensors);
             write_tensors(&home.path().join("model.safetensors"), tensors).unwrap();
             let error = values(home.path(), &config).unwrap_err();

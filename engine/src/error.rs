@@ -61,6 +61,12 @@ pub enum EngineError {
         /// What is wrong with it.
         message: String,
     },
+    /// An adapter cannot be trained or put over this model.
+    #[error("the adapter cannot be used: {message}")]
+    Adapter {
+        /// What is wrong with it.
+        message: String,
+    },
     /// A datum cannot be trained on.
     #[error("datum {index}: {message}")]
     Datum {
@@ -135,6 +141,7 @@ impl From<EngineError> for BackendError {
             EngineError::Unsupported { .. }
             | EngineError::Memory { .. }
             | EngineError::Dimensions { .. }
+            | EngineError::Adapter { .. }
             | EngineError::Datum { .. }
             | EngineError::DatumLists { .. }
             | EngineError::Request { .. }

@@ -51,13 +51,14 @@ pub(crate) fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError
 /// Reads a model directory's weights into one flat list.
 pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>, EngineError> {
     let files = weight_files(directory)?;
-    let mut reader = TensorReader::new(layout, "");
+    let mut reader = TensorReader::new(&layout.tensors, "");
+    reader.tied_head = layout.head == layout.embedding;
     files.iter().try_for_each(|file| reader.read(file))?;
     let index = directory.join(WEIGHTS_INDEX);
     reader.finish(if let [single] = &files[..] { single } else { &index })
 }
 
-/// Collects the layout's tensors, each under its name with a prefix, from one file after another.
+/// Collects tensors, each under its name with a prefix, from one file after another.
 pub(crate) struct TensorReader<'a> {
     expected: HashMap<String, &'a Tensor>,
     values: Vec<f32>,
@@ -65,15 +66,16 @@ pub(crate) struct TensorReader<'a> {
 }
 
 impl<'a> TensorReader<'a> {
-    pub(crate) fn new(layout: &'a Layout, prefix: &str) -> Self {
+    /// `tensors` stand one after another.
+    pub(crate) fn new(tensors: &'a [Tensor], prefix: &str) -> Self {
         Self {
-            expected: layout.tensors.iter().map(|tensor| (format!("{prefix}{}", tensor.name), tensor)).collect(),
-            values: vec![0.0; layout.length],
-            tied_head: layout.head == layout.embedding,
+            expected: tensors.iter().map(|tensor| (format!("{prefix}{}", tensor.name), tensor)).collect(),
+            values: vec![0.0; tensors.last().map_or(0, |tensor| tensor.place.end)],
+            tied_head: false,
         }
     }
 
-    fn read(&mut self, path: &Path) -> Result<(), EngineError> {
+    pub(crate) fn read(&mut self, path: &Path) -> Result<(), EngineError> {
         let bytes = std::fs::read(path).map_err(EngineError::io("read", path))?;
         let file = parse(&bytes, path)?;
         for (name, view) in file.iter() {
@@ -162,13 +164,13 @@ impl View for Written {
     }
 }
 
-/// The layout's tensors, each under its name with a prefix.
-pub(crate) fn written_tensors(layout: &Layout, prefix: &str, values: &[f32]) -> Vec<(String, Written)> {
+/// Tensors, each under its name with a prefix.
+pub(crate) fn written_tensors(tensors: &[Tensor], prefix: &str, values: &[f32]) -> Vec<(String, Written)> {
     let write = |tensor: &Tensor| {
         let bytes = values[tensor.place.clone()].iter().flat_map(|value| value.to_le_bytes()).collect();
         (format!("{prefix}{}", tensor.name), Written { dtype: Dtype::F32, shape: tensor.shape.clone(), bytes })
     };
-    layout.tensors.iter().map(write).collect()
+    tensors.iter().map(write).collect()
 }
 
 /// The layout's tensors in an element type, to the nearest number.

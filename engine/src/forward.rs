@@ -1,8 +1,11 @@
 use std::ops::Range;
 
+use crate::adapter::{AdapterRun, AdapterScratch, adapt};
+use crate::adapter_layout::Projection;
 use crate::kernels::{
     BLOCK, Joined, add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu,
 };
+use crate::policy::Policy;
 use crate::weights::{Model, Weights};
 
 /// Sequences laid one after another, without padding.
@@ -62,6 +65,7 @@ pub(crate) struct Activations {
     /// What the head reads: `[tokens, hidden]`.
     pub(crate) normed_output: Vec<f32>,
     scores: Vec<f32>,
+    adapter: AdapterScratch,
 }
 
 impl Activations {
@@ -93,14 +97,16 @@ impl Activations {
 }
 
 /// Runs the decoder over packed sequences, up to and including the last norm.
-pub(crate) fn forward(weights: &Weights, rows: &PackedRows, activations: &mut Activations) {
+pub(crate) fn forward(policy: &Policy, rows: &PackedRows, activations: &mut Activations) {
+    let weights = &*policy.weights;
     let (model, config) = (&weights.model, &weights.model.config);
+    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
     activations.resize(model, rows);
-    let Activations { layers, output, output_inverses, normed_output, scores } = activations;
+    let Activations { layers, output, output_inverses, normed_output, scores, adapter } = activations;
     weights.embed(rows.tokens.iter().copied(), output);
     for (index, layer) in layers.iter_mut().enumerate() {
         layer.input.copy_from_slice(output);
-        forward_layer(weights, index, rows, layer, scores, output);
+        forward_layer(weights, run, index, rows, layer, (scores, adapter), output);
     }
     let gain = &weights.values[model.layout.final_norm.clone()];
     rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
@@ -108,10 +114,11 @@ pub(crate) fn forward(weights: &Weights, rows: &PackedRows, activations: &mut Ac
 
 fn forward_layer(
     weights: &Weights,
+    run: AdapterRun<'_>,
     index: usize,
     rows: &PackedRows,
     layer: &mut LayerActivations,
-    scores: &mut Vec<f32>,
+    (scores, adapter): (&mut Vec<f32>, &mut AdapterScratch),
     output: &mut [f32],
 ) {
     let (model, config) = (&*weights.model, &weights.model.config);
@@ -121,6 +128,8 @@ fn forward_layer(
     let gain = &weights.values[place.input_norm.clone()];
     rms_norm(&layer.input, gain, epsilon, &mut layer.normed_input, &mut layer.input_inverses);
     multiply(&layer.normed_input, count, &packed.query_key_value, &mut layer.query_key_value);
+    let projection = Projection::QueryKeyValue(index);
+    adapt(&[run], projection, &layer.normed_input, &mut layer.query_key_value, adapter);
     add_bias(weights.projection_bias(index), &mut layer.query_key_value);
     let norms = weights.head_norms(index);
     let (projected, inverses) = (&layer.query_key_value, &mut layer.head_inverses);
@@ -128,13 +137,16 @@ fn forward_layer(
     attend_sequences(model, rows, layer, scores);
     layer.middle.copy_from_slice(&layer.input);
     multiply_add(&layer.attended, count, &packed.output, &mut layer.middle);
+    adapt(&[run], Projection::Output(index), &layer.attended, &mut layer.middle, adapter);
 
     let gain = &weights.values[place.feed_forward_norm.clone()];
     rms_norm(&layer.middle, gain, epsilon, &mut layer.normed_middle, &mut layer.middle_inverses);
     multiply(&layer.normed_middle, count, &packed.gate_up, &mut layer.gate_up);
+    adapt(&[run], Projection::GateUp(index), &layer.normed_middle, &mut layer.gate_up, adapter);
     swiglu(&layer.gate_up, config.intermediate_size, &mut layer.activated);
     output.copy_from_slice(&layer.middle);
     multiply_add(&layer.activated, count, &packed.down, output);
+    adapt(&[run], Projection::Down(index), &layer.activated, output, adapter);
 }
 
 fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations, scores: &mut Vec<f32>) {

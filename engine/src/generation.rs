@@ -14,6 +14,7 @@ use crate::kernels::BLOCK;
 use crate::key_value_cache::KeyValueCache;
 use crate::prefix_cache::{BlockTokens, Place, PrefixCache, ROOT};
 use crate::published::Published;
+use crate::weights::Weights;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
 const PREFILL: usize = 256;
@@ -76,6 +77,11 @@ impl Generation {
         self.finished || self.sender.is_closed()
     }
 
+    /// The weights that it is sampled from, beside its adapter if it has one.
+    pub(crate) fn weights(&self) -> &Arc<Weights> {
+        &self.published.policy.weights
+    }
+
     /// Takes from the prefix cache what it has of the prompt from here on. Tells how many tokens that was.
     pub(crate) fn take_prefix(&mut self, prefixes: &mut PrefixCache) -> usize {
         let before = self.cache.len();
@@ -101,7 +107,8 @@ impl Generation {
     pub(crate) fn extension(&mut self) -> Extension<'_> {
         let read = self.cache.len();
         let end = if read < self.prompt_tokens { self.prompt_tokens.min(read + PREFILL) } else { self.tokens.len() };
-        Extension { cache: &mut self.cache, tokens: &self.tokens[read..end] }
+        let adapter = self.published.policy.adapter.as_deref();
+        Extension { cache: &mut self.cache, tokens: &self.tokens[read..end], adapter }
     }
 
     /// Prompt tokens that the model is to read next.
@@ -166,7 +173,7 @@ impl Generation {
     }
 
     fn stop_reason(&self, token: u32) -> Option<StopReason> {
-        let context = self.published.weights.model.config.max_position_embeddings;
+        let context = self.weights().model.config.max_position_embeddings;
         let sampled = self.tokens.len() - self.prompt_tokens;
         let full = sampled >= self.request.max_tokens || self.tokens.len() >= context;
         if self.request.stop_tokens.contains(&token) {

@@ -1,8 +1,10 @@
+use crate::adapter::{AdapterRun, adapt};
+use crate::adapter_layout::Projection;
 use crate::backward::ProductScratch;
 use crate::config::ModelConfig;
 use crate::kernels::{LogSoftmax, multiply, softmax_gradient};
 use crate::loss::TokenLoss;
-use crate::weights::Weights;
+use crate::policy::Policy;
 
 /// Logits that are held at once: the head never keeps a row of the vocabulary for every token.
 const CHUNK_LOGITS: usize = 1 << 18;
@@ -33,10 +35,11 @@ pub(crate) fn chunk_rows(config: &ModelConfig) -> usize {
 }
 
 /// The logprob of every prediction, from what the decoder left for the head.
-pub(crate) fn score(weights: &Weights, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
-    for chunk in predictions.chunks_mut(chunk_rows(&weights.model.config)) {
-        compute_logits(weights, normed, chunk, scratch);
-        for (prediction, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(weights.model.config.vocab_size)) {
+pub(crate) fn score(policy: &Policy, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
+    let config = &policy.weights.model.config;
+    for chunk in predictions.chunks_mut(chunk_rows(config)) {
+        compute_logits(policy, normed, chunk, scratch);
+        for (prediction, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(config.vocab_size)) {
             prediction.logprob = LogSoftmax::new(logits).logprob(logits[prediction.target as usize]);
         }
     }
@@ -44,15 +47,16 @@ pub(crate) fn score(weights: &Weights, normed: &[f32], predictions: &mut [Predic
 
 /// Shows the logits of every prediction's row, in order.
 pub(crate) fn for_each_logits(
-    weights: &Weights,
+    policy: &Policy,
     normed: &[f32],
     predictions: &[Prediction],
     scratch: &mut HeadScratch,
     mut see: impl FnMut(&Prediction, &[f32]),
 ) {
-    for chunk in predictions.chunks(chunk_rows(&weights.model.config)) {
-        compute_logits(weights, normed, chunk, scratch);
-        for (prediction, logits) in chunk.iter().zip(scratch.logits.chunks_exact(weights.model.config.vocab_size)) {
+    let config = &policy.weights.model.config;
+    for chunk in predictions.chunks(chunk_rows(config)) {
+        compute_logits(policy, normed, chunk, scratch);
+        for (prediction, logits) in chunk.iter().zip(scratch.logits.chunks_exact(config.vocab_size)) {
             see(prediction, logits);
         }
     }
@@ -61,18 +65,18 @@ pub(crate) fn for_each_logits(
 /// The logprob of every prediction, and the gradients of the summed loss: written to `normed_gradient` (rows without a prediction become 0),
 /// added to `gradient`.
 pub(crate) fn score_backward(
-    weights: &Weights,
+    policy: &Policy,
     normed: &[f32],
     predictions: &mut [Prediction],
     scratch: &mut HeadScratch,
     normed_gradient: &mut [f32],
     gradient: &mut [f32],
 ) {
-    let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
-    let place = weights.model.layout.head.clone();
+    let config = &policy.weights.model.config;
+    let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
     normed_gradient.fill(0.0);
-    for chunk in predictions.chunks_mut(chunk_rows(&weights.model.config)) {
-        compute_logits(weights, normed, chunk, scratch);
+    for chunk in predictions.chunks_mut(chunk_rows(config)) {
+        compute_logits(policy, normed, chunk, scratch);
         let HeadScratch { products, rows, logits, row_gradients } = scratch;
         for (prediction, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
             let (softmax, target) = (LogSoftmax::new(logits), prediction.target as usize);
@@ -80,20 +84,23 @@ pub(crate) fn score_backward(
             softmax_gradient(logits, &softmax, target, prediction.loss.slope(prediction.logprob));
         }
         row_gradients.resize(chunk.len() * hidden, 0.0);
-        let head = &weights.values[place.clone()];
-        products.linear_backward(head, rows, logits, chunk.len(), row_gradients, &mut gradient[place.clone()]);
+        products.backward(policy, Projection::Head, rows, logits, row_gradients, gradient);
         for (prediction, from) in chunk.iter().zip(row_gradients.chunks_exact(hidden)) {
             normed_gradient[prediction.row * hidden..][..hidden].copy_from_slice(from);
         }
     }
 }
 
-fn compute_logits(weights: &Weights, normed: &[f32], chunk: &[Prediction], scratch: &mut HeadScratch) {
+fn compute_logits(policy: &Policy, normed: &[f32], chunk: &[Prediction], scratch: &mut HeadScratch) {
+    let weights = &policy.weights;
     let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
     scratch.rows.clear();
     for prediction in chunk {
         scratch.rows.extend_from_slice(&normed[prediction.row * hidden..][..hidden]);
     }
     scratch.logits.resize(chunk.len() * vocabulary, 0.0);
-    multiply(&scratch.rows, chunk.len(), &weights.head, &mut scratch.logits);
+    let HeadScratch { products, rows, logits, .. } = scratch;
+    multiply(rows, chunk.len(), &weights.head, logits);
+    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: chunk.len() };
+    adapt(&[run], Projection::Head, rows, logits, &mut products.adapter);
 }

@@ -1,6 +1,7 @@
 use std::ops::Range;
 
 use crate::ModelConfig;
+use crate::adapter_layout::Projection;
 
 /// One tensor of the model under its Hugging Face name.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +44,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    /// Where the matrix of one of the decoder's products stands.
+    pub(crate) fn projection(&self, projection: Projection) -> Range<usize> {
+        match projection {
+            Projection::QueryKeyValue(layer) => self.layers[layer].query_key_value.clone(),
+            Projection::Output(layer) => self.layers[layer].output.clone(),
+            Projection::GateUp(layer) => self.layers[layer].gate_up.clone(),
+            Projection::Down(layer) => self.layers[layer].down.clone(),
+            Projection::Head => self.head.clone(),
+        }
+    }
+
     pub(crate) fn new(config: &ModelConfig) -> Self {
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let (query, key) = (config.query_width(), config.key_width());

@@ -6,15 +6,17 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep, WeightsVersion,
 };
 
-use crate::checkpoint::{read_checkpoint, read_model, write_checkpoint, write_weights};
+use crate::adapter::Adapter;
+use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
 use crate::files::{CONFIG, read_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::memory::MemoryNeed;
 use crate::optimizer::{AdamState, check, norm};
+use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, SHARDS, Scored, Shard, deal};
 use crate::weights::{Model, Weights};
-use crate::{EngineError, ModelConfig};
+use crate::{EngineError, LoraOptions, ModelConfig};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -39,7 +41,7 @@ pub(crate) enum Told {
 /// Everything that training changes.
 #[derive(Debug)]
 pub(crate) struct LearnerState {
-    pub(crate) weights: Arc<Weights>,
+    policy: Policy,
     pub(crate) adam: AdamState,
     shards: [Shard; SHARDS],
     threads: usize,
@@ -49,12 +51,12 @@ pub(crate) struct LearnerState {
 
 impl EmbeddedLearner {
     pub(crate) fn new(
-        weights: Arc<Weights>,
+        policy: Policy,
         threads: usize,
         source: PathBuf,
         published: Option<Arc<PublishedWeights>>,
     ) -> Self {
-        let state = LearnerState { weights, adam: AdamState::default(), shards: Default::default(), threads, source };
+        let state = LearnerState { policy, adam: AdamState::default(), shards: Default::default(), threads, source };
         Self { state: Arc::new(Mutex::new(state)), published }
     }
 
@@ -65,7 +67,22 @@ impl EmbeddedLearner {
         MemoryNeed::of(&config, 0).check_training()?;
         let model = Arc::new(Model::new(config));
         let values = read_weights(directory, &model.layout)?;
-        Ok(Self::new(Arc::new(Weights::new(model, values)), threads, directory.to_path_buf(), None))
+        let policy = Policy::of(Arc::new(Weights::new(model, values)));
+        Ok(Self::new(policy, threads, directory.to_path_buf(), None))
+    }
+
+    /// Trains a fresh adapter over weights that stay as they are, those of the model directory `source`.
+    pub(crate) fn over(
+        weights: Arc<Weights>,
+        options: &LoraOptions,
+        threads: usize,
+        source: PathBuf,
+        published: Option<Arc<PublishedWeights>>,
+    ) -> Result<Self, EngineError> {
+        options.check()?;
+        let adapter = Adapter::fresh(&weights.model.config, options);
+        let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
+        Ok(Self::new(policy, threads, source, published))
     }
 
     /// As [`Learner::forward_backward`], but with the logprobs of all targets.
@@ -88,15 +105,14 @@ impl EmbeddedLearner {
 
     /// The weights as they are now.
     pub(crate) async fn snapshot(&self, version: WeightsVersion) -> Result<WeightsSnapshot, BackendError> {
-        self.run(move |state| Ok(WeightsSnapshot(Arc::new(Published { version, weights: state.weights.clone() }))))
-            .await
+        self.run(move |state| Ok(WeightsSnapshot(Arc::new(Published { version, policy: state.policy.clone() })))).await
     }
 
-    /// Goes on from a model directory's weights with a fresh optimizer, and drops accumulated gradients.
+    /// Goes on from what was saved as weights with a fresh optimizer, and drops accumulated gradients.
     pub(crate) async fn load_weights(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
         self.run(move |state| {
-            let values = read_model(&directory, &state.weights.model)?;
+            let values = read_trained(&directory, &state.policy)?;
             state.restore(values, AdamState::default());
             Ok(())
         })
@@ -144,13 +160,13 @@ impl Learner for EmbeddedLearner {
 
     async fn save_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
-        self.run(move |state| write_checkpoint(&directory, &state.source, &state.weights, &state.adam)).await
+        self.run(move |state| write_checkpoint(&directory, &state.source, &state.policy, &state.adam)).await
     }
 
     async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
         self.run(move |state| {
-            let (values, adam) = read_checkpoint(&directory, &state.weights.model)?;
+            let (values, adam) = read_checkpoint(&directory, &state.policy)?;
             state.restore(values, adam);
             Ok(())
         })
@@ -159,14 +175,14 @@ impl Learner for EmbeddedLearner {
 
     async fn save_weights(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
-        self.run(move |state| write_weights(&directory, &state.source, &state.weights)).await
+        self.run(move |state| write_weights(&directory, &state.source, &state.policy)).await
     }
 
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
         let no_sampler = || BackendError::Configuration { message: "no sampler belongs to this learner".to_owned() };
         let published = self.published.clone().ok_or_else(no_sampler)?;
         self.run(move |state| {
-            published.replace(version, state.weights.clone());
+            published.replace(version, state.policy.clone());
             Ok(())
         })
         .await
@@ -202,7 +218,7 @@ impl LearnerState {
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
         })?;
-        let scored = self.in_shards(examples, |shard, weights, hand| shard.score_backward(weights, hand, told))?;
+        let scored = self.in_shards(examples, |shard, policy, hand| shard.score_backward(policy, hand, told))?;
         let loss_sum = scored.iter().map(|scored| scored.loss).sum();
         Ok(ForwardBackward { loss_sum, logprobs: scored.into_iter().map(|scored| scored.logprobs).collect() })
     }
@@ -215,9 +231,18 @@ impl LearnerState {
             return Err(EngineError::GradientNotFinite { norm: gradient_norm });
         }
         // A version that the sampler still holds stays as it is: then this copies.
-        let weights = Arc::make_mut(&mut self.weights);
-        self.adam.step(parameters, &mut weights.values, &gradient, gradient_norm);
-        weights.pack();
+        match &mut self.policy.adapter {
+            Some(adapter) => {
+                let adapter = Arc::make_mut(adapter);
+                self.adam.step(parameters, &mut adapter.values, &gradient, gradient_norm);
+                adapter.pack();
+            }
+            None => {
+                let weights = Arc::make_mut(&mut self.policy.weights);
+                self.adam.step(parameters, &mut weights.values, &gradient, gradient_norm);
+                weights.pack();
+            }
+        }
         let mut gradient = gradient;
         gradient.fill(0.0);
         self.shards[0].gradient = gradient;
@@ -226,7 +251,7 @@ impl LearnerState {
 
     /// The sum of the shards' gradients, which are cleared.
     fn take_gradient(&mut self) -> Vec<f32> {
-        let count = self.weights.values.len();
+        let count = self.policy.trained_count();
         let [first, others @ ..] = &mut self.shards;
         let mut sum = std::mem::take(&mut first.gradient);
         sum.resize(count, 0.0);
@@ -239,9 +264,9 @@ impl LearnerState {
         sum
     }
 
-    /// Goes on from other weights.
+    /// Goes on from other numbers in the place of those that are trained.
     fn restore(&mut self, values: Vec<f32>, adam: AdamState) {
-        self.weights = Arc::new(Weights::new(self.weights.model.clone(), values));
+        self.policy = self.policy.with_trained(values);
         self.adam = adam;
         self.clear_gradient();
     }
@@ -268,7 +293,7 @@ impl LearnerState {
     }
 
     fn check(&self, datum: &Datum) -> Result<(), String> {
-        let config = &self.weights.model.config;
+        let config = &self.policy.weights.model.config;
         let (positions, context) = (datum.positions(), config.max_position_embeddings);
         if positions == 0 {
             return Err("it has no positions".into());
@@ -295,19 +320,19 @@ impl LearnerState {
     fn in_shards(
         &mut self,
         examples: Vec<Example<'_>>,
-        work: impl Fn(&mut Shard, &Weights, &[Example<'_>]) -> Vec<Scored> + Sync,
+        work: impl Fn(&mut Shard, &Policy, &[Example<'_>]) -> Vec<Scored> + Sync,
     ) -> Result<Vec<Scored>, EngineError> {
         let hands = deal(examples);
-        let (work, weights) = (&work, &*self.weights);
+        let (work, policy) = (&work, &self.policy);
         let mut scored = Vec::new();
         if self.threads == 1 {
             for (shard, hand) in self.shards.iter_mut().zip(&hands) {
-                scored.extend(work(shard, weights, hand));
+                scored.extend(work(shard, policy, hand));
             }
         } else {
             std::thread::scope(|scope| {
                 let running: Vec<_> = (self.shards.iter_mut().zip(&hands))
-                    .map(|(shard, hand)| scope.spawn(move || work(shard, weights, hand)))
+                    .map(|(shard, hand)| scope.spawn(move || work(shard, policy, hand)))
                     .collect();
                 for shard in running {
                     let panicked = |_| EngineError::Panicked { message: "a shard of the learner".into() };

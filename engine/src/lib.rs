@@ -7,6 +7,9 @@
 //!   learner's, bit for bit, under the same weights.
 //! - [`tinker_server`]: both over the Tinker API, for clients elsewhere.
 
+mod adapter;
+mod adapter_files;
+mod adapter_layout;
 mod adjustments;
 mod architecture;
 mod backward;
@@ -27,9 +30,11 @@ mod kernels;
 mod key_value_cache;
 mod layout;
 mod learner;
+mod lora;
 mod loss;
 mod memory;
 mod optimizer;
+mod policy;
 mod prefix_cache;
 mod prompt_scores;
 mod published;
@@ -54,6 +59,7 @@ pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use inspection::{ModelInspection, inspect_model};
 pub use learner::EmbeddedLearner;
+pub use lora::{LoraModule, LoraOptions};
 pub use memory::{MemoryNeed, available_memory};
 pub use rope_scaling::RopeScaling;
 pub use sampler::EmbeddedSampler;

@@ -147,7 +147,7 @@ impl Tree {
     fn new(weights: &Arc<Published>) -> Self {
         Self {
             weights: Arc::downgrade(weights),
-            block_bytes: CacheBlock::bytes(&weights.weights.model),
+            block_bytes: CacheBlock::bytes(&weights.policy.weights.model),
             nodes: HashMap::new(),
             steps: HashMap::new(),
             leaves: BTreeMap::new(),
@@ -216,6 +216,7 @@ mod tests {
 
     use super::*;
     use crate::layout::Layout;
+    use crate::policy::Policy;
     use crate::test_models::tiny_config;
     use crate::weights::{Model, Weights};
 
@@ -223,16 +224,16 @@ mod tests {
         let model = Arc::new(Model::new(tiny_config()));
         let values = vec![0.0; Layout::new(&model.config).length];
         let weights = Arc::new(Weights::new(model, values));
-        Arc::new(Published { version: WeightsVersion(0), weights })
+        Arc::new(Published { version: WeightsVersion(0), policy: Policy::of(weights) })
     }
 
     fn block(weights: &Published) -> Arc<CacheBlock> {
-        Arc::new(CacheBlock::new(&weights.weights.model))
+        Arc::new(CacheBlock::new(&weights.policy.weights.model))
     }
 
     /// A cache with room for so many blocks.
     fn cache(blocks: usize, weights: &Published) -> PrefixCache {
-        PrefixCache::new(blocks * CacheBlock::bytes(&weights.weights.model))
+        PrefixCache::new(blocks * CacheBlock::bytes(&weights.policy.weights.model))
     }
 
     /// Inserts a sequence of blocks, each named by one number; how many were taken.
@@ -331,7 +332,7 @@ mod tests {
         let kept = cache.find(&old, ROOT, &[1; BLOCK]).unwrap().1;
         drop(old);
         cache.forget_gone_weights();
-        assert_eq!(cache.bytes(), CacheBlock::bytes(&new.weights.model));
+        assert_eq!(cache.bytes(), CacheBlock::bytes(&new.policy.weights.model));
         assert_eq!(Arc::strong_count(&kept), 1);
         assert_eq!(find(&mut cache, &new, &[1]), 1);
     }

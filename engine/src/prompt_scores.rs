@@ -22,12 +22,12 @@ impl WeightsSnapshot {
     /// each place, and the logprobs of the tokens in `named`, which has a row for each place or none at all. Takes as
     /// long as reading the prompt does.
     pub(crate) fn score_prompt(&self, prompt: &[u32], alternatives: usize, named: &[Vec<u32>]) -> PromptScores {
-        let weights = &self.0.weights;
+        let policy = &self.0.policy;
         let mut rows = PackedRows::default();
         rows.push(prompt.iter().copied().take(prompt.len().saturating_sub(1)));
         let mut activations = Activations::default();
         if rows.len() > 0 {
-            forward(weights, &rows, &mut activations);
+            forward(policy, &rows, &mut activations);
         }
         let targets = prompt.iter().skip(1).enumerate();
         let predictions: Vec<Prediction> =
@@ -45,7 +45,7 @@ impl WeightsSnapshot {
                 scores.named.push(tokens.iter().map(|&token| logprob(token)).collect());
             }
         };
-        for_each_logits(weights, &activations.normed_output, &predictions, &mut HeadScratch::default(), see);
+        for_each_logits(policy, &activations.normed_output, &predictions, &mut HeadScratch::default(), see);
         scores
     }
 }

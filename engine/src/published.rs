@@ -2,13 +2,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use fulgurite_backends::WeightsVersion;
 
-use crate::weights::Weights;
+use crate::policy::Policy;
 
 /// Weights that requests are sampled from.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) version: WeightsVersion,
-    pub(crate) weights: Arc<Weights>,
+    pub(crate) policy: Policy,
 }
 
 /// Weights that can be sampled from and scored under as long as they are kept, whatever a learner does meanwhile.
@@ -20,16 +20,16 @@ pub struct WeightsSnapshot(pub(crate) Arc<Published>);
 pub(crate) struct PublishedWeights(RwLock<Arc<Published>>);
 
 impl PublishedWeights {
-    pub(crate) fn new(version: WeightsVersion, weights: Arc<Weights>) -> Self {
-        Self(RwLock::new(Arc::new(Published { version, weights })))
+    pub(crate) fn new(version: WeightsVersion, policy: Policy) -> Self {
+        Self(RwLock::new(Arc::new(Published { version, policy })))
     }
 
     pub(crate) fn current(&self) -> Arc<Published> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn replace(&self, version: WeightsVersion, weights: Arc<Weights>) {
-        let next = Arc::new(Published { version, weights });
+    pub(crate) fn replace(&self, version: WeightsVersion, policy: Policy) {
+        let next = Arc::new(Published { version, policy });
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }

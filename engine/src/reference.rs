@@ -93,8 +93,10 @@ mod tests {
     use fulgurite_backends::{Chunk, Datum, LossInputs};
 
     use super::*;
+    use crate::adapter_files::read_adapter;
     use crate::learner::Told;
     use crate::loss::{Sampled, TokenLoss};
+    use crate::policy::Policy;
     use crate::shard::{Example, Shard};
     use crate::test_models::{numbers, tiny_config};
     use crate::weights::{Model, Weights};
@@ -103,13 +105,13 @@ mod tests {
         [&[3, 1, 4, 1, 5, 9, 2, 6], &[30, 7], &[2, 7, 18, 28, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5, 23, 5, 36, 0, 28]];
 
     /// Gains near 1, all else near 0 and large enough to matter.
-    fn model(config: ModelConfig) -> Weights {
+    fn model(config: ModelConfig) -> Policy {
         let model = Arc::new(Model::new(config));
         let mut values: Vec<f32> = numbers(9, model.layout.length).iter().map(|x| 0.4 * x).collect();
         for tensor in model.layout.tensors.iter().filter(|tensor| tensor.shape.len() == 1) {
             values[tensor.place.clone()].iter_mut().for_each(|gain| *gain += 1.0);
         }
-        Weights::new(model, values)
+        Policy::of(Arc::new(Weights::new(model, values)))
     }
 
     fn datum(sequence: &[u32]) -> Datum {
@@ -132,9 +134,10 @@ mod tests {
     #[test]
     fn logprobs_agree_with_the_definition() {
         for tie_word_embeddings in [true, false] {
-            let weights = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
+            let policy = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
+            let weights = &policy.weights;
             let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
-            let scored = Shard::default().score(&weights, &examples(&data, |_| TokenLoss::Nothing));
+            let scored = Shard::default().score(&policy, &examples(&data, |_| TokenLoss::Nothing));
             for (sequence, scored) in SEQUENCES.iter().zip(scored) {
                 let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(&weights.values), sequence);
                 for (found, exact) in scored.logprobs.iter().zip(exact) {
@@ -152,37 +155,57 @@ mod tests {
             let config = ModelConfig::read(&directory.join("config.json")).unwrap();
             let model = Arc::new(Model::new(config));
             let values = crate::files::read_weights(&directory, &model.layout).unwrap();
-            let weights = Weights::new(model.clone(), values);
-            let fixture = std::fs::read_to_string(directory.join("logprobs.json")).unwrap();
-            let fixture: serde_json::Value = serde_json::from_str(&fixture).unwrap();
-            let tokens: Vec<u32> = serde_json::from_value(fixture["tokens"].clone()).unwrap();
-            let data = [datum(&tokens)];
-            let mut shard = Shard::default();
-            shard.score_backward(
-                &weights,
-                &examples(&data, |_| TokenLoss::CrossEntropy { weight: 1.0 }),
-                Told::Trained,
-            );
-            let path = directory.join("gradients.safetensors");
-            let bytes = std::fs::read(&path).unwrap();
-            let file = crate::files::parse(&bytes, &path).unwrap();
-            for tensor in &model.layout.tensors {
-                let (quads, _) = file.tensor(&tensor.name).unwrap().data().as_chunks::<4>();
-                let expected: Vec<f32> = quads.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-                let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
-                for (found, expected) in shard.gradient[tensor.place.clone()].iter().zip(&expected) {
-                    let error = (found - expected).abs() / largest;
-                    assert!(error < 1e-5, "{name} {}: {found} where {expected} is right", tensor.name);
-                }
+            check_results(&Policy::of(Arc::new(Weights::new(model, values))), &directory);
+        }
+    }
+
+    #[test]
+    fn logprobs_and_gradients_of_adapters_are_those_of_peft() {
+        let vectors = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+        for name in ["qwen3-linear", "qwen2-yarn", "llama"] {
+            let (base, directory) = (vectors.join(name), vectors.join(format!("{name}-lora")));
+            let config = ModelConfig::read(&base.join("config.json")).unwrap();
+            let adapter = Some(Arc::new(read_adapter(&directory, &config).unwrap()));
+            let model = Arc::new(Model::new(config));
+            let values = crate::files::read_weights(&base, &model.layout).unwrap();
+            check_results(&Policy { weights: Arc::new(Weights::new(model, values)), adapter }, &directory);
+        }
+    }
+
+    /// Holds logprobs and gradients against what transformers has computed.
+    fn check_results(policy: &Policy, directory: &std::path::Path) {
+        let fixture = std::fs::read_to_string(directory.join("logprobs.json")).unwrap();
+        let fixture: serde_json::Value = serde_json::from_str(&fixture).unwrap();
+        let tokens: Vec<u32> = serde_json::from_value(fixture["tokens"].clone()).unwrap();
+        let data = [datum(&tokens)];
+        let mut shard = Shard::default();
+        let losses = |_| TokenLoss::CrossEntropy { weight: 1.0 };
+        let scored = shard.score_backward(policy, &examples(&data, losses), Told::Trained);
+        for (row, (found, target)) in scored[0].logprobs.iter().zip(&tokens[1..]).enumerate() {
+            let expected = fixture["logprobs"][row][*target as usize].as_f64().unwrap();
+            assert!((f64::from(*found) - expected).abs() < 1e-5, "{directory:?}, {row}: {found}, not {expected}");
+        }
+        let path = directory.join("gradients.safetensors");
+        let bytes = std::fs::read(&path).unwrap();
+        let file = crate::files::parse(&bytes, &path).unwrap();
+        assert_eq!(file.len(), policy.trained_tensors().len());
+        for tensor in policy.trained_tensors() {
+            let (quads, _) = file.tensor(&tensor.name).unwrap().data().as_chunks::<4>();
+            let expected: Vec<f32> = quads.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+            for (found, expected) in shard.gradient[tensor.place.clone()].iter().zip(&expected) {
+                let error = (found - expected).abs() / largest;
+                assert!(error < 1e-5, "{directory:?} {}: {found} where {expected} is right", tensor.name);
             }
         }
     }
 
     /// Holds the gradient of every tensor against differences of the definition's loss.
-    fn check_gradient(weights: &Weights, loss: impl Fn(usize) -> TokenLoss) {
+    fn check_gradient(policy: &Policy, loss: impl Fn(usize) -> TokenLoss) {
         let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
         let mut shard = Shard::default();
-        shard.score_backward(weights, &examples(&data, &loss), Told::Trained);
+        let weights = &policy.weights;
+        shard.score_backward(policy, &examples(&data, &loss), Told::Trained);
         let (config, layout) = (&weights.model.config, &weights.model.layout);
         let exact_loss = |values: &[f64]| -> f64 {
             let of = |sequence: &&[u32]| -> f64 {

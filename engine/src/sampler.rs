@@ -9,9 +9,11 @@ use fulgurite_backends::{
     WeightsVersion,
 };
 
+use crate::adapter_files::read_adapter;
 use crate::checkpoint::read_model;
 use crate::generation::Generation;
 use crate::grammars::{Grammar, Grammars};
+use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
 use crate::weights::Weights;
@@ -82,24 +84,20 @@ impl EmbeddedSampler {
 #[async_trait]
 impl Sampler for EmbeddedSampler {
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        Ok(self.info_of(&self.published.current().weights))
+        Ok(self.info_of(&self.published.current().policy.weights))
     }
 
     fn weights_version(&self) -> Option<WeightsVersion> {
         Some(self.published.current().version)
     }
 
-    /// Reads a model directory. Requests under way keep the weights that they began with. The learner's stay as they are.
+    /// Reads a model directory, or an adapter over the weights that are sampled from. Requests under way keep the weights
+    /// that they began with. The learner's stay as they are.
     async fn load_weights(&self, new: &NewWeights) -> Result<(), BackendError> {
-        let WeightsSource::Model(directory) = new.source.clone() else {
-            let message = "an embedded model takes a whole model directory as new weights".to_owned();
-            return Err(BackendError::Configuration { message });
-        };
-        let (published, version) = (self.published.clone(), new.version);
+        let (published, version, source) = (self.published.clone(), new.version, new.source.clone());
         let read = move || -> Result<(), EngineError> {
-            let model = published.current().weights.model.clone();
-            let values = read_model(&directory, &model)?;
-            published.replace(version, Arc::new(Weights::new(model, values)));
+            let policy = read_policy(&source, &published.current().policy)?;
+            published.replace(version, policy);
             Ok(())
         };
         let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
@@ -125,10 +123,10 @@ impl EmbeddedSampler {
         directory: &Path,
         version: WeightsVersion,
     ) -> Result<WeightsSnapshot, BackendError> {
-        let (directory, model) = (directory.to_path_buf(), self.published.current().weights.model.clone());
+        let (source, published) = (WeightsSource::Model(directory.to_path_buf()), self.published.clone());
         let read = move || -> Result<_, EngineError> {
-            let weights = Arc::new(Weights::new(model.clone(), read_model(&directory, &model)?));
-            Ok(WeightsSnapshot(Arc::new(Published { version, weights })))
+            let policy = read_policy(&source, &published.current().policy)?;
+            Ok(WeightsSnapshot(Arc::new(Published { version, policy })))
         };
         let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
         Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
@@ -153,7 +151,7 @@ impl EmbeddedSampler {
         published: Arc<Published>,
         request: SampleRequest,
     ) -> Result<SampleStream, BackendError> {
-        self.info_of(&published.weights).check(&request)?;
+        self.info_of(&published.policy.weights).check(&request)?;
         let grammar = self.grammar(&request).await?;
         let (sender, stream) = SampleStream::channel();
         let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
@@ -162,6 +160,25 @@ impl EmbeddedSampler {
             Ok(()) => Ok(stream),
             Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
             Err(TrySendError::Disconnected(_)) => Err(stopped()),
+        }
+    }
+}
+
+/// Reads what is to be sampled from, for the model that `current` is of.
+fn read_policy(source: &WeightsSource, current: &Policy) -> Result<Policy, EngineError> {
+    let (weights, model) = (&current.weights, &current.weights.model);
+    match source {
+        WeightsSource::Model(directory) => {
+            let values = read_model(directory, model)?;
+            Ok(Policy::of(Arc::new(Weights::new(model.clone(), values))))
+        }
+        WeightsSource::Adapter(directory) => {
+            let adapter = read_adapter(directory, &model.config)?;
+            Ok(Policy { weights: weights.clone(), adapter: Some(Arc::new(adapter)) })
+        }
+        WeightsSource::Kept(name) => {
+            let message = format!("an embedded model takes a directory as new weights, and keeps none called `{name}`");
+            Err(EngineError::Request { message })
         }
     }
 }

@@ -61,8 +61,8 @@ impl Scheduler {
     fn step(&mut self) {
         let Self { active, workers, prefixes, meters, .. } = self;
         let mut ready = ready(active, prefixes, meters);
-        // Neighbours with the same weights form a batch; a batch is cut among the threads.
-        for group in ready.chunk_by_mut(|left, right| Arc::ptr_eq(&left.published, &right.published)) {
+        // Neighbours over the same weights form a batch, whatever their adapters; a batch is cut among the threads.
+        for group in ready.chunk_by_mut(|left, right| Arc::ptr_eq(left.weights(), right.weights())) {
             step_group(group, workers);
         }
         for generation in ready {
@@ -115,7 +115,7 @@ fn ready<'a>(active: &'a mut [Generation], prefixes: &mut PrefixCache, meters: &
 /// Moves every generation of a group on by one step. What a generation gets does not depend on how they are cut.
 fn step_group(group: &mut [&mut Generation], workers: &mut [Worker]) {
     let Some(first) = group.first() else { return };
-    let cost = group.len() * first.published.weights.values.len();
+    let cost = group.len() * first.weights().values.len();
     let threads = workers.len().min(group.len()).min(1 + cost / WORTH_A_THREAD);
     let mut parts = group.chunks_mut(group.len().div_ceil(threads)).zip(workers);
     let Some((own_part, own_worker)) = parts.next() else { return };
@@ -129,10 +129,10 @@ fn step_group(group: &mut [&mut Generation], workers: &mut [Worker]) {
 
 fn step(generations: &mut [&mut Generation], worker: &mut Worker) {
     let Some(first) = generations.first() else { return };
-    let published = first.published.clone();
+    let weights = first.weights().clone();
     let mut extensions: Vec<Extension<'_>> = generations.iter_mut().map(|generation| generation.extension()).collect();
-    extend(&published.weights, &mut extensions, &mut worker.decode);
-    let rows = worker.decode.logits.chunks_exact(published.weights.model.config.vocab_size);
+    extend(&weights, &mut extensions, &mut worker.decode);
+    let rows = worker.decode.logits.chunks_exact(weights.model.config.vocab_size);
     for (generation, logits) in generations.iter_mut().zip(rows) {
         generation.advance(logits, &mut worker.choice);
     }
@@ -145,6 +145,7 @@ mod tests {
     use super::*;
     use crate::ModelConfig;
     use crate::layout::Layout;
+    use crate::policy::Policy;
     use crate::published::Published;
     use crate::test_models::tiny_config;
     use crate::weights::{Model, Weights, random_values};
@@ -153,7 +154,7 @@ mod tests {
         let config = ModelConfig { max_position_embeddings: 1000, ..tiny_config() };
         let values = random_values(&config, &Layout::new(&config), 1);
         let weights = Arc::new(Weights::new(Arc::new(Model::new(config)), values));
-        Arc::new(Published { version: WeightsVersion(0), weights })
+        Arc::new(Published { version: WeightsVersion(0), policy: Policy::of(weights) })
     }
 
     fn generation(weights: &Arc<Published>, prompt: &[u32], max_tokens: usize) -> (Generation, SampleStream) {

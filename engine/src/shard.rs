@@ -5,7 +5,7 @@ use crate::forward::{Activations, PackedRows, forward};
 use crate::head::{HeadScratch, Prediction, score, score_backward};
 use crate::learner::Told;
 use crate::loss::TokenLoss;
-use crate::weights::Weights;
+use crate::policy::Policy;
 
 /// Shards of a batch. Fixed, so that the order in which gradients are summed does not depend on the threads.
 pub(crate) const SHARDS: usize = 2;
@@ -46,7 +46,7 @@ pub(crate) struct Scored {
 /// One part of the learner's work: its own gradient, summed over its datums in order, and its own memory.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    /// Laid out like the weights; empty while nothing has accumulated.
+    /// Laid out like what is trained; empty while nothing has accumulated.
     pub(crate) gradient: Vec<f32>,
     rows: PackedRows,
     predictions: Vec<Prediction>,
@@ -70,12 +70,12 @@ pub(crate) fn deal<'a>(examples: Vec<Example<'a>>) -> [Vec<Example<'a>>; SHARDS]
 
 impl Shard {
     /// The logprob of every target.
-    pub(crate) fn score(&mut self, weights: &Weights, examples: &[Example<'_>]) -> Vec<Scored> {
+    pub(crate) fn score(&mut self, policy: &Policy, examples: &[Example<'_>]) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
         for batch in batches(examples) {
             self.pack(batch, |_| true);
-            forward(weights, &self.rows, &mut self.activations);
-            score(weights, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+            forward(policy, &self.rows, &mut self.activations);
+            score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
             self.collect(batch, &mut scored);
         }
         scored
@@ -83,30 +83,30 @@ impl Shard {
 
     /// The logprob of every target that is to be told; adds the gradient of the summed loss. Which are told changes
     /// nothing else.
-    pub(crate) fn score_backward(&mut self, weights: &Weights, examples: &[Example<'_>], told: Told) -> Vec<Scored> {
+    pub(crate) fn score_backward(&mut self, policy: &Policy, examples: &[Example<'_>], told: Told) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
-        self.gradient.resize(weights.values.len(), 0.0);
+        self.gradient.resize(policy.trained_count(), 0.0);
         for batch in batches(examples) {
             self.pack(batch, |loss| *loss != TokenLoss::Nothing);
-            forward(weights, &self.rows, &mut self.activations);
+            forward(policy, &self.rows, &mut self.activations);
             let normed = &self.activations.normed_output;
             self.normed_gradient.resize(normed.len(), 0.0);
             let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
-            score_backward(weights, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
+            score_backward(policy, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
             let (rows, scratch) = (&self.rows, &mut self.backward);
-            backward(weights, rows, &self.activations, normed_gradient, scratch, &mut self.gradient);
+            backward(policy, rows, &self.activations, normed_gradient, scratch, &mut self.gradient);
             self.collect(batch, &mut scored);
             if told == Told::All {
-                self.tell_others(weights, batch, &mut scored);
+                self.tell_others(policy, batch, &mut scored);
             }
         }
         scored
     }
 
     /// Fills in the logprobs of a batch's targets that have no loss, from what its forward pass has left.
-    fn tell_others(&mut self, weights: &Weights, batch: &[Example<'_>], scored: &mut [Scored]) {
+    fn tell_others(&mut self, policy: &Policy, batch: &[Example<'_>], scored: &mut [Scored]) {
         self.pack(batch, |loss| *loss == TokenLoss::Nothing);
-        score(weights, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+        score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
         let mut others = Vec::with_capacity(batch.len());
         self.collect(batch, &mut others);
         let of_batch = scored.len() - batch.len();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{answer, create, open, options, policy, request, sequence, supervised, tiny_config};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler, WeightsVersion};
-use fulgurite_engine::{Architecture, EmbeddedSampler, Engine, EngineOptions, ModelConfig};
+use fulgurite_engine::{Architecture, EmbeddedSampler, Engine, EngineOptions, LoraOptions, ModelConfig};
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {
@@ -21,10 +21,15 @@ proptest! {
         lengths in proptest::collection::vec((1..50_usize, 1..40_usize), 1..20),
         sampler_threads in 1..4_usize,
         architecture in proptest::sample::select(&Architecture::ALL),
+        lora_rank in proptest::option::of(1..5_usize),
     ) {
         let (_home, directory) = create(&ModelConfig { architecture, ..tiny_config() }, seed);
         let engine = open(&directory, sampler_threads);
-        let (sampler, learner) = (engine.sampler(), engine.learner());
+        let sampler = engine.sampler();
+        let learner = match lora_rank {
+            Some(rank) => engine.lora_learner(&LoraOptions::new(rank, seed)).unwrap(),
+            None => engine.learner(),
+        };
         tokio::runtime::Runtime::new().unwrap().block_on(async {
             // Far from the even distribution of fresh weights.
             let data: Arc<[_]> = (0..4).map(|row| supervised(&sequence(seed + row, 30, 41), 1.0)).collect();

@@ -15,7 +15,8 @@ pub(crate) fn rms_norm(rows: &[f32], gain: &[f32], epsilon: f32, normed: &mut [f
     );
 }
 
-/// Adds to `gradient` (by the rows) and `gain_gradient` what `normed_gradient` means for them.
+/// Adds to `gradient` (by the rows) and `gain_gradient` (empty for a gain that stays as it is) what `normed_gradient`
+/// means for them.
 pub(crate) fn rms_norm_backward(
     rows: &[f32],
     gain: &[f32],
@@ -65,10 +66,12 @@ fn norm_row_backward(
 ) {
     let width = row.len();
     let (gain, normed_gradient) = (&gain[..width], &normed_gradient[..width]);
-    let (gradient, gain_gradient) = (&mut gradient[..width], &mut gain_gradient[..width]);
+    let gradient = &mut gradient[..width];
     let mut along = 0.0;
-    for i in 0..width {
-        gain_gradient[i] += normed_gradient[i] * row[i] * inverse;
+    if let Some(gain_gradient) = gain_gradient.get_mut(..width) {
+        for i in 0..width {
+            gain_gradient[i] += normed_gradient[i] * row[i] * inverse;
+        }
     }
     for i in 0..width {
         along += normed_gradient[i] * gain[i] * row[i];

@@ -1,0 +1,46 @@
+use std::sync::Arc;
+
+use crate::adapter::Adapter;
+use crate::layout::Tensor;
+use crate::weights::Weights;
+
+/// What tokens are sampled and scored under: a model's weights, all of which are trained, or an adapter over them, and
+/// then that alone is. Adapters of one base share its weights.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    pub(crate) weights: Arc<Weights>,
+    pub(crate) adapter: Option<Arc<Adapter>>,
+}
+
+impl Policy {
+    /// A model's own weights.
+    pub(crate) fn of(weights: Arc<Weights>) -> Self {
+        Self { weights, adapter: None }
+    }
+
+    /// The numbers that are trained.
+    pub(crate) fn trained(&self) -> &[f32] {
+        self.adapter.as_ref().map_or(&self.weights.values, |adapter| &adapter.values)
+    }
+
+    /// The names and shapes of what is trained.
+    pub(crate) fn trained_tensors(&self) -> &[Tensor] {
+        self.adapter.as_ref().map_or(&self.weights.model.layout.tensors, |adapter| &adapter.layout.tensors)
+    }
+
+    /// The same with other numbers in the place of those that are trained.
+    pub(crate) fn with_trained(&self, values: Vec<f32>) -> Self {
+        match &self.adapter {
+            Some(adapter) => {
+                let adapter = Adapter::new(adapter.layout.clone(), adapter.alpha, values);
+                Self { weights: self.weights.clone(), adapter: Some(Arc::new(adapter)) }
+            }
+            None => Self::of(Arc::new(Weights::new(self.weights.model.clone(), values))),
+        }
+    }
+
+    /// How many numbers are trained.
+    pub(crate) fn trained_count(&self) -> usize {
+        self.trained().len()
+    }
+}

@@ -78,7 +78,10 @@ impl<'a> TensorReader<'a> {
     pub(crate) fn read(&mut self, path: &Path) -> Result<(), EngineError> {
         let bytes = std::fs::read(path).map_err(EngineError::io("read", path))?;
         let file = parse(&bytes, path)?;
-        for (name, view) in file.iter() {
+        let mut tensors: Vec<_> = file.iter().collect();
+        // In one order, so that the same fault is always told in the same words.
+        tensors.sort_unstable_by_key(|(name, _)| *name);
+        for (name, view) in tensors {
             // Some writers store a tied head although it is the embedding.
             if name == "lm_head.weight" && self.tied_head {
                 continue;

@@ -32,6 +32,8 @@ impl Need {
         let of_attempt = route.strip_prefix("/rollout/{rollout_id}/attempt/{attempt_id}");
         match (of_attempt, route) {
             (_, "/healthz") => Need::Nothing,
+            // A link to weights is signed.
+            (_, route) if route.starts_with("/api/v1/downloads/") => Need::Nothing,
             (None, "/") | (Some("" | "/" | "/v1" | "/v1/"), _) if asks_who_is_there => Need::Nothing,
             (Some("/reward"), _)
             | (None, "/rollout/{rollout_id}/reward" | "/rollout/{rollout_id}/generation/{generation_id}/reward") => {
@@ -183,11 +185,18 @@ mod tests {
             assert_eq!(need("POST", route), Need::Rollout, "{route}");
         }
         assert_eq!(need("POST", &format!("{ATTEMPT}/reward")), Need::Rollout);
-        for route in
-            ["/rollout/{rollout_id}/drift", "/v1/agl/health", "/v1/traces", "/api/models", "/proxy/pause", "/new"]
-        {
+        for route in [
+            "/rollout/{rollout_id}/drift",
+            "/api/v1/{*path}",
+            "/v1/agl/health",
+            "/v1/traces",
+            "/api/models",
+            "/proxy/pause",
+            "/new",
+        ] {
             assert_eq!(need("GET", route), Need::Admin, "{route}");
         }
+        assert_eq!(need("GET", "/api/v1/downloads/{expires}/{signature}/{file}"), Need::Nothing);
         assert_eq!(Need::of(&Method::GET, None), Need::Admin);
     }
 

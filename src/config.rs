@@ -192,11 +192,16 @@ impl EngineConfig {
 pub struct TinkerServerConfig {
     /// Keeps checkpoints, and which sessions and training runs there are. Made when a client first needs it.
     pub directory: PathBuf,
+    /// How long a client may give no sign of life until its session is over: its models and samplers go, its checkpoints
+    /// stay. Clients give one every ten seconds.
+    pub session_seconds: f64,
+    /// How many requests a training run takes beyond the one that it works at. Clients are told to wait with more.
+    pub requests_ahead: u64,
 }
 
 impl Default for TinkerServerConfig {
     fn default() -> Self {
-        Self { directory: PathBuf::from("fulgurite-tinker") }
+        Self { directory: PathBuf::from("fulgurite-tinker"), session_seconds: 300.0, requests_ahead: 1024 }
     }
 }
 

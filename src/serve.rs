@@ -12,7 +12,7 @@ use crate::metrics_page::MetricsPage;
 use crate::model_config::parse_model;
 use crate::models::OpenModel;
 use crate::output;
-use crate::server::{Interruptions, RunningServer, write_ready_file};
+use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -61,8 +61,11 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
     if bases.is_empty() {
         return Ok(Router::new());
     }
-    let directory = loaded.resolve(&loaded.config.tinker_server.directory);
+    let config = &loaded.config.tinker_server;
+    let directory = loaded.resolve(&config.directory);
     let options = TinkerServerOptions {
+        silence: seconds("tinker_server.session_seconds", config.session_seconds)?,
+        requests_ahead: config.requests_ahead,
         body_limit: loaded.config.server.body_limit_bytes,
         ..TinkerServerOptions::new(directory.clone())
     };

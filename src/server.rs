@@ -206,7 +206,7 @@ fn budget(budget: Budget) -> Result<Budget> {
 }
 
 /// A time of the config.
-fn seconds(key: &str, seconds: f64) -> Result<Duration> {
+pub fn seconds(key: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => bail!("{key} is {seconds}, but must be a number of seconds above 0"),

@@ -7,73 +7,102 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Ran, Server, text, tiny_model};
+use common::{Ran, Server, eventually, text, tiny_model};
 use serde_json::{Value, json};
 
 /// Serves an untrained model as `tiny`.
 fn start(directory: &Path) -> (Server, PathBuf) {
+    start_with("", directory)
+}
+
+/// As [`start`], with these keys of `[tinker_server]`.
+fn start_with(options: &str, directory: &Path) -> (Server, PathBuf) {
     let model = tiny_model(directory, 128);
     let config = directory.join("c.toml");
-    std::fs::write(&config, "[[models]]\nname = \"tiny\"\nbackend = \"embedded\"\npath = \"model\"\n").unwrap();
+    let models = "[[models]]\nname = \"tiny\"\nbackend = \"embedded\"\npath = \"model\"\n";
+    std::fs::write(&config, format!("[tinker_server]\n{options}\n{models}")).unwrap();
     (Server::start(directory, ["--config".as_ref(), config.as_os_str()]), model.canonicalize().unwrap())
 }
 
-/// What a script of `tests/tinker` finds out with the official SDK: that of `TINKER_PYTHON`, or the newest.
-fn sdk<S: AsRef<OsStr>>(script: &str, server: &Server, arguments: impl IntoIterator<Item = S>) -> Value {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = std::env::var_os("TINKER_PYTHON").map_or_else(|| root.join("target/tinker/bin/python"), PathBuf::from);
-    assert!(python.exists(), "tests/run makes {}", python.display());
-    let mut client = Command::new(python);
-    client.arg(root.join("tests/tinker").join(script)).arg(&server.url).args(arguments).stdin(Stdio::null());
-    client.env("PYTHONDONTWRITEBYTECODE", "1").env("TINKER_TELEMETRY", "0").env("HF_HUB_OFFLINE", "1");
-    let ran = Ran::from(client.output().unwrap());
-    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap()
+/// The newest official SDK and one from before messages had to be binary; or the one of `TINKER_PYTHON`.
+fn sdks() -> Vec<Sdk> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let made = ["tinker", "tinker-0.24"].map(|name| target.join(name).join("bin/python"));
+    std::env::var_os("TINKER_PYTHON")
+        .map_or_else(|| made.to_vec(), |python| vec![python.into()])
+        .into_iter()
+        .map(Sdk)
+        .collect()
 }
 
-#[test]
-fn the_official_sdk_trains_and_samples() {
-    let directory = tempfile::tempdir().unwrap();
-    let (server, model) = start(directory.path());
-    let found = sdk("every_call.py", &server, [model]);
-    for (what, words) in [
-        ("loss", "not public"),
-        ("step", "the gradient was dropped"),
-        ("rank", "LoRA is not available yet"),
-        ("base", "no base model `other`"),
-        ("prompt", "context length"),
-    ] {
-        assert!(found["refused"][what].as_str().unwrap().contains(words), "{found}");
+/// An official SDK, by its Python.
+struct Sdk(PathBuf);
+
+impl Sdk {
+    /// What a script of `tests/tinker` finds out.
+    fn run<S: AsRef<OsStr>>(&self, script: &str, server: &Server, arguments: impl IntoIterator<Item = S>) -> Value {
+        assert!(self.0.exists(), "tests/run makes {}", self.0.display());
+        let mut client = Command::new(&self.0);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tinker").join(script);
+        client.arg(script).arg(&server.url).args(arguments).stdin(Stdio::null());
+        client.env("PYTHONDONTWRITEBYTECODE", "1").env("TINKER_TELEMETRY", "0").env("HF_HUB_OFFLINE", "1");
+        let ran = Ran::from(client.output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}: {}{}", self.0.display(), ran.stdout, ran.stderr);
+        serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap()
     }
 }
 
 #[test]
-fn the_official_sdk_computes_every_loss() {
-    let directory = tempfile::tempdir().unwrap();
-    let (server, _) = start(directory.path());
-    sdk::<&str>("losses.py", &server, []);
-}
-
-#[test]
-fn the_official_sdk_sees_what_there_is_and_changes_it() {
-    let directory = tempfile::tempdir().unwrap();
-    let (server, _) = start(directory.path());
-    sdk::<&str>("management.py", &server, []);
-}
-
-#[test]
-fn the_official_sdk_goes_on_after_the_server_was_killed() {
-    let directory = tempfile::tempdir().unwrap();
-    let (mut server, _) = start(directory.path());
-    let before = sdk("resume.py", &server, ["before"]);
-    server.process.kill();
-    server = start_again(directory.path());
-    let after = sdk("resume.py", &server, ["after", &text(&before["path"]), &text(&before["sampler_path"])]);
-    for same in ["losses", "logprobs", "tokens"] {
-        assert_eq!(after[same], before[same], "{same}");
+fn official_sdks_train_and_sample() {
+    for sdk in sdks() {
+        let directory = tempfile::tempdir().unwrap();
+        let (server, model) = start(directory.path());
+        let found = sdk.run("every_call.py", &server, [model]);
+        for (what, words) in [
+            ("loss", "not public"),
+            ("step", "the gradient was dropped"),
+            ("rank", "LoRA is not available yet"),
+            ("base", "no base model `other`"),
+            ("prompt", "context length"),
+        ] {
+            assert!(found["refused"][what].as_str().unwrap().contains(words), "{found}");
+        }
     }
-    assert_eq!(after["weights_alone"][0], before["losses"][0]);
-    assert_ne!(after["weights_alone"], before["losses"], "an optimizer that begins anew steps differently");
+}
+
+#[test]
+fn official_sdks_compute_every_loss() {
+    for sdk in sdks() {
+        let directory = tempfile::tempdir().unwrap();
+        let (server, _) = start(directory.path());
+        sdk.run::<&str>("losses.py", &server, []);
+    }
+}
+
+#[test]
+fn official_sdks_see_what_there_is_and_change_it() {
+    for sdk in sdks() {
+        let directory = tempfile::tempdir().unwrap();
+        let (server, _) = start(directory.path());
+        sdk.run::<&str>("management.py", &server, []);
+    }
+}
+
+#[test]
+fn official_sdks_go_on_after_the_server_was_killed() {
+    for sdk in sdks() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut server, _) = start(directory.path());
+        let before = sdk.run("resume.py", &server, ["before"]);
+        server.process.kill();
+        server = start_again(directory.path());
+        let after = sdk.run("resume.py", &server, ["after", &text(&before["path"]), &text(&before["sampler_path"])]);
+        for same in ["losses", "logprobs", "tokens"] {
+            assert_eq!(after[same], before[same], "{same}");
+        }
+        assert_eq!(after["weights_alone"][0], before["losses"][0]);
+        assert_ne!(after["weights_alone"], before["losses"], "an optimizer that begins anew steps differently");
+    }
 }
 
 #[test]
@@ -119,6 +148,60 @@ fn what_cannot_be_done_is_refused_in_the_apis_words() {
     server.post(&format!("/api/v1/sessions/{session}/finish"), &json!({ "reason": { "type": "success" } }));
     refused("session_heartbeat", json!({ "session_id": session }), 410, "is over");
     refused("asample", asked(json!({ "seq_id": 1 })), 404, "no sampling session");
+}
+
+#[test]
+fn official_sdks_wait_for_a_server_that_is_busy() {
+    let directory = tempfile::tempdir().unwrap();
+    // A pass and a step at a time.
+    let (server, _) = start_with("requests_ahead = 2", directory.path());
+    for sdk in sdks() {
+        sdk.run::<&str>("many_at_once.py", &server, []);
+    }
+}
+
+#[test]
+fn a_place_far_ahead_is_refused_until_those_before_it_are_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start_with("requests_ahead = 2", directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let create =
+        json!({ "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 0 } });
+    let model = result(&server, "create_model", &create)["model_id"].clone();
+    let step = |place: u64| json!({ "model_id": model, "seq_id": place, "adam_params": {} });
+    // Place 1 is waited for.
+    let third = server.post("/api/v1/optim_step", &step(3)).expect(200);
+    let refused = server.post("/api/v1/optim_step", &step(4)).expect(429);
+    assert!(refused["detail"].as_str().unwrap().contains("send this one later"), "{refused}");
+    assert_eq!(server.post("/api/v1/optim_step", &step(3)).expect(200), third);
+    for place in [2, 1] {
+        server.post("/api/v1/optim_step", &step(place)).expect(200);
+    }
+    server.post("/api/v1/retrieve_future", &third).expect(200);
+    assert_eq!(result(&server, "optim_step", &step(4))["metrics"]["grad_norm"], 0.0);
+    let cancel = |request: Value| server.post("/api/v1/cancel_future", &json!({ "request_id": request })).status;
+    assert_eq!((cancel(third["request_id"].clone()), cancel(json!("x"))), (400, 204));
+}
+
+#[test]
+fn a_session_that_nobody_keeps_alive_is_over_and_its_checkpoints_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start_with("session_seconds = 1.0", directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let create =
+        json!({ "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 0 } });
+    let model = result(&server, "create_model", &create)["model_id"].clone();
+    let path = result(&server, "save_weights", &json!({ "model_id": model, "path": "a", "seq_id": 1 }))["path"].clone();
+    let status = || {
+        let found = server.post("/api/v1/sessions/search", &json!({ "session_id": session })).expect(200);
+        found["sessions"][0]["status"]["type"].clone()
+    };
+    eventually("the session to be over", || (status() == "cancelled").then_some(()));
+    server.post("/api/v1/session_heartbeat", &json!({ "session_id": session })).expect(410);
+    server.post("/api/v1/get_info", &json!({ "model_id": model })).expect(404);
+    let next = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let load = json!({ "session_id": next, "model_seq_id": 0, "path": path, "optimizer": true });
+    assert_eq!(result(&server, "load_weights", &load)["path"], path);
 }
 
 #[test]

@@ -1,6 +1,19 @@
-use fulgurite_backends::SamplingParameters;
+use fulgurite_backends::{BackendError, SamplingParameters};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::RngCore;
 
 use crate::kernels::LogSoftmax;
+
+/// A number in `[0, 1)`, each multiple of 2⁻⁵³ equally likely.
+pub(crate) fn uniform(generator: &mut ChaCha8Rng) -> f64 {
+    const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
+    (generator.next_u64() >> 11) as f64 * UNIT
+}
+
+/// What is said of logits from which nothing can be chosen.
+pub(crate) fn not_finite() -> BackendError {
+    BackendError::Internal { message: "the weights give logits that are not finite numbers".to_owned() }
+}
 
 /// A token chosen from a position's distribution.
 #[derive(Clone, Debug, PartialEq)]

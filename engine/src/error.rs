@@ -109,6 +109,12 @@ pub enum EngineError {
         /// The norm that was found.
         norm: f64,
     },
+    /// The system gives no random numbers, of which a secret would be made.
+    #[error("the system gives no random numbers: {message}")]
+    NoRandomness {
+        /// What it says.
+        message: String,
+    },
     /// A thread of the engine has panicked.
     #[error("a thread of the engine has panicked: {message}")]
     Panicked {
@@ -147,7 +153,7 @@ impl From<EngineError> for BackendError {
             | EngineError::Request { .. }
             | EngineError::Constraint { .. }
             | EngineError::Optimizer { .. } => BackendError::InvalidRequest { message: error.to_string() },
-            EngineError::GradientNotFinite { .. } | EngineError::Panicked { .. } => {
+            EngineError::GradientNotFinite { .. } | EngineError::NoRandomness { .. } | EngineError::Panicked { .. } => {
                 BackendError::Internal { message: error.to_string() }
             }
         }

@@ -3,11 +3,11 @@ use std::time::Instant;
 
 use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampledToken, StopReason};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::adjustments::Adjustments;
-use crate::choice::{Choice, choose};
+use crate::choice::{Choice, choose, not_finite, uniform};
 use crate::decode::Extension;
 use crate::grammars::Grammar;
 use crate::kernels::BLOCK;
@@ -162,14 +162,10 @@ impl Generation {
     }
 
     fn choose(&mut self, logits: &[f32], scratch: &mut ChoiceScratch) -> Result<Choice, BackendError> {
-        const UNIT: f64 = 1.0 / (1u64 << 53) as f64;
-        let uniform = (self.generator.next_u64() >> 11) as f64 * UNIT;
+        let uniform = uniform(&mut self.generator);
         let SampleRequest { sampling, top_logprobs, .. } = &self.request;
         let logits = self.adjustments.apply(logits, &mut scratch.adjusted)?;
-        choose(logits, sampling, uniform, *top_logprobs, &mut scratch.weights).ok_or_else(|| {
-            let message = "the weights give logits that are not finite numbers".into();
-            BackendError::Internal { message }
-        })
+        choose(logits, sampling, uniform, *top_logprobs, &mut scratch.weights).ok_or_else(not_finite)
     }
 
     fn stop_reason(&self, token: u32) -> Option<StopReason> {

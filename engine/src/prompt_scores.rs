@@ -1,4 +1,8 @@
-use crate::choice::likeliest;
+use fulgurite_backends::{BackendError, SamplingParameters};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+use crate::choice::{choose, likeliest, not_finite, uniform};
 use crate::forward::{Activations, PackedRows, forward};
 use crate::head::{HeadScratch, Prediction, for_each_logits};
 use crate::kernels::LogSoftmax;
@@ -15,13 +19,32 @@ pub(crate) struct PromptScores {
     pub(crate) likeliest: Vec<Vec<(u32, f32)>>,
     /// The logprobs of the tokens that were named for each place.
     pub(crate) named: Vec<Vec<f32>>,
+    /// Tokens that were drawn in the place of each, with their logprobs under what they were drawn from.
+    pub(crate) drawn: Vec<Vec<(u32, f32)>>,
+}
+
+/// What is to be told of each place of a prompt beside the logprob of its token.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AskedOfPlaces<'a> {
+    /// How many of the likeliest tokens.
+    pub(crate) alternatives: usize,
+    /// The logprobs of these, a row for each place or none at all.
+    pub(crate) named: &'a [Vec<u32>],
+    /// How many tokens, drawn independently.
+    pub(crate) draws: usize,
+    /// Of what they are drawn from; 0 draws the likeliest.
+    pub(crate) temperature: f32,
+    /// The same seed draws the same tokens.
+    pub(crate) seed: u64,
 }
 
 impl WeightsSnapshot {
-    /// Scores a prompt of known tokens, no longer than the context. `alternatives` of the likeliest tokens are told for
-    /// each place, and the logprobs of the tokens in `named`, which has a row for each place or none at all. Takes as
-    /// long as reading the prompt does.
-    pub(crate) fn score_prompt(&self, prompt: &[u32], alternatives: usize, named: &[Vec<u32>]) -> PromptScores {
+    /// Scores a prompt of known tokens, no longer than the context. Takes as long as reading the prompt does. Fails where
+    /// tokens are to be drawn and the logits are not finite.
+    pub(crate) fn score_prompt(&self, prompt: &[u32], asked: AskedOfPlaces<'_>) -> Result<PromptScores, BackendError> {
+        let AskedOfPlaces { alternatives, named, draws, temperature, seed } = asked;
+        let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
+        let (mut generator, mut scratch) = (ChaCha8Rng::seed_from_u64(seed), Vec::new());
         let policy = &self.0.policy;
         let mut rows = PackedRows::default();
         rows.push(prompt.iter().copied().take(prompt.len().saturating_sub(1)));
@@ -44,9 +67,20 @@ impl WeightsSnapshot {
             if let Some(tokens) = named.get(prediction.row) {
                 scores.named.push(tokens.iter().map(|&token| logprob(token)).collect());
             }
+            if draws > 0 {
+                let draw = |_| {
+                    let chosen = choose(logits, &sampling, uniform(&mut generator), 0, &mut scratch)?;
+                    Some((chosen.token, chosen.logprob))
+                };
+                // All or none: the distribution is the same for each.
+                scores.drawn.push((0..draws).map_while(draw).collect());
+            }
         };
         for_each_logits(policy, &activations.normed_output, &predictions, &mut HeadScratch::default(), see);
-        scores
+        match scores.drawn.iter().all(|drawn| drawn.len() == draws) {
+            true => Ok(scores),
+            false => Err(not_finite()),
+        }
     }
 }
 
@@ -54,6 +88,7 @@ impl WeightsSnapshot {
 mod tests {
     use std::sync::Arc;
 
+    use super::AskedOfPlaces;
     use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, WeightsVersion};
 
     use crate::test_models::tiny_config;
@@ -75,11 +110,27 @@ mod tests {
         let data: Arc<[Datum]> = [datum].into();
         let told = learner.forward_backward_telling_all(data, LossFunction::CrossEntropy).await.unwrap();
         let named = [vec![1, 9], vec![4, 9], vec![1, 9], vec![5, 9]];
-        let scores = learner.snapshot(WeightsVersion(0)).await.unwrap().score_prompt(&prompt, 2, &named);
+        let snapshot = learner.snapshot(WeightsVersion(0)).await.unwrap();
+        let asked = AskedOfPlaces { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };
+        let scores = snapshot.score_prompt(&prompt, asked).unwrap();
         assert_eq!(scores.logprobs, told.logprobs[0]);
         assert_eq!(scores.named.iter().map(|row| row[0]).collect::<Vec<_>>(), scores.logprobs);
         for (row, logprob) in scores.likeliest.iter().zip(&scores.logprobs) {
             assert!(row.len() == 2 && row[0].1 >= row[1].1 && row[0].1 >= *logprob);
+        }
+        // What is drawn is of the distribution: a token as often as it is likely, with the logprob that it has there.
+        for (row, likeliest) in scores.drawn.iter().zip(&scores.likeliest) {
+            let (token, logprob) = likeliest[0];
+            let drawn: Vec<_> = row.iter().filter(|(drawn, _)| *drawn == token).collect();
+            let (expected, spread) = (f64::from(logprob).exp() * 300.0, 300f64.sqrt());
+            assert!((drawn.len() as f64 - expected).abs() < 3.0 * spread, "{} of {expected}", drawn.len());
+            assert!(drawn.iter().all(|(_, told)| *told == logprob));
+        }
+        assert_eq!(snapshot.score_prompt(&prompt, asked).unwrap(), scores);
+        let greedy = AskedOfPlaces { draws: 2, alternatives: 1, ..AskedOfPlaces::default() };
+        let greedy = snapshot.score_prompt(&prompt, greedy).unwrap();
+        for (row, likeliest) in greedy.drawn.iter().zip(&greedy.likeliest) {
+            assert_eq!(*row, [(likeliest[0].0, 0.0); 2]);
         }
     }
 }

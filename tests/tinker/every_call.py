@@ -7,7 +7,7 @@ import sys
 
 import numpy
 import tinker
-from sdk import close, datum, logprobs, ready, refusal
+from sdk import close, datum, logprobs, ready, refusal, takes
 from tinker import types
 
 url, path = sys.argv[1:3]
@@ -59,6 +59,27 @@ assert numpy.allclose(several.prompt_logprobs[1:], before[:2], atol=1e-6), (seve
 assert several.topk_prompt_logprobs[0] is None
 for place, row in enumerate(several.topk_prompt_logprobs[1:], 1):
     assert len(row) == 2 and row[0][1] >= row[1][1] and row[0][1] >= several.prompt_logprobs[place]
+
+# Tokens that might have stood in the prompt, and texts that end an answer.
+if takes(sampler.sample, "prompt_alt_tokens_k"):
+    asked = dict(num_samples=1, sampling_params=types.SamplingParams(max_tokens=1, temperature=0.0), prompt_alt_tokens_k=2)
+    drawn = sampler.sample(prompt, include_prompt_logprobs=True, topk_prompt_logprobs=1, **asked).result()
+    tokens, drawn_logprobs = (values.to_numpy() for values in (drawn.prompt_alt_tokens.tokens, drawn.prompt_alt_tokens.logprobs))
+    likeliest = [row[0][0] for row in drawn.topk_prompt_logprobs[1:]]
+    assert tokens.tolist() == [[token, token] for token in likeliest] and not drawn_logprobs.any(), drawn
+until = types.SamplingParams(max_tokens=64, seed=3, stop=["a", "zz"], temperature=9.0)
+[sampled] = sampler.sample(prompt, num_samples=1, sampling_params=until).result().sequences
+assert sampled.stop_reason == "stop" and len(sampled.tokens) < 64, sampled
+
+# What is put in flight is what everybody who was given it before samples from.
+if takes(training.save_weights_and_get_sampling_client, "kind"):
+    first = ready(training.save_weights_and_get_sampling_client(kind="inflight"))
+    assert first.compute_logprobs(prompt).result() != sampler.compute_logprobs(prompt).result()
+    training.forward_backward([supervised], "cross_entropy").result()
+    training.optim_step(types.AdamParams(learning_rate=0.01)).result()
+    stale = first.compute_logprobs(prompt).result()
+    second = ready(training.save_weights_and_get_sampling_client(kind="inflight"))
+    assert first.compute_logprobs(prompt).result() == second.compute_logprobs(prompt).result() != stale
 
 # The base model is as it was.
 plain = types.SamplingParams(max_tokens=4, seed=3, stop=[])

@@ -2,7 +2,11 @@
 last line."""
 
 import datetime
+import io
+import json
 import sys
+import tarfile
+import urllib.request
 
 import tinker
 from sdk import close, ready, refusal
@@ -46,6 +50,25 @@ session_id = run_id.split(":")[0]
 [sampler_id] = rest.get_session(session_id).result().sampler_ids
 found = rest.get_sampler(sampler_id).result()
 assert (found.base_model, found.model_path) == ("tiny", sampler_path), found
+
+# What can be taken away.
+def fetched(link):
+    with urllib.request.urlopen(link) as answer:
+        return answer.read()
+
+
+if hasattr(training, "save_weights_external"):
+    external = training.save_weights_external("away").result().path
+    assert external == f"tinker://{run_id}/external_weights/away", external
+    links = rest.get_external_weights_urls(external).result()
+    files = {name: fetched(link) for name, link in links.urls.items()}
+    assert links.expires > datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=50)
+    rest.delete_checkpoint_from_tinker_path(external).result()
+if hasattr(rest, "get_checkpoint_archive_url"):
+    link = rest.get_checkpoint_archive_url(run_id, "sampler_weights/sampler").result().url
+    with tarfile.open(fileobj=io.BytesIO(fetched(link))) as archive:
+        files = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}
+assert json.loads(files["config.json"])["max_position_embeddings"] == 128 and len(files["model.safetensors"]) > 1000, set(files)
 
 # What is changed.
 rest.publish_checkpoint_from_tinker_path(path).result()

@@ -1,5 +1,7 @@
 """What the scripts beside this need of every SDK from 0.24 on."""
 
+import inspect
+
 import numpy
 from tinker import types
 
@@ -30,6 +32,11 @@ def refusal(call):
     except Exception as error:
         return str(error)
     raise AssertionError("it was not refused")
+
+
+def takes(call, parameter):
+    """Whether a call of this SDK has a parameter of this name."""
+    return parameter in inspect.signature(call).parameters
 
 
 def close(service):

@@ -200,6 +200,7 @@ impl TinkerServer {
             base_model: source.base_model.clone(),
             last_request: created,
             user_metadata: None,
+            inflight: None,
         };
         let directory = self.state.place_of(&path, &fresh_id());
         let copy = CheckpointRecord { path: path.to_string(), directory, created, public: false, expires, ..source };

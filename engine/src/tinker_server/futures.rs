@@ -6,6 +6,7 @@ use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, SampleRe
 use fulgurite_backends::tinker::wire::{RequestFailed, SubmittedRequest};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::refusals::servers_fault;
 
@@ -32,6 +33,8 @@ struct Entry {
     acknowledgement: SubmittedRequest,
     taken: Instant,
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
+    /// What works at it, if that can be stopped.
+    work: Option<AbortHandle>,
 }
 
 /// To be kept once. Dropped without an outcome, it fails the request.
@@ -72,13 +75,37 @@ impl Futures {
         entries.retain(|_, entry| entry.taken.elapsed() < KEPT || entry.outcome.borrow().is_none());
         let (sender, outcome) = watch::channel(None);
         let request_id = acknowledgement.request_id.clone();
-        entries.insert(request_id, Entry { acknowledgement, taken: Instant::now(), outcome });
+        entries.insert(request_id, Entry { acknowledgement, taken: Instant::now(), outcome, work: None });
         Taken::New(Promise(sender))
+    }
+
+    /// Whether a request was taken.
+    pub(super) fn is_known(&self, request_id: &str) -> bool {
+        self.entries().contains_key(request_id)
     }
 
     /// Forgets a request that was not carried out, so that it may come again.
     pub(super) fn forget(&self, request_id: &str) {
         self.entries().remove(request_id);
+    }
+
+    /// Says what works at a request, so that it can be stopped.
+    pub(super) fn work_of(&self, request_id: &str, work: AbortHandle) {
+        if let Some(entry) = self.entries().get_mut(request_id) {
+            entry.work = Some(work);
+        }
+    }
+
+    /// Stops what works at a request, unless it is done. `false` if that cannot be stopped.
+    pub(super) fn stop(&self, request_id: &str) -> bool {
+        match self.entries().get(request_id) {
+            Some(Entry { work: None, .. }) => false,
+            Some(Entry { work: Some(work), .. }) => {
+                work.abort();
+                true
+            }
+            None => true,
+        }
     }
 
     /// Waits for a result for as long as `patience`.
@@ -89,7 +116,8 @@ impl Futures {
         match tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await {
             Ok(Ok(outcome)) => outcome.clone().map_or(Polled::Unknown, Polled::Outcome),
             Ok(Err(_)) => {
-                let failed = servers_fault("the request was given up: its model or session has ended");
+                let failed =
+                    servers_fault("the request was given up: it was cancelled, or its model or session has ended");
                 Polled::Outcome(Arc::new(Outcome::Failed(failed)))
             }
             Err(_) => Polled::NotYet,
@@ -138,8 +166,30 @@ mod tests {
         let polled = futures.poll("a/1", KEPT).await;
         let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("given up")));
+        assert!(!futures.stop("a/1"), "nobody has said what works at it");
         futures.forget("a/1");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::Unknown));
         new(futures.take(request("a/1")));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_stopped_fails_and_one_that_is_done_stays_so() {
+        let futures = Futures::default();
+        let promise = new(futures.take(request("a/1")));
+        let endless = tokio::spawn(async move {
+            std::future::pending::<()>().await;
+            promise.keep(Outcome::Json(json!(7)));
+        });
+        futures.work_of("a/1", endless.abort_handle());
+        assert!(futures.stop("a/1"));
+        let Polled::Outcome(outcome) = futures.poll("a/1", KEPT).await else { panic!("it still goes on") };
+        assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("cancelled")));
+        let promise = new(futures.take(request("a/2")));
+        let done = tokio::spawn(async move { promise.keep(Outcome::Json(json!(8))) });
+        futures.work_of("a/2", done.abort_handle());
+        done.await.unwrap();
+        assert!(futures.stop("a/2") && futures.stop("a/3"));
+        let Polled::Outcome(outcome) = futures.poll("a/2", KEPT).await else { panic!("it was forgotten") };
+        assert!(matches!(&*outcome, Outcome::Json(value) if value == 8));
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! - `routes`, `refusals`: what is asked under which path; what cannot be done, in the API's words.
 //! - `management`, `session_search`, `checkpoints`: what there is, over REST.
+//! - `downloads`, `tar`: checkpoints' files for whoever has a link.
 //! - `server`, `sessions`: what there is, and who keeps it.
 //! - `futures`: results that are waited for.
 //! - `training_runs`, `model`, `training_request`: what is asked of training runs; one at work; what its passes compute over.
@@ -17,6 +18,7 @@
 //! distribution that was sampled from, after temperature, top-k and top-p.
 
 mod checkpoints;
+mod downloads;
 mod futures;
 mod management;
 mod model;
@@ -29,6 +31,7 @@ mod server;
 mod session_search;
 mod sessions;
 mod state_directory;
+mod tar;
 mod training_request;
 mod training_runs;
 mod weights_cache;

@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use fulgurite_backends::tinker::wire::{
     AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, ModelCreated, OptimStepResponse, RequestFailed,
-    SaveWeightsForSamplerResponse, SaveWeightsResponse,
+    SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
 };
 use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, WeightsVersion};
 use serde::Serialize;
@@ -26,6 +27,8 @@ pub(super) struct Model {
     pub(super) session_id: String,
     /// What is to be done. The worker ends when all of these are gone.
     pub(super) orders: UnboundedSender<Order>,
+    /// The place of the request that is carried out, or waited for.
+    next: Arc<AtomicU64>,
 }
 
 /// A request that was taken.
@@ -50,7 +53,8 @@ pub(super) enum Work {
     Step(AdamParams),
     SaveCheckpoint(Save),
     SaveForSampler(Save),
-    /// To be kept for one sampling session alone.
+    SaveExternally(Save),
+    /// To be kept for one sampling session alone, or put in flight for all that sample from the run's.
     SaveForSession(SamplerRecord, PathBuf),
     Load(Source),
     /// What cannot be done: it has its place all the same, and those after it do not wait for it.
@@ -82,9 +86,22 @@ impl Model {
     /// Starts a model's worker, which waits for its first order.
     pub(super) fn start(server: &Arc<TinkerServer>, base: Arc<TinkerBase>, session_id: String, id: String) -> Self {
         let (orders, received) = unbounded_channel();
-        let worker = Worker { server: Arc::downgrade(server), base: base.clone(), id, learner: None, spoilt: None };
+        let next = Arc::new(AtomicU64::new(0));
+        let worker = Worker {
+            server: Arc::downgrade(server),
+            base: base.clone(),
+            id,
+            next: next.clone(),
+            learner: None,
+            spoilt: None,
+        };
         tokio::spawn(worker.run(received));
-        Self { base, session_id, orders }
+        Self { base, session_id, orders, next }
+    }
+
+    /// Whether a place is so far ahead that its request is better sent later.
+    pub(super) fn is_full_for(&self, place: u64, requests_ahead: u64) -> bool {
+        place > self.next.load(Ordering::Acquire).saturating_add(requests_ahead)
     }
 }
 
@@ -93,6 +110,7 @@ struct Worker {
     server: Weak<TinkerServer>,
     base: Arc<TinkerBase>,
     id: String,
+    next: Arc<AtomicU64>,
     /// There once the model has begun.
     learner: Option<EmbeddedLearner>,
     /// Why the gradient is not what the client takes it to be: a pass has failed since the last step.
@@ -115,6 +133,7 @@ impl Worker {
             while let Some(order) = waiting.remove(&next) {
                 self.carry_out(order).await;
                 next += 1;
+                self.next.store(next, Ordering::Release);
             }
         }
     }
@@ -127,6 +146,7 @@ impl Worker {
             Work::Step(parameters) => self.step(parameters).await,
             Work::SaveCheckpoint(save) => self.save(save, CheckpointKind::Weights).await,
             Work::SaveForSampler(save) => self.save(save, CheckpointKind::SamplerWeights).await,
+            Work::SaveExternally(save) => self.save(save, CheckpointKind::ExternalWeights).await,
             Work::SaveForSession(sampler, directory) => self.save_for_session(sampler, directory).await,
             Work::Load(source) => self.load(source).await,
             Work::Nothing { because } => Err(users_fault(because)),
@@ -262,9 +282,8 @@ impl Worker {
             CheckpointKind::SamplerWeights => {
                 json(&SaveWeightsForSamplerResponse { path: Some(record.path), sampling_session_id: None })
             }
-            CheckpointKind::Weights | CheckpointKind::ExternalWeights => {
-                json(&SaveWeightsResponse { path: record.path })
-            }
+            CheckpointKind::Weights => json(&SaveWeightsResponse { path: record.path }),
+            CheckpointKind::ExternalWeights => json(&SaveWeightsExternalResponse { path: record.path }),
         }
     }
 
@@ -274,7 +293,9 @@ impl Worker {
         learner.save_weights(&absolute).await.map_err(failure)?;
         let snapshot = learner.snapshot(WeightsVersion::default()).await.map_err(failure)?;
         server.weights.put(&absolute, snapshot).await;
-        let sampler = SamplerRecord { weights: SampledWeights::Own(directory), ..sampler };
+        if let SampledWeights::Inflight(run_id) = &sampler.weights {
+            server.put_in_flight(run_id, directory).await.map_err(failure)?;
+        }
         server.keep(&sampler).await.map_err(failure)?;
         let sampling_session_id = Some(sampler.sampler_id.clone());
         server.registry().samplers.insert(sampler.sampler_id.clone(), sampler);
@@ -283,6 +304,19 @@ impl Worker {
 }
 
 impl TinkerServer {
+    /// Has those who sample from what a run puts in flight sample from these weights from now on.
+    async fn put_in_flight(&self, run_id: &str, directory: PathBuf) -> Result<(), BackendError> {
+        let known = self.registry().runs.get(run_id).cloned();
+        let Some(mut run) = known else { return Ok(()) };
+        let before = run.inflight.replace(directory);
+        self.keep(&run).await?;
+        self.registry().runs.insert(run_id.to_owned(), run);
+        match before {
+            Some(before) => self.delete_weights(before).await,
+            None => Ok(()),
+        }
+    }
+
     /// Deletes weights below the state directory, in memory too.
     pub(super) async fn delete_weights(&self, directory: PathBuf) -> Result<(), BackendError> {
         self.weights.forget(&self.state.resolve(&directory)).await;

@@ -9,17 +9,18 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use fulgurite_backends::tinker::wire::protobuf::ForwardBackwardRequest;
 use fulgurite_backends::tinker::wire::{
-    ClientConfig, CreateModelRequest, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
+    CancelFutureRequest, ClientConfig, CreateModelRequest, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
     CreateSessionRequest, CreateSessionResponse, DynamicConfig, FinishSessionRequest, GetInfoRequest, GetInfoResponse,
     GetSamplerResponse, HealthResponse, JsonForwardBackwardRequest, JsonForwardRequest, LoadWeightsRequest,
-    OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest, SaveWeightsForSamplerRequest,
-    SaveWeightsRequest, ServerCapabilities, SessionHeartbeatRequest, SessionHeartbeatResponse, SubmittedRequest,
-    SupportedModel, TelemetryResponse, TryAgain, UnloadModelRequest,
+    OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest, SaveWeightsExternalRequest,
+    SaveWeightsForSamplerRequest, SaveWeightsRequest, ServerCapabilities, SessionHeartbeatRequest,
+    SessionHeartbeatResponse, SubmittedRequest, SupportedModel, TelemetryResponse, TryAgain, UnloadModelRequest,
 };
 use prost::Message;
 use serde::de::DeserializeOwned;
 
 use super::checkpoints;
+use super::downloads;
 use super::futures::{Outcome, Polled};
 use super::management;
 use super::model::Work;
@@ -41,7 +42,7 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .route("/api/v1/healthz", get(async || Json(HealthResponse { status: "ok".to_owned() })))
         .route("/api/v1/get_server_capabilities", get(capabilities))
         .route("/api/v1/client/config", post(async || Json(client_config())))
-        .route("/api/v1/client/dynamic_config", post(async || Json(DynamicConfig::default())))
+        .route("/api/v1/client/dynamic_config", post(async || Json(dynamic_config())))
         .route("/api/v1/telemetry", post(async || Json(TelemetryResponse { status: "accepted".to_owned() })))
         .route("/api/v1/create_session", post(create_session))
         .route("/api/v1/session_heartbeat", post(heartbeat))
@@ -54,12 +55,15 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .route("/api/v1/optim_step", post(optim_step))
         .route("/api/v1/save_weights", post(save_weights))
         .route("/api/v1/save_weights_for_sampler", post(save_weights_for_sampler))
+        .route("/api/v1/save_weights_external", post(save_weights_external))
         .route("/api/v1/load_weights", post(load_weights))
         .route("/api/v1/create_sampling_session", post(create_sampling_session))
         .route("/api/v1/samplers/{sampler_id}", get(sampler))
         .route("/api/v1/asample", post(sample))
         .route("/api/v1/retrieve_future", post(retrieve_future))
+        .route("/api/v1/cancel_future", post(cancel_future))
         .merge(checkpoints::routes())
+        .merge(downloads::routes())
         .merge(management::routes())
         .layer(body_limit)
         .with_state(server)
@@ -74,6 +78,11 @@ fn client_config() -> ClientConfig {
         create_model_via_load_weights: true,
         ..ClientConfig::default()
     }
+}
+
+/// What clients are told that may be otherwise the next time.
+fn dynamic_config() -> DynamicConfig {
+    DynamicConfig { sample_cancel_enabled: true, ..DynamicConfig::default() }
 }
 
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
@@ -173,6 +182,10 @@ async fn save_weights_for_sampler(State(server): Server, body: Bytes) -> Submitt
     server.save_weights_for_sampler(read::<SaveWeightsForSamplerRequest>(&body)?).map(Json)
 }
 
+async fn save_weights_external(State(server): Server, body: Bytes) -> Submitted {
+    server.save_weights_external(read::<SaveWeightsExternalRequest>(&body)?).map(Json)
+}
+
 async fn load_weights(State(server): Server, body: Bytes) -> Submitted {
     server.load_weights(read::<LoadWeightsRequest>(&body)?).await.map(Json)
 }
@@ -189,7 +202,7 @@ async fn sampler(State(server): Server, Path(sampler_id): Path<String>) -> Resul
     let found = found.ok_or_else(|| Refusal::not_found("sampling session", &sampler_id))?;
     let model_path = match found.weights {
         SampledWeights::Checkpoint(path) => Some(path),
-        SampledWeights::Base | SampledWeights::Own(_) => None,
+        SampledWeights::Base | SampledWeights::Own(_) | SampledWeights::Inflight(_) => None,
     };
     Ok(Json(GetSamplerResponse { sampler_id, base_model: found.base_model, model_path }))
 }
@@ -210,6 +223,15 @@ async fn retrieve_future(State(server): Server, headers: HeaderMap, body: Bytes)
         Polled::Unknown => {
             Err(Refusal { status: StatusCode::GONE, detail: format!("the request {request_id} is not known any more") })
         }
+    }
+}
+
+/// A request that is done or not known is as well as cancelled.
+async fn cancel_future(State(server): Server, body: Bytes) -> Result<StatusCode, Refusal> {
+    let CancelFutureRequest { request_id } = read(&body)?;
+    match server.futures.stop(&request_id) {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Refusal::bad_request(format!("{request_id} cannot be cancelled: only requests for samples can"))),
     }
 }
 

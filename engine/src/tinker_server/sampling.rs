@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_backends::tinker::wire::protobuf::{SampleResponse, Tensor, TopkLogprobs};
+use fulgurite_backends::tinker::wire::protobuf::{PromptAltTokens, SampleResponse, Tensor, TopkLogprobs};
 use fulgurite_backends::tinker::wire::{
     CheckpointKind, CheckpointPath, CreateSamplingSessionRequest, CreateSamplingSessionResponse, RequestFailed,
     SampleRequest as WireRequest, SubmittedRequest, TensorData,
@@ -14,7 +14,7 @@ use super::sample_answer::{Stops, collect};
 use super::server::{TinkerBase, TinkerServer};
 use super::state_directory::{SampledWeights, SamplerRecord};
 use super::training_request::text_tokens;
-use crate::prompt_scores::PromptScores;
+use crate::prompt_scores::{AskedOfPlaces, PromptScores};
 use crate::published::WeightsSnapshot;
 
 /// The greatest number of alternatives that is told for a place.
@@ -28,6 +28,7 @@ struct AskedOfPrompt {
     last: Option<usize>,
     alternatives: usize,
     named: Option<NamedTokens>,
+    draws: usize,
 }
 
 /// Tokens whose logprobs are asked for: a row for each place of the prompt after the first, where -1 names none.
@@ -114,12 +115,25 @@ impl TinkerServer {
         let directory = match weights {
             SampledWeights::Base => return Ok(base.sampler.snapshot()),
             SampledWeights::Own(directory) => directory.clone(),
+            SampledWeights::Inflight(run_id) => return self.inflight_snapshot(base, run_id).await,
             SampledWeights::Checkpoint(path) => {
                 let found = self.registry().checkpoints.get(path).map(|checkpoint| checkpoint.directory.clone());
                 found.ok_or_else(|| Refusal::not_found("checkpoint", path))?
             }
         };
         Ok(self.weights.get(&base.sampler, &self.state.resolve(&directory)).await?)
+    }
+
+    /// The weights that a run has put in flight last. They may be replaced while they are read.
+    async fn inflight_snapshot(&self, base: &TinkerBase, run_id: &str) -> Result<WeightsSnapshot, Refusal> {
+        let last = || self.registry().runs.get(run_id).and_then(|run| run.inflight.clone());
+        loop {
+            let directory = last().ok_or_else(|| Refusal::not_found("weights in flight of", run_id))?;
+            match self.weights.get(&base.sampler, &self.state.resolve(&directory)).await {
+                Err(_) if last().is_some_and(|now| now != directory) => {}
+                read => return Ok(read?),
+            }
+        }
     }
 
     /// Takes a request for samples. A full queue refuses it, and it may come again.
@@ -142,10 +156,11 @@ impl TinkerServer {
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
                 let answer = started.answer(base, asked_of_prompt);
-                tokio::spawn(async move {
+                let work = tokio::spawn(async move {
                     let sampled = |response| Outcome::Sample(Box::new(response));
                     promise.keep(answer.await.map_or_else(Outcome::Failed, sampled));
                 });
+                self.futures.work_of(&request_id, work.abort_handle());
                 Ok(acknowledgement)
             }
             Err(refusal) => {
@@ -196,12 +211,11 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, Aske
         let message = format!("num_samples is {}, but must be from 1 to {limit}", request.num_samples);
         return Err(Refusal::bad_request(message));
     }
-    if request.prompt_alt_tokens_k > 0 {
-        return Err(Refusal::bad_request("prompt_alt_tokens_k is not available: leave it out, or ask for 0"));
-    }
-    for (name, asked) in
-        [("topk_prompt_logprobs", request.topk_prompt_logprobs), ("topk_sample_logprobs", request.topk_sample_logprobs)]
-    {
+    for (name, asked) in [
+        ("topk_prompt_logprobs", request.topk_prompt_logprobs),
+        ("topk_sample_logprobs", request.topk_sample_logprobs),
+        ("prompt_alt_tokens_k", request.prompt_alt_tokens_k),
+    ] {
         if asked > GREATEST_ALTERNATIVES {
             return Err(Refusal::bad_request(format!(
                 "{name} is {asked}, but must be at most {GREATEST_ALTERNATIVES}"
@@ -236,6 +250,7 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, Aske
         logprobs: request.prompt_logprobs.unwrap_or_default(),
         last: request.prompt_logprobs_last_n,
         alternatives: request.topk_prompt_logprobs,
+        draws: request.prompt_alt_tokens_k,
         named: (request.target_prompt_logprobs.as_ref())
             .map(|named| NamedTokens::read(named, asked.prompt.len(), base.config.vocab_size))
             .transpose()
@@ -260,9 +275,9 @@ impl Started {
             response.sequences.push(sequence.map_err(failure)?);
         }
         if of_prompt != AskedOfPrompt::default() {
-            let prompt = asked.request.prompt;
+            let request = asked.request;
             let told = tokio::task::spawn_blocking(move || {
-                of_prompt.tell(&weights, &prompt, &mut response).map(|()| response)
+                of_prompt.tell(&weights, &request, &mut response).map(|()| response)
             });
             response = told.await.map_err(|error| servers_fault(error.to_string()))?.map_err(failure)?;
         }
@@ -275,11 +290,19 @@ impl AskedOfPrompt {
     fn tell(
         &self,
         weights: &WeightsSnapshot,
-        prompt: &[u32],
+        request: &SampleRequest,
         response: &mut SampleResponse,
     ) -> Result<(), BackendError> {
+        let prompt = request.prompt.as_slice();
         let rows = self.named.as_ref().map(NamedTokens::tokens).unwrap_or_default();
-        let PromptScores { logprobs, likeliest, named } = weights.score_prompt(prompt, self.alternatives, &rows);
+        let asked = AskedOfPlaces {
+            alternatives: self.alternatives,
+            named: &rows,
+            draws: self.draws,
+            temperature: request.sampling.temperature,
+            seed: derive_seed(request.seed, &["prompt_alt_tokens"]),
+        };
+        let PromptScores { logprobs, likeliest, named, drawn } = weights.score_prompt(prompt, asked)?;
         let first_told = prompt.len() - self.last.unwrap_or(prompt.len()).min(prompt.len());
         if self.logprobs {
             let told = |place: usize| match place {
@@ -301,7 +324,23 @@ impl AskedOfPrompt {
         if let Some(asked) = &self.named {
             response.target_prompt_logprobs = Some(asked.tensor(&named));
         }
+        if self.draws > 0 {
+            response.prompt_alt_tokens = Some(self.alternative_tokens(&drawn));
+        }
         Ok(())
+    }
+}
+
+impl AskedOfPrompt {
+    /// What was drawn, a row for each place of the prompt after the first.
+    fn alternative_tokens(&self, drawn: &[Vec<(u32, f32)>]) -> PromptAltTokens {
+        let shape = vec![drawn.len() as i64, self.draws as i64];
+        let logprobs: Vec<f32> = drawn.iter().flatten().map(|&(_, logprob)| logprob).collect();
+        let tokens: Vec<i64> = drawn.iter().flatten().map(|&(token, _)| token.into()).collect();
+        PromptAltTokens {
+            tokens: Some(Tensor { shape: shape.clone(), ..Tensor::integers(tokens.into_iter()) }),
+            logprobs: Some(Tensor { shape, ..Tensor::floats(&logprobs) }),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use fulgurite_backends::BackendError;
 use serde_json::Value;
 
+use super::downloads::LinkSigner;
 use super::futures::Futures;
 use super::model::Model;
 use super::refusals::Refusal;
@@ -28,6 +29,9 @@ pub struct TinkerServerOptions {
     pub patience: Duration,
     /// How long a session may be silent before it is over, and its models gone.
     pub silence: Duration,
+    /// How many requests a training run takes beyond the one that it works at; at least the chunks of one pass, of which
+    /// clients send the first last.
+    pub requests_ahead: u64,
     /// Greatest request body, in bytes.
     pub body_limit: usize,
 }
@@ -40,6 +44,7 @@ impl TinkerServerOptions {
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get()),
             patience: Duration::from_secs(20),
             silence: Duration::from_secs(300),
+            requests_ahead: 1024,
             body_limit: 64 * 1024 * 1024,
         }
     }
@@ -109,6 +114,7 @@ pub struct TinkerServer {
     pub(super) futures: Futures,
     pub(super) weights: WeightsCache,
     pub(super) state: StateDirectory,
+    pub(super) links: LinkSigner,
     registry: Mutex<Registry>,
 }
 
@@ -150,6 +156,7 @@ impl TinkerServer {
             futures: Futures::default(),
             weights: WeightsCache::default(),
             state,
+            links: LinkSigner::new()?,
             registry: Mutex::new(registry),
         });
         tokio::spawn(sweep(Arc::downgrade(&server)));
@@ -201,7 +208,8 @@ pub(super) async fn run_blocking<T: Send + 'static>(
 /// Ends sessions that nobody keeps alive and deletes checkpoints whose time has come, for as long as the server is there.
 async fn sweep(server: Weak<TinkerServer>) {
     loop {
-        tokio::time::sleep(SWEEP).await;
+        let pause = server.upgrade().map_or(SWEEP, |server| server.options.silence.min(SWEEP));
+        tokio::time::sleep(pause).await;
         let Some(server) = server.upgrade() else { return };
         for session_id in server.silent_sessions(Instant::now()) {
             tracing::info!(session_id, "a session of the Tinker API is over: nobody has kept it alive");

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -73,7 +74,7 @@ impl TinkerServer {
         session_id: &str,
         finish: Option<FinishSessionRequest>,
     ) -> Result<(), BackendError> {
-        let (record, samplers) = {
+        let (record, samplers, weights) = {
             let mut registry = self.registry();
             registry.heard.remove(session_id);
             registry.models.retain(|_, model| model.session_id != session_id);
@@ -83,23 +84,26 @@ impl TinkerServer {
             let Some(session) = registry.sessions.get_mut(session_id) else { return Ok(()) };
             session.is_over = true;
             session.finish = finish;
-            (session.clone(), samplers)
+            let session = session.clone();
+            let runs = registry.runs.values().filter(|run| run.session_id == session_id);
+            let in_flight = runs.filter_map(|run| run.inflight.clone());
+            let own = samplers.iter().filter_map(|sampler| match &sampler.weights {
+                SampledWeights::Own(directory) => Some(directory.clone()),
+                _ => None,
+            });
+            let weights: Vec<PathBuf> = in_flight.chain(own).collect();
+            (session, samplers, weights)
         };
-        for sampler in &samplers {
-            if let SampledWeights::Own(directory) = &sampler.weights {
-                self.weights.forget(&self.state.resolve(directory)).await;
-            }
+        for directory in &weights {
+            self.weights.forget(&self.state.resolve(directory)).await;
         }
         let state = Arc::new(self.state.clone());
         run_blocking(move || {
             state.keep(&record)?;
             for sampler in samplers {
                 state.forget::<SamplerRecord>(&sampler.sampler_id)?;
-                if let SampledWeights::Own(directory) = &sampler.weights {
-                    state.delete_weights(directory)?;
-                }
             }
-            Ok(())
+            weights.iter().try_for_each(|directory| state.delete_weights(directory))
         })
         .await
     }

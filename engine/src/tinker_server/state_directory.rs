@@ -65,6 +65,9 @@ pub(super) struct RunRecord {
     pub(super) base_model: String,
     pub(super) last_request: f64,
     pub(super) user_metadata: Option<UserMetadata>,
+    /// The weights that it has put in flight last, below the state directory.
+    #[serde(default)]
+    pub(super) inflight: Option<PathBuf>,
 }
 
 /// A checkpoint that a client has named.
@@ -93,6 +96,8 @@ pub(super) enum SampledWeights {
     Checkpoint(String),
     /// Those that were saved for this sampling session alone, below the state directory.
     Own(PathBuf),
+    /// Those that a training run has put in flight last.
+    Inflight(String),
 }
 
 /// A sampling session.
@@ -224,21 +229,31 @@ impl StateDirectory {
 
     /// Has the same weights at another place, too. Their files are never written again, so both are the same files.
     pub(super) fn copy_weights(&self, from: &Path, to: &Path) -> Result<(), EngineError> {
-        let (from, to) = (self.resolve(from), self.resolve(to));
+        let to = self.resolve(to);
         std::fs::create_dir_all(&to).map_err(EngineError::io("create", &to))?;
-        for entry in std::fs::read_dir(&from).map_err(EngineError::io("read", &from))? {
-            let file = entry.map_err(EngineError::io("read", &from))?;
-            let copy = to.join(file.file_name());
-            std::fs::hard_link(file.path(), &copy).map_err(EngineError::io("write", &copy))?;
+        for (name, file, _) in self.files(from)? {
+            let copy = to.join(name);
+            std::fs::hard_link(file, &copy).map_err(EngineError::io("write", &copy))?;
         }
         sync_directory(&to)
     }
 
+    /// The files in a directory of weights, by their names: where they are, and their bytes.
+    pub(super) fn files(&self, directory: &Path) -> Result<Vec<(String, PathBuf, u64)>, EngineError> {
+        let root = self.resolve(directory);
+        let file = |entry: std::io::Result<std::fs::DirEntry>| {
+            let entry = entry?;
+            Ok((entry.file_name().to_string_lossy().into_owned(), entry.path(), entry.metadata()?.len()))
+        };
+        let files = || std::fs::read_dir(&root)?.map(file).collect::<std::io::Result<Vec<_>>>();
+        let mut files = files().map_err(EngineError::io("read", &root))?;
+        files.sort();
+        Ok(files)
+    }
+
     /// Bytes of the files in a directory of weights.
     pub(super) fn size_of(&self, directory: &Path) -> Result<u64, EngineError> {
-        let path = self.resolve(directory);
-        let size = || std::fs::read_dir(&path)?.map(|entry| Ok(entry?.metadata()?.len())).sum::<std::io::Result<u64>>();
-        size().map_err(EngineError::io("read", &path))
+        Ok(self.files(directory)?.into_iter().map(|(_, _, size)| size).sum())
     }
 
     /// Ids are of letters, digits, hyphens, dots and colons, but for a checkpoint's path.

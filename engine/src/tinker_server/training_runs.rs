@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use fulgurite_backends::tinker::wire::{
     CheckpointKind, CheckpointPath, CreateModelRequest, GetInfoResponse, LoadWeightsRequest, LoraConfig, ModelData,
-    ModelUnloaded, OptimStepRequest, OptimizerConfig, SamplerWeightsKind, SaveWeightsForSamplerRequest,
-    SaveWeightsRequest, SubmittedRequest,
+    ModelUnloaded, OptimStepRequest, OptimizerConfig, SamplerWeightsKind, SaveWeightsExternalRequest,
+    SaveWeightsForSamplerRequest, SaveWeightsRequest, SubmittedRequest,
 };
 use serde_json::json;
 
@@ -110,6 +111,7 @@ impl TinkerServer {
             base_model: base.name.clone(),
             last_request: now(),
             user_metadata: run.user_metadata,
+            inflight: None,
         };
         if let Err(error) = self.keep(&record).await {
             self.futures.forget(&submitted.request_id);
@@ -180,6 +182,24 @@ impl TinkerServer {
         self.submit(&model_id, seq_id, named(path, save))
     }
 
+    /// Takes weights to be taken away.
+    pub(super) fn save_weights_external(
+        &self,
+        request: SaveWeightsExternalRequest,
+    ) -> Result<SubmittedRequest, Refusal> {
+        let SaveWeightsExternalRequest { model_id, path, seq_id, ttl_seconds, age_encryption_recipients } = request;
+        let work = match age_encryption_recipients {
+            Some(recipients) if !recipients.is_empty() => {
+                let because = "weights cannot be encrypted here: leave age_encryption_recipients out";
+                Work::Nothing { because: because.to_owned() }
+            }
+            _ => named(Some(path), |name| {
+                Work::SaveExternally(Save { name, overwrite: false, ttl_seconds, user_metadata: None })
+            }),
+        };
+        self.submit(&model_id, seq_id, work)
+    }
+
     /// Takes weights to sample from: under a name, or for a sampling session of their own.
     pub(super) fn save_weights_for_sampler(
         &self,
@@ -194,10 +214,8 @@ impl TinkerServer {
             ttl_seconds,
             user_metadata,
         } = request;
+        let is_inflight = kind == SamplerWeightsKind::Inflight;
         let work = match (path, sampling_session_seq_id) {
-            _ if kind == SamplerWeightsKind::Inflight => {
-                Work::Nothing { because: "weights of kind `inflight` are not available: save snapshots".to_owned() }
-            }
             (None, Some(place)) => {
                 let model = self.model(&model_id)?;
                 let sampler_id = sampler_id(&model.session_id, place);
@@ -206,9 +224,16 @@ impl TinkerServer {
                     sampler_id,
                     session_id: model.session_id,
                     base_model: model.base.name.clone(),
-                    weights: SampledWeights::Base,
+                    weights: match is_inflight {
+                        true => SampledWeights::Inflight(model_id.clone()),
+                        false => SampledWeights::Own(directory.clone()),
+                    },
                 };
                 Work::SaveForSession(sampler, directory)
+            }
+            _ if is_inflight => {
+                let because = "weights of kind `inflight` have no name: leave path out, and say which sampling session";
+                Work::Nothing { because: because.to_owned() }
             }
             (path, _) => {
                 let save = |name| Work::SaveForSampler(Save { name, overwrite: false, ttl_seconds, user_metadata });
@@ -228,6 +253,11 @@ impl TinkerServer {
             model_id: Some(model_id.to_owned()),
             sample_sequence_ids: None,
         };
+        let is_full = place.is_some_and(|place| model.is_full_for(place, self.options.requests_ahead));
+        if is_full && !self.futures.is_known(&submitted.request_id) {
+            let detail = format!("{model_id} is busy with requests that came before: send this one later");
+            return Err(Refusal { status: StatusCode::TOO_MANY_REQUESTS, detail });
+        }
         let promise = match self.futures.take(submitted.clone()) {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),

@@ -1,0 +1,216 @@
+//! Checkpoints' files for whoever has a link: links are signed, so that they need no key, and are good for an hour.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_LENGTH, HOST, LOCATION};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use fulgurite_backends::tinker::wire::{CheckpointKind, CheckpointPath};
+use futures::stream::{self, Stream};
+use hmac::{Hmac, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::fs::File;
+use tokio::io::AsyncReadExt;
+
+use super::checkpoints::{CheckpointSegments, checkpoint_path};
+use super::management::Server;
+use super::refusals::Refusal;
+use super::server::{TinkerServer, run_blocking};
+use super::state_directory::{iso_time, now};
+use super::tar;
+use crate::EngineError;
+
+/// Seconds that a link is good for.
+const GOOD_FOR: f64 = 3600.0;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 * 1024;
+
+/// What an archive of all of a checkpoint's files is called.
+const ARCHIVE: &str = "archive.tar";
+
+pub(super) fn routes() -> Router<Arc<TinkerServer>> {
+    let one = "/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}";
+    Router::new()
+        .route(&format!("{one}/external_weights_urls"), get(external_weights_urls))
+        .route(&format!("{one}/archive"), get(archive))
+        .route("/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}", get(download))
+}
+
+/// Signs links, and knows its own signatures. Links do not outlive the process.
+#[derive(Clone)]
+pub(super) struct LinkSigner {
+    secret: [u8; 64],
+}
+
+impl std::fmt::Debug for LinkSigner {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("LinkSigner(..)")
+    }
+}
+
+impl LinkSigner {
+    /// With a secret that nobody knows.
+    pub(super) fn new() -> Result<Self, EngineError> {
+        let mut secret = [0; 64];
+        getrandom::fill(&mut secret).map_err(|error| EngineError::NoRandomness { message: error.to_string() })?;
+        Ok(Self { secret })
+    }
+
+    fn code(&self, expires: u64, path: &str, file: &str) -> Hmac<Sha256> {
+        Hmac::new(&self.secret.into()).chain_update(format!("{expires}/{path}/{file}"))
+    }
+
+    fn signature(&self, expires: u64, path: &str, file: &str) -> String {
+        let code = self.code(expires, path, file).finalize().into_bytes();
+        code.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether a link was signed here and is still good. Takes as long whatever is wrong with the signature.
+    fn is_good(&self, expires: u64, path: &str, file: &str, signature: &str, now: f64) -> bool {
+        let byte = |place: usize| u8::from_str_radix(signature.get(place..place + 2)?, 16).ok();
+        let code: Option<Vec<u8>> = (0..signature.len()).step_by(2).map(byte).collect();
+        let is_own = code.is_some_and(|code| self.code(expires, path, file).verify_slice(&code).is_ok());
+        is_own && now <= expires as f64
+    }
+}
+
+impl TinkerServer {
+    /// A checkpoint's files, by their names: where they are, and their bytes.
+    async fn files(&self, path: &str) -> Result<Vec<(String, PathBuf, u64)>, Refusal> {
+        let found = self.registry().checkpoints.get(path).map(|checkpoint| checkpoint.directory.clone());
+        let directory = found.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
+        let state = self.state.clone();
+        Ok(run_blocking(move || state.files(&directory)).await?)
+    }
+
+    /// Where a file can be fetched, as this request has reached the server.
+    fn link(&self, headers: &HeaderMap, expires: u64, path: &CheckpointPath, file: &str) -> String {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let (scheme, host) = (text("x-forwarded-proto").unwrap_or("http"), text(HOST.as_str()).unwrap_or_default());
+        let signature = self.links.signature(expires, &path.to_string(), file);
+        let CheckpointPath { run, kind, name } = path;
+        format!("{scheme}://{host}/api/v1/downloads/{expires}/{signature}/{run}/{}/{name}/{file}", kind.segment())
+    }
+}
+
+async fn external_weights_urls(
+    State(server): Server,
+    Path(segments): CheckpointSegments,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Refusal> {
+    let path = parsed(&checkpoint_path(segments))?;
+    if path.kind != CheckpointKind::ExternalWeights {
+        return Err(Refusal::bad_request(format!(
+            "{path} holds no external weights: save_weights_external makes them"
+        )));
+    }
+    let expires = (now() + GOOD_FOR) as u64;
+    let files = server.files(&path.to_string()).await?;
+    let links = files.iter().map(|(name, ..)| (name.clone(), json!(server.link(&headers, expires, &path, name))));
+    Ok(Json(json!({ "urls": links.collect::<serde_json::Map<_, _>>(), "expires": iso_time(expires as f64) })))
+}
+
+/// Sends older clients to an archive of all files.
+async fn archive(
+    State(server): Server,
+    Path(segments): CheckpointSegments,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let path = parsed(&checkpoint_path(segments))?;
+    server.files(&path.to_string()).await?;
+    let link = server.link(&headers, (now() + GOOD_FOR) as u64, &path, ARCHIVE);
+    Ok((StatusCode::FOUND, [(LOCATION, link)]).into_response())
+}
+
+fn parsed(path: &str) -> Result<CheckpointPath, Refusal> {
+    path.parse().map_err(|error| Refusal::bad_request(format!("{error}")))
+}
+
+type SignedFile = Path<(u64, String, String, String, String, String)>;
+
+async fn download(
+    State(server): Server,
+    Path((expires, signature, run, kind, name, file)): SignedFile,
+) -> Result<Response, Refusal> {
+    let path = checkpoint_path((run, kind, name));
+    if !server.links.is_good(expires, &path, &file, &signature, now()) {
+        let detail = "this link was not made here, or is not good any more: ask for another".to_owned();
+        return Err(Refusal { status: StatusCode::FORBIDDEN, detail });
+    }
+    let files = server.files(&path).await?;
+    let parts = match file.as_str() {
+        ARCHIVE => tar::parts(files),
+        _ => {
+            let found = files.into_iter().find(|(name, ..)| *name == file);
+            let (_, place, size) = found.ok_or_else(|| Refusal::not_found("file", &file))?;
+            vec![Part::File(place, size)]
+        }
+    };
+    let size: u64 = parts.iter().map(Part::size).sum();
+    Ok(([(CONTENT_LENGTH, size)], Body::from_stream(pieces(parts))).into_response())
+}
+
+/// A part of what is downloaded.
+#[derive(Debug, PartialEq)]
+pub(super) enum Part {
+    Bytes(Vec<u8>),
+    /// A file of so many bytes.
+    File(PathBuf, u64),
+}
+
+impl Part {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(_, size) => *size,
+        }
+    }
+}
+
+/// The bytes of parts, one after another, a piece at a time.
+fn pieces(parts: Vec<Part>) -> impl Stream<Item = std::io::Result<Vec<u8>>> {
+    stream::try_unfold((parts.into_iter(), None::<File>), async |(mut parts, mut open)| {
+        loop {
+            if let Some(file) = &mut open {
+                let mut piece = vec![0; PIECE];
+                let length = file.read(&mut piece).await?;
+                if length > 0 {
+                    piece.truncate(length);
+                    return Ok(Some((piece, (parts, open))));
+                }
+            }
+            match parts.next() {
+                None => return Ok(None),
+                Some(Part::Bytes(bytes)) => return Ok(Some((bytes, (parts, None)))),
+                Some(Part::File(path, _)) => open = Some(File::open(path).await?),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_good_for_what_it_was_signed_for_and_for_a_while() {
+        let signer = LinkSigner::new().unwrap();
+        let signature = signer.signature(100, "tinker://a/weights/b", "f");
+        assert!(signer.is_good(100, "tinker://a/weights/b", "f", &signature, 100.0));
+        assert!(!signer.is_good(100, "tinker://a/weights/b", "f", &signature, 101.0));
+        assert!(!signer.is_good(101, "tinker://a/weights/b", "f", &signature, 100.0));
+        assert!(!signer.is_good(100, "tinker://a/weights/c", "f", &signature, 100.0));
+        assert!(!signer.is_good(100, "tinker://a/weights/b", "g", &signature, 100.0));
+        for wrong in ["", "0", "zz", "ä", &signature[2..]] {
+            assert!(!signer.is_good(100, "tinker://a/weights/b", "f", wrong, 100.0), "{wrong}");
+        }
+        assert!(!LinkSigner::new().unwrap().is_good(100, "tinker://a/weights/b", "f", &signature, 100.0));
+    }
+}

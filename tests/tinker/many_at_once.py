@@ -1,0 +1,35 @@
+"""The official SDK asks the server whose URL is the first argument for more at once than it takes. Prints `{}` as the last
+line."""
+
+import sys
+
+import tinker
+from sdk import close, datum, ready
+from tinker import types
+
+service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test")
+
+
+def losses(ahead):
+    """Of a few steps of a new model, with so many under way together."""
+    training = ready(service.create_lora_training_client(base_model="tiny", rank=0))
+    pending, found = [], []
+    for _ in range(6):
+        passed = training.forward_backward([datum([70, 81, 92, 73])], "cross_entropy")
+        pending.append((passed, training.optim_step(types.AdamParams(learning_rate=0.01))))
+        if len(pending) == ahead:
+            found += [passed.result().metrics["loss:sum"] for passed, _ in pending]
+            pending = []
+    return found
+
+
+alone = losses(1)
+assert losses(6) == alone and alone[-1] < alone[0], alone
+
+# More sequences than the sampler's queue holds.
+sampler = ready(service.create_sampling_client(base_model="tiny"))
+prompt, short = types.ModelInput.from_ints([5, 6]), types.SamplingParams(max_tokens=2, stop=[])
+pending = [sampler.sample(prompt, num_samples=100, sampling_params=short) for _ in range(30)]
+assert all(len(sampled.result().sequences) == 100 for sampled in pending)
+close(service)
+print("{}")

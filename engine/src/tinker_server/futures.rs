@@ -14,7 +14,7 @@ use super::refusals::servers_fault;
 const KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// What a request has come to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Outcome {
     Json(Value),
     Pass(ForwardBackwardOutput),

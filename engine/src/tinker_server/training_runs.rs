@@ -296,3 +296,127 @@ fn named(name: Option<String>, work: impl FnOnce(String) -> Work) -> Work {
         Err(because) => Work::Nothing { because },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+    use std::time::Duration;
+
+    use fulgurite_backends::tinker::wire::{AdamParams, CreateSessionRequest, ForwardBackwardInput};
+    use proptest::prelude::*;
+    use tokio::runtime::Runtime;
+
+    use super::*;
+    use crate::test_models::tiny_config;
+    use crate::tinker_server::TinkerServerOptions;
+    use crate::tinker_server::futures::Polled;
+    use crate::tinker_server::training_request::TrainingRequest;
+    use crate::{Engine, EngineOptions, TokenText, create_model};
+
+    /// What is asked of the model at its places from 1 on.
+    const WORK: [&str; 9] = ["pass", "pass", "step", "score", "pass", "step", "nothing", "unreadable", "score"];
+
+    /// A server, and a session in it. One for all cases: each has a model of its own.
+    struct Host {
+        runtime: Runtime,
+        server: Arc<TinkerServer>,
+        session_id: String,
+        _home: tempfile::TempDir,
+    }
+
+    fn host() -> &'static Host {
+        static HOST: OnceLock<Host> = OnceLock::new();
+        HOST.get_or_init(|| {
+            let home = tempfile::tempdir().unwrap();
+            let directory = home.path().join("model");
+            create_model(&directory, &tiny_config(), 1).unwrap();
+            let vocabulary = (0..37).map(|id| TokenText::Text(id.to_string().into_bytes())).collect();
+            let engine = Engine::open(&directory, EngineOptions { threads: 1, ..EngineOptions::default() }).unwrap();
+            let base = TinkerBase::new("tiny", &engine, vocabulary).unwrap();
+            let options = TinkerServerOptions { threads: 1, ..TinkerServerOptions::new(home.path().join("state")) };
+            let runtime = Runtime::new().unwrap();
+            let (server, session_id) = runtime.block_on(async {
+                let server = TinkerServer::start(vec![base], options).unwrap();
+                let session = server.create_session(CreateSessionRequest::default()).await.unwrap();
+                (server, session.session_id)
+            });
+            Host { runtime, server, session_id, _home: home }
+        })
+    }
+
+    fn work(kind: &str) -> Work {
+        let input = |kind: &str| -> ForwardBackwardInput {
+            let text = json!([{ "type": "encoded_text", "tokens": [5, 6, 7] }]);
+            let image = json!([{ "type": "image", "data": "", "format": "png" }]);
+            let chunks = if kind == "unreadable" { image } else { text };
+            let targets = json!({ "target_tokens": { "data": [6, 7, 8], "dtype": "int64" } });
+            let datum = json!({ "model_input": { "chunks": chunks }, "loss_fn_inputs": targets });
+            serde_json::from_value(json!({ "data": [datum], "loss_fn": "cross_entropy" })).unwrap()
+        };
+        match kind {
+            "step" => Work::Step(AdamParams { learning_rate: 0.01, ..AdamParams::default() }),
+            "nothing" => Work::Nothing { because: "it cannot be done".to_owned() },
+            kind => Work::Pass { request: TrainingRequest::from_json(&input(kind)), forward_only: kind == "score" },
+        }
+    }
+
+    /// What the requests of a new model come to, in the order of their places, sent as `places` say.
+    fn results(model_seq_id: u64, places: &[u64]) -> Vec<Outcome> {
+        let Host { runtime, server, session_id, .. } = host();
+        let create = json!({
+            "session_id": session_id, "model_seq_id": model_seq_id, "base_model": "tiny", "lora_config": { "rank": 0 },
+        });
+        runtime.block_on(async {
+            let created = server.create_model(serde_json::from_value(create).unwrap()).await.unwrap();
+            let model_id = created.model_id.unwrap();
+            for &place in places {
+                let submitted = server.submit(&model_id, Some(place), work(WORK[place as usize - 1])).unwrap();
+                assert_eq!(submitted.request_id, format!("{model_id}/{place}"));
+            }
+            let mut results = Vec::new();
+            for place in 1..=WORK.len() {
+                let polled = server.futures.poll(&format!("{model_id}/{place}"), Duration::from_secs(60)).await;
+                let Polled::Outcome(outcome) = polled else { panic!("{place}: {polled:?}") };
+                results.push((*outcome).clone());
+            }
+            server.unload_model(&model_id).unwrap();
+            results
+        })
+    }
+
+    /// In order, each once.
+    fn expected() -> &'static [Outcome] {
+        static EXPECTED: OnceLock<Vec<Outcome>> = OnceLock::new();
+        EXPECTED.get_or_init(|| results(0, &(1..=WORK.len() as u64).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn each_kind_of_request_comes_to_what_it_should() {
+        let told = |index: usize| match &expected()[index] {
+            Outcome::Pass(output) => output.metrics["loss:sum"],
+            Outcome::Json(value) => value["metrics"]["grad_norm"].as_f64().unwrap(),
+            outcome => panic!("{index}: {outcome:?}"),
+        };
+        assert!(told(0) == told(1) && told(3) < told(0) && told(8) < told(4), "steps make the loss less");
+        for (index, words) in [(6, "it cannot be done"), (7, "an image")] {
+            assert!(matches!(&expected()[index], Outcome::Failed(failed) if failed.error.contains(words)));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_the_order_and_however_often_requests_come_their_results_are_the_same(
+            model_seq_id in 1..u64::MAX,
+            first in Just((1..=WORK.len() as u64).collect::<Vec<_>>()).prop_shuffle(),
+            again in prop::collection::vec((1..=WORK.len() as u64, 0..WORK.len()), 0..8),
+        ) {
+            let mut places = first;
+            for (place, index) in again {
+                places.insert(index, place);
+            }
+            prop_assert_eq!(results(model_seq_id, &places), expected());
+        }
+    }
+}

@@ -4,7 +4,7 @@ use crate::adapter::AdapterScratch;
 use crate::adapter_layout::Projection;
 use crate::forward::{Activations, LayerActivations, PackedRows};
 use crate::kernels::{
-    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply,
+    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply_unpacked,
     norm_and_rotate_backward, rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
 };
 use crate::policy::Policy;
@@ -28,7 +28,6 @@ pub(crate) struct BackwardScratch {
 /// Memory for matrices packed on the way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProductScratch {
-    weight: PackedMatrix,
     input: PackedMatrix,
     pub(crate) adapter: AdapterScratch,
 }
@@ -48,8 +47,7 @@ impl ProductScratch {
         let place = policy.weights.model.layout.projection(projection);
         let inputs = projection.inputs(&policy.weights.model.config);
         let (outputs, rows) = (place.len() / inputs, input.len() / inputs);
-        self.weight.pack(&policy.weights.values[place.clone()], outputs, inputs);
-        multiply(output_gradient, rows, &self.weight, input_gradient);
+        multiply_unpacked(output_gradient, rows, &policy.weights.values[place.clone()], inputs, input_gradient);
         match &policy.adapter {
             Some(adapter) => {
                 adapter.backward(projection, input, output_gradient, input_gradient, gradient, &mut self.adapter);

@@ -1,8 +1,13 @@
+use rayon::prelude::*;
+
 use crate::adapter::{Adapter, AdapterRun, AdapterScratch, adapt};
 use crate::adapter_layout::Projection;
 use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, swiglu};
 use crate::key_value_cache::KeyValueCache;
 use crate::weights::Weights;
+
+/// Multiplications from which on a layer's attention is worth another thread.
+const WORTH_A_THREAD: usize = 1 << 20;
 
 /// A sequence and the tokens that come next in it, at least one.
 pub(crate) struct Extension<'a> {
@@ -24,7 +29,6 @@ pub(crate) struct DecodeScratch {
     attended: Vec<f32>,
     gate_up: Vec<f32>,
     activated: Vec<f32>,
-    scores: Vec<f32>,
     last: Vec<f32>,
     adapter: AdapterScratch,
     pub(crate) logits: Vec<f32>,
@@ -119,20 +123,47 @@ fn extend_layer(
 
 /// Puts the new keys and values into the caches, and attends over them.
 fn attend_caches(weights: &Weights, layer: usize, extensions: &mut [Extension<'_>], scratch: &mut DecodeScratch) {
+    let query = weights.model.config.query_width();
+    let DecodeScratch { rotated, query_key_value, attended, .. } = scratch;
+    let (mut row, mut attended) = (0, &mut attended[..]);
+    let mut parts = Vec::with_capacity(extensions.len());
+    let mut products = 0;
+    for extension in extensions {
+        let count = extension.tokens.len();
+        products += 2 * query * count * (extension.cache.len() + count);
+        let (own, later) = attended.split_at_mut(count * query);
+        parts.push((extension, row, own));
+        (row, attended) = (row + count, later);
+    }
+    let attend = |scores: &mut Vec<f32>, (extension, row, attended): (&mut Extension<'_>, usize, &mut [f32])| {
+        attend_cache(weights, layer, extension, row, rotated, query_key_value, scores, attended);
+    };
+    let alone = if products < WORTH_A_THREAD { parts.len() } else { 1 };
+    parts.into_par_iter().with_min_len(alone).for_each_init(Vec::new, attend);
+}
+
+/// The same for one sequence, whose new tokens begin in this row.
+#[allow(clippy::too_many_arguments)] // what the layer has computed so far, and where the result goes
+fn attend_cache(
+    weights: &Weights,
+    layer: usize,
+    extension: &mut Extension<'_>,
+    first_row: usize,
+    rotated: &[f32],
+    query_key_value: &[f32],
+    scores: &mut Vec<f32>,
+    attended: &mut [f32],
+) {
     let (shape, config) = (weights.model.attention, &weights.model.config);
     let (query, key) = (config.query_width(), config.key_width());
-    let mut row = 0;
-    for extension in extensions {
-        let (start, cache) = (extension.cache.len(), &mut *extension.cache);
-        for position in start..start + extension.tokens.len() {
-            let rotated = &scratch.rotated[row * (query + key)..][..query + key];
-            let value = &scratch.query_key_value[row * (query + 2 * key) + query + key..][..key];
-            cache.store(shape, layer, position, &rotated[query..], value);
-            let attended = &mut scratch.attended[row * query..][..query];
-            let (keys, values) = (cache.keys(shape, layer), cache.values(shape, layer));
-            attend(shape, &rotated[..query], &keys, &values, key, position + 1, &mut scratch.scores, attended);
-            row += 1;
-        }
+    let (start, cache) = (extension.cache.len(), &mut *extension.cache);
+    for (index, attended) in attended.chunks_exact_mut(query).enumerate() {
+        let (row, position) = (first_row + index, start + index);
+        let rotated = &rotated[row * (query + key)..][..query + key];
+        let value = &query_key_value[row * (query + 2 * key) + query + key..][..key];
+        cache.store(shape, layer, position, &rotated[query..], value);
+        let (keys, values) = (cache.keys(shape, layer), cache.values(shape, layer));
+        attend(shape, &rotated[..query], &keys, &values, key, position + 1, scores, attended);
     }
 }
 

@@ -43,6 +43,7 @@ mod sampler;
 mod scheduler;
 mod shard;
 mod telemetry;
+mod threads;
 pub mod tinker_server;
 mod vocabulary;
 mod weights;

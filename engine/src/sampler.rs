@@ -16,6 +16,7 @@ use crate::grammars::{Grammar, Grammars};
 use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
+use crate::threads::thread_pool;
 use crate::weights::Weights;
 use crate::{EngineError, EngineOptions};
 
@@ -42,9 +43,10 @@ impl EmbeddedSampler {
     ) -> Result<Self, EngineError> {
         let queue_limit = options.queue_limit;
         let (queue, waiting): (_, Receiver<Generation>) = sync_channel(queue_limit);
+        let pool = thread_pool("fulgurite-sampler", options.threads)?;
         let thread = std::thread::Builder::new()
             .name("fulgurite-sampler".into())
-            .spawn(move || Scheduler::new(options).run(&waiting))
+            .spawn(move || pool.install(|| Scheduler::new(options).run(waiting)))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
         let grammars = grammars.map(Arc::new);
         Ok(Self { published, queue: Some(queue), queue_limit, grammars, thread: Some(thread) })

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use metrics::{Counter, Histogram};
+use rayon::prelude::*;
 
 use crate::EngineOptions;
 use crate::decode::{DecodeScratch, Extension, extend};
@@ -10,14 +11,20 @@ use crate::generation::{ChoiceScratch, Generation};
 use crate::prefix_cache::PrefixCache;
 use crate::telemetry::{prefill_tokens, queue_seconds};
 
-/// Multiplications below which a step is not worth the start of another thread.
+/// Multiplications below which a step is not worth another thread.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// Continuous batching: requests join and leave the batch between steps.
+/// Numbers of a model from which on it is too large for the caches: then all threads work on the same generations, and
+/// its weights are read once for all of them.
+const TOO_LARGE_FOR_CACHES: usize = 1 << 22;
+
+/// Continuous batching: requests join and leave the batch between steps. Works with the threads of the pool that it
+/// runs in.
 pub(crate) struct Scheduler {
     max_batch: usize,
     active: Vec<Generation>,
-    workers: Vec<Worker>,
+    /// For each thread the memory it decodes in.
+    workers: Vec<DecodeScratch>,
     prefixes: PrefixCache,
     meters: Meters,
 }
@@ -28,18 +35,10 @@ struct Meters {
     prefill_cached: Counter,
 }
 
-/// Memory of one decoding thread.
-#[derive(Default)]
-struct Worker {
-    decode: DecodeScratch,
-    choice: ChoiceScratch,
-}
-
 impl Scheduler {
     pub(crate) fn new(options: EngineOptions) -> Self {
         let EngineOptions { threads, max_batch, prefix_cache_bytes, .. } = options;
-        let mut workers = Vec::new();
-        workers.resize_with(threads, Worker::default);
+        let workers = vec![DecodeScratch::default(); threads];
         let prefixes = PrefixCache::new(prefix_cache_bytes);
         let meters = Meters {
             queue_seconds: queue_seconds(),
@@ -50,8 +49,8 @@ impl Scheduler {
     }
 
     /// Works until the other end of the queue is gone.
-    pub(crate) fn run(mut self, waiting: &Receiver<Generation>) {
-        while self.admit(waiting) {
+    pub(crate) fn run(mut self, waiting: Receiver<Generation>) {
+        while self.admit(&waiting) {
             self.step();
             self.active.retain(|generation| !generation.is_over());
         }
@@ -113,29 +112,32 @@ fn ready<'a>(active: &'a mut [Generation], prefixes: &mut PrefixCache, meters: &
 }
 
 /// Moves every generation of a group on by one step. What a generation gets does not depend on how they are cut.
-fn step_group(group: &mut [&mut Generation], workers: &mut [Worker]) {
+fn step_group(group: &mut [&mut Generation], workers: &mut [DecodeScratch]) {
     let Some(first) = group.first() else { return };
-    let cost = group.len() * first.weights().values.len();
-    let threads = workers.len().min(group.len()).min(1 + cost / WORTH_A_THREAD);
-    let mut parts = group.chunks_mut(group.len().div_ceil(threads)).zip(workers);
-    let Some((own_part, own_worker)) = parts.next() else { return };
-    std::thread::scope(|scope| {
-        for (part, worker) in parts {
-            scope.spawn(move || step(part, worker));
-        }
-        step(own_part, own_worker);
-    });
+    let numbers = first.weights().values.len();
+    let threads = match numbers < TOO_LARGE_FOR_CACHES {
+        true => workers.len().min(group.len()).min(1 + group.len() * numbers / WORTH_A_THREAD),
+        false => 1,
+    };
+    let parts: Vec<_> = group.chunks_mut(group.len().div_ceil(threads)).zip(workers).collect();
+    match parts.len() {
+        1 => parts.into_iter().for_each(|(part, worker)| step(part, worker)),
+        _ => parts.into_par_iter().for_each(|(part, worker)| step(part, worker)),
+    }
 }
 
-fn step(generations: &mut [&mut Generation], worker: &mut Worker) {
+fn step(generations: &mut [&mut Generation], worker: &mut DecodeScratch) {
     let Some(first) = generations.first() else { return };
     let weights = first.weights().clone();
     let mut extensions: Vec<Extension<'_>> = generations.iter_mut().map(|generation| generation.extension()).collect();
-    extend(&weights, &mut extensions, &mut worker.decode);
-    let rows = worker.decode.logits.chunks_exact(weights.model.config.vocab_size);
-    for (generation, logits) in generations.iter_mut().zip(rows) {
-        generation.advance(logits, &mut worker.choice);
-    }
+    extend(&weights, &mut extensions, worker);
+    let vocabulary = weights.model.config.vocab_size;
+    let alone = (WORTH_A_THREAD / vocabulary).max(1);
+    let advance = |scratch: &mut ChoiceScratch, (generation, logits): (&mut &mut Generation, &[f32])| {
+        generation.advance(logits, scratch);
+    };
+    let choices = generations.par_iter_mut().zip(worker.logits.par_chunks_exact(vocabulary));
+    choices.with_min_len(alone).for_each_init(ChoiceScratch::default, advance);
 }
 
 #[cfg(test)]

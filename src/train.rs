@@ -1,6 +1,7 @@
 //! `fulgurite train`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -94,7 +95,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
         None => None,
     };
     let mut grpo = Grpo {
-        store: store.clone(),
+        record: Arc::new(store.clone()),
         learner: opened.learner,
         options: loaded.config.trainer.clone(),
         tasks,

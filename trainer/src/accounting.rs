@@ -1,12 +1,11 @@
 use std::collections::{HashMap, HashSet};
 
 use fulgurite_adapters::{UntrainedCause, exclusion};
-use fulgurite_store::Store;
 use fulgurite_store::model::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
 use serde_json::Value;
 
-use crate::TrainError;
 use crate::collection::{Collected, Member, Phase};
+use crate::{Record, TrainError};
 
 /// The ledger's name for tokens that were trained.
 pub(crate) const TRAINED: &str = "trained";
@@ -73,29 +72,33 @@ fn usage(generation: &Generation, cause: Option<UntrainedCause>) -> GenerationUs
 /// What no step has accounted for at the end of a run: calls that arrived after their step was over, and calls that
 /// belong to no rollout of the run. `accounted` is what is about to be recorded.
 pub(crate) async fn leftovers(
-    store: &Store,
+    record: &dyn Record,
     run_id: &str,
     accounted: &[GenerationUse],
 ) -> Result<Vec<GenerationUse>, TrainError> {
     // Its step is over, so a late call was made by an attempt that nobody waits for any more.
-    let mut uses = account_late(store, run_id, UntrainedCause::SupersededAttempt).await?;
+    let mut uses = account_late(record, run_id, UntrainedCause::SupersededAttempt).await?;
     let accounted: HashSet<&str> = accounted.iter().map(|one| one.generation_id.as_str()).collect();
     uses.retain(|one| !accounted.contains(one.generation_id.as_str()));
     Ok(uses)
 }
 
 /// What was sampled for a step that a crash cut short.
-pub(crate) async fn undone(store: &Store, run_id: &str) -> Result<Vec<GenerationUse>, TrainError> {
-    account_late(store, run_id, UntrainedCause::AfterLastCheckpoint).await
+pub(crate) async fn undone(record: &dyn Record, run_id: &str) -> Result<Vec<GenerationUse>, TrainError> {
+    account_late(record, run_id, UntrainedCause::AfterLastCheckpoint).await
 }
 
 /// Accounts for everything that is not accounted for yet; `cause` is that of the run's own training rollouts.
-async fn account_late(store: &Store, run_id: &str, cause: UntrainedCause) -> Result<Vec<GenerationUse>, TrainError> {
+async fn account_late(
+    record: &dyn Record,
+    run_id: &str,
+    cause: UntrainedCause,
+) -> Result<Vec<GenerationUse>, TrainError> {
     let mut phases: HashMap<String, Option<Phase>> = HashMap::new();
     let mut uses = Vec::new();
-    for late in store.unaccounted_generations(run_id).await? {
+    for late in record.unaccounted_generations(run_id).await? {
         if !phases.contains_key(&late.rollout_id) {
-            let rollout = store.get_rollout(&late.rollout_id).await?.map(|(rollout, _)| rollout);
+            let rollout = record.rollout(&late.rollout_id).await?;
             phases.insert(late.rollout_id.clone(), rollout.and_then(|rollout| phase_in_run(&rollout, run_id)));
         }
         let cause = match phases.get(&late.rollout_id).copied().flatten() {

@@ -3,15 +3,13 @@ use std::time::Duration;
 
 use fulgurite_adapters::merge_generations;
 use fulgurite_backends::derive_seed;
-use fulgurite_store::Store;
 use fulgurite_store::model::{
-    Attempt, Generation, GenerationFilter, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode,
-    RolloutStatus,
+    Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutStatus,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{Reporter, TrainError, TrainEvent};
+use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -128,17 +126,17 @@ pub(crate) struct Collected {
 /// `runner` holds a message once nobody is left to run them. Not one success is an error: then the agent is at fault,
 /// and there is nothing to learn from it.
 pub(crate) async fn collect(
-    store: &Store,
+    record: &dyn Record,
     plan: Plan<'_>,
     runner: &mut watch::Receiver<Option<String>>,
     reporter: &mut dyn Reporter,
 ) -> Result<Collected, TrainError> {
-    let enqueued = store.enqueue_rollouts(new_rollouts(&plan)).await?;
+    let enqueued = record.enqueue_rollouts(new_rollouts(&plan)).await?;
     let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
-    let ended = wait(store, &plan, &ids, runner, reporter).await?;
+    let ended = wait(record, &plan, &ids, runner, reporter).await?;
     let mut members = Vec::with_capacity(ended.len());
     for rollout in ended {
-        members.push(read_member(store, rollout).await?);
+        members.push(read_member(record, rollout).await?);
     }
     if !members.iter().any(Member::succeeded) {
         return Err(TrainError::EveryRolloutFailed {
@@ -188,7 +186,7 @@ fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
 
 /// Returns the ended rollouts in the order of `ids`.
 async fn wait(
-    store: &Store,
+    record: &dyn Record,
     plan: &Plan<'_>,
     ids: &[String],
     runner: &mut watch::Receiver<Option<String>>,
@@ -214,7 +212,7 @@ async fn wait(
             }
         };
         tokio::select! {
-            finished = store.wait_for_rollouts(&waiting, Some(PROGRESS_INTERVAL)) => {
+            finished = record.wait_for_rollouts(&waiting, PROGRESS_INTERVAL) => {
                 ended.extend(finished?.into_iter().map(|rollout| (rollout.rollout_id.clone(), rollout)));
             }
             message = gone => return Err(TrainError::RunnerGone { message }),
@@ -223,13 +221,12 @@ async fn wait(
     Ok(ids.iter().filter_map(|id| ended.remove(id)).collect())
 }
 
-async fn read_member(store: &Store, rollout: Rollout) -> Result<Member, TrainError> {
-    let attempts = store.attempts(&rollout.rollout_id).await?;
-    let filter = GenerationFilter { rollout_id: Some(rollout.rollout_id.clone()), ..GenerationFilter::default() };
-    let generations = store.generations(&filter).await?;
+async fn read_member(record: &dyn Record, rollout: Rollout) -> Result<Member, TrainError> {
+    let attempts = record.attempts(&rollout.rollout_id).await?;
+    let generations = record.generations(&rollout.rollout_id).await?;
     let rewards = match attempts.last() {
         Some(attempt) if rollout.status == RolloutStatus::Succeeded => {
-            store.rewards(&rollout.rollout_id, &attempt.attempt_id).await?
+            record.rewards(&rollout.rollout_id, &attempt.attempt_id).await?
         }
         _ => Vec::new(),
     };

@@ -3,8 +3,8 @@ use std::path::PathBuf;
 use fulgurite_adapters::AdapterError;
 use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
-use fulgurite_store::StoreError;
 
+use crate::RecordError;
 use crate::policy_metrics::PolicyDataError;
 
 /// Why training could not go on.
@@ -90,7 +90,7 @@ pub enum TrainError {
     /// The model host failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The store failed.
+    /// The record cannot be read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Record(#[from] RecordError),
 }

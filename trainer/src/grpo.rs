@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
-use fulgurite_store::Store;
 use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -18,7 +17,7 @@ use crate::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_m
 use crate::publishing::{self, resources_id};
 use crate::summary::Scores;
 use crate::task_order::tasks_at;
-use crate::{GrpoOptions, PolicyEndpoint, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
+use crate::{GrpoOptions, PolicyEndpoint, Record, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
 
 /// Where the metrics of an evaluation of the held-out tasks stand; the name is tinker-cookbook's.
 const HELD_OUT: &str = "test/env/all";
@@ -42,7 +41,7 @@ pub struct RunIdentity {
 /// the queue has run them, make datums of what was recorded, update, and put the new weights behind the sampler.
 pub struct Grpo {
     /// Where rollouts are enqueued and read.
-    pub store: Store,
+    pub record: Arc<dyn Record>,
     /// What learns.
     pub learner: Arc<dyn Learner>,
     /// How.
@@ -121,7 +120,7 @@ impl Grpo {
 
     /// Where the run ended, if it has; a limit of steps that was raised since lets it go on.
     async fn recorded_end(&self) -> Result<Option<End>, TrainError> {
-        let steps = self.store.steps(&self.identity.run_id).await?;
+        let steps = self.record.steps(&self.identity.run_id).await?;
         // Only the record after the last update has no update of its own.
         let Some(last) = steps.last().filter(|last| last.weights_version < last.step) else { return Ok(None) };
         let stopped_by_rule = self.options.stop.is_met(&held_out_scores(&steps));
@@ -147,7 +146,7 @@ impl Grpo {
         let run_id = &self.identity.run_id;
         let mut state = CheckpointState { seed: self.identity.seed, step: 0, data_cursor: 0 };
         if resume {
-            if let Some(checkpoint) = self.store.latest_checkpoint(run_id).await? {
+            if let Some(checkpoint) = self.record.latest_checkpoint(run_id).await? {
                 let wrong =
                     |message: String| TrainError::Checkpoint { directory: checkpoint.directory.clone(), message };
                 state = serde_json::from_value(checkpoint.state.clone()).map_err(|error| wrong(error.to_string()))?;
@@ -156,13 +155,13 @@ impl Grpo {
                 }
                 self.learner.load_checkpoint(&self.identity.directory.join(&checkpoint.directory)).await?;
             }
-            self.store.rewind_run(run_id, state.step).await?;
-            let undone = accounting::undone(&self.store, run_id).await?;
-            self.store.record_uses(run_id, undone).await?;
+            self.record.rewind_run(run_id, state.step).await?;
+            let undone = accounting::undone(self.record.as_ref(), run_id).await?;
+            self.record.record_uses(run_id, undone).await?;
         }
         self.publish(state.step).await?;
         let recorded: Vec<Map<String, Value>> =
-            self.store.steps(run_id).await?.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
+            self.record.steps(run_id).await?.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
         Ok(Progress {
             step: state.step,
             data_cursor: state.data_cursor,
@@ -174,7 +173,8 @@ impl Grpo {
     async fn publish(&self, version: u64) -> Result<(), TrainError> {
         self.learner.publish_weights(WeightsVersion(version)).await?;
         let resources_id = resources_id(&self.identity.run_id, version);
-        publishing::publish(&self.store, &resources_id, &self.endpoint, &self.options.sampling_parameters).await
+        publishing::publish(self.record.as_ref(), &resources_id, &self.endpoint, &self.options.sampling_parameters)
+            .await
     }
 
     async fn evaluate_if_due(
@@ -192,7 +192,7 @@ impl Grpo {
 
     /// Whether this evaluation, after those in the record, ends the training.
     async fn is_met_by(&self, evaluation: &Evaluation) -> Result<bool, TrainError> {
-        let steps = self.store.steps(&self.identity.run_id).await?;
+        let steps = self.record.steps(&self.identity.run_id).await?;
         let mut all = held_out_scores(&steps);
         all.push(evaluation.scores.clone());
         Ok(self.options.stop.is_met(&all))
@@ -234,7 +234,7 @@ impl Grpo {
             resources_id: resources_id(&self.identity.run_id, step),
             policy: Policy { tokenizer: self.tokenizer.clone(), weights_version: step },
         };
-        collection::collect(&self.store, plan, &mut self.runner, reporter).await
+        collection::collect(self.record.as_ref(), plan, &mut self.runner, reporter).await
     }
 
     /// One update.
@@ -340,7 +340,7 @@ impl Grpo {
         // The record counts from 1, so that an update has the number of the weights that it made.
         let number = step + 1;
         let saved = checkpoint.is_some();
-        self.store
+        self.record
             .record_step(StepRecord {
                 run_id: self.identity.run_id.clone(),
                 step: number,
@@ -359,7 +359,7 @@ impl Grpo {
     }
 
     async fn remove_old_checkpoints(&self) -> Result<(), TrainError> {
-        let checkpoints = self.store.checkpoints(&self.identity.run_id).await?;
+        let checkpoints = self.record.checkpoints(&self.identity.run_id).await?;
         let old = checkpoints.len().saturating_sub(self.options.keep_checkpoints);
         checkpoints[..old]
             .iter()
@@ -392,9 +392,9 @@ impl Grpo {
             uses.extend(evaluation.uses);
         }
         set(&mut metrics, "time/total", total);
-        uses.extend(accounting::leftovers(&self.store, &self.identity.run_id, &uses).await?);
+        uses.extend(accounting::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?);
         // A stop between two checkpoints would lose the updates after the last one.
-        let saved = self.store.latest_checkpoint(&self.identity.run_id).await?;
+        let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
         let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
         let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
         self.record(progress, step, metrics, uses, checkpoint, reporter).await
@@ -408,7 +408,7 @@ impl Grpo {
         reporter: &mut dyn Reporter,
     ) -> Result<RunSummary, TrainError> {
         let run_id = &self.identity.run_id;
-        let steps = self.store.steps(run_id).await?;
+        let steps = self.record.steps(run_id).await?;
         let metrics: Vec<&Map<String, Value>> = steps.iter().filter_map(|step| step.metrics.as_object()).collect();
         let held_out = held_out_scores(&steps);
         let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
@@ -416,7 +416,7 @@ impl Grpo {
             run_id: run_id.clone(),
             directory: self.identity.directory.clone(),
             checkpoint: self
-                .store
+                .record
                 .latest_checkpoint(run_id)
                 .await?
                 .map(|checkpoint| self.identity.directory.join(checkpoint.directory)),
@@ -429,7 +429,7 @@ impl Grpo {
             wall_seconds: started.elapsed().as_secs_f64(),
             ..RunSummary::default()
         };
-        for row in self.store.token_ledger(run_id).await? {
+        for row in self.record.token_ledger(run_id).await? {
             summary.sampled_tokens += row.tokens;
             if row.cause == TRAINED {
                 summary.trained_tokens += row.tokens;

@@ -3,6 +3,7 @@
 //! - [`Grpo`]: group-relative policy optimisation driven through the store: enqueue groups of rollouts, wait for
 //!   whoever runs them, turn what was recorded into datums, update, put the new weights behind the sampler, evaluate.
 //! - [`train_supervised`]: cross entropy on conversations, to make a base model.
+//! - [`Record`]: where a loop reads and writes what happens.
 //! - [`TrainEvent`], [`Reporter`]: what a loop tells while it runs.
 //!
 //! Pure parts: `advantages`, `policy_metrics`, `rollout_metrics`, `task_order`, `accounting` (why a sampled token was
@@ -19,6 +20,7 @@ mod metrics_file;
 mod options;
 mod policy_metrics;
 mod publishing;
+mod record;
 mod rollout_metrics;
 mod summary;
 mod supervised;
@@ -35,6 +37,7 @@ pub use grpo::{Grpo, RunIdentity};
 pub use options::{EvaluationOptions, GrpoOptions, StopRule};
 pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use publishing::PolicyEndpoint;
+pub use record::{Record, RecordError};
 pub use rollout_metrics::rollout_metrics;
 pub use summary::RunSummary;
 pub use supervised::{SupervisedOptions, SupervisedResult, train_supervised};

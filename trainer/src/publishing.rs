@@ -1,10 +1,9 @@
 //! What agents are told of the policy: a `proxy_llm` resource, Agent-lightning's form for a model behind a proxy, which
 //! its runners turn into the base URL of each attempt.
 
-use fulgurite_store::Store;
 use serde_json::{Map, Value, json};
 
-use crate::TrainError;
+use crate::{Record, TrainError};
 
 /// The name under which Agent-lightning's examples look for the model that is trained.
 const RESOURCE_NAME: &str = "main_llm";
@@ -27,7 +26,7 @@ pub(crate) fn resources_id(run_id: &str, weights_version: u64) -> String {
 
 /// Stores the resource of one version of the weights, for rollouts that are enqueued from now on.
 pub(crate) async fn publish(
-    store: &Store,
+    record: &dyn Record,
     resources_id: &str,
     endpoint: &PolicyEndpoint,
     sampling_parameters: &Map<String, Value>,
@@ -39,6 +38,6 @@ pub(crate) async fn publish(
         "api_key": endpoint.api_key,
         "sampling_parameters": sampling_parameters,
     });
-    store.update_resources(Some(resources_id), Map::from_iter([(RESOURCE_NAME.to_owned(), resource)])).await?;
+    record.update_resources(resources_id, Map::from_iter([(RESOURCE_NAME.to_owned(), resource)])).await?;
     Ok(())
 }

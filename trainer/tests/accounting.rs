@@ -168,7 +168,7 @@ async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainEr
     store.create_run(run).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
     let mut grpo = Grpo {
-        store: store.clone(),
+        record: Arc::new(store.clone()),
         learner: Arc::clone(pupil) as Arc<dyn Learner>,
         options: GrpoOptions {
             groups_per_batch: tasks.len(),
@@ -279,7 +279,7 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
     let mut grpo = Grpo {
-        store,
+        record: Arc::new(store),
         learner: Arc::new(Pupil::default()),
         options: GrpoOptions { group_size: 1, ..GrpoOptions::default() },
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },

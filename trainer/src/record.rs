@@ -1,0 +1,154 @@
+//! Where a training loop reads and writes what happens: the store of its own process, or that of a server.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_store::model::{
+    Attempt, Checkpoint, Generation, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object,
+    RecordedReward, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
+};
+use fulgurite_store::{Store, StoreError};
+
+/// Why the record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The store of this process failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Rollouts, what was recorded of them, and the run's own steps, as a training loop needs them.
+///
+/// The methods do what those of [`Store`] of the same name do.
+#[async_trait]
+pub trait Record: Send + Sync + 'static {
+    /// Begins a run.
+    async fn create_run(&self, run: NewRun) -> Result<Run, RecordError>;
+
+    /// A run, if it is known.
+    async fn run(&self, run_id: &str) -> Result<Option<Run>, RecordError>;
+
+    /// Puts rollouts at the end of the queue, in order.
+    async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>, RecordError>;
+
+    /// Waits until all of these rollouts have ended, or for `timeout`; gives those that have.
+    async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Duration) -> Result<Vec<Rollout>, RecordError>;
+
+    /// A rollout, if it is known.
+    async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, RecordError>;
+
+    /// The attempts at a rollout, in order.
+    async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, RecordError>;
+
+    /// What was sampled in all attempts at a rollout, in the order of recording.
+    async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, RecordError>;
+
+    /// The rewards of an attempt, in the order in which they were given.
+    async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError>;
+
+    /// Stores what agents are told, under an id.
+    async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError>;
+
+    /// Takes back what a worker holds: its rollouts go back to the queue if they may be tried again.
+    async fn release_worker(&self, worker_id: &str) -> Result<(), RecordError>;
+
+    /// Records a step with what became of the tokens that it consumed, and its checkpoint.
+    async fn record_step(&self, record: StepRecord) -> Result<(), RecordError>;
+
+    /// Records what became of tokens outside of any step.
+    async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<(), RecordError>;
+
+    /// Takes a run back to the end of `to_step`.
+    async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), RecordError>;
+
+    /// The steps of a run, in order.
+    async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError>;
+
+    /// The checkpoints of a run, in order.
+    async fn checkpoints(&self, run_id: &str) -> Result<Vec<Checkpoint>, RecordError>;
+
+    /// Where all sampled tokens there are went, as a run sees it.
+    async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>, RecordError>;
+
+    /// Every generation there is of which a run has not said what became of it, oldest first.
+    async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, RecordError>;
+
+    /// The last checkpoint of a run, if it has one.
+    async fn latest_checkpoint(&self, run_id: &str) -> Result<Option<Checkpoint>, RecordError> {
+        Ok(self.checkpoints(run_id).await?.pop())
+    }
+}
+
+#[async_trait]
+impl Record for Store {
+    async fn create_run(&self, run: NewRun) -> Result<Run, RecordError> {
+        Ok(self.create_run(run).await?)
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<Run>, RecordError> {
+        Ok(self.run(run_id).await?)
+    }
+
+    async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>, RecordError> {
+        Ok(self.enqueue_rollouts(rollouts).await?)
+    }
+
+    async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Duration) -> Result<Vec<Rollout>, RecordError> {
+        Ok(self.wait_for_rollouts(rollout_ids, Some(timeout)).await?)
+    }
+
+    async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, RecordError> {
+        Ok(self.get_rollout(rollout_id).await?.map(|(rollout, _)| rollout))
+    }
+
+    async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, RecordError> {
+        Ok(self.attempts(rollout_id).await?)
+    }
+
+    async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, RecordError> {
+        let filter = GenerationFilter { rollout_id: Some(rollout_id.to_owned()), ..GenerationFilter::default() };
+        Ok(self.generations(&filter).await?)
+    }
+
+    async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError> {
+        Ok(self.rewards(rollout_id, attempt_id).await?)
+    }
+
+    async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError> {
+        self.update_resources(Some(resources_id), resources).await?;
+        Ok(())
+    }
+
+    async fn release_worker(&self, worker_id: &str) -> Result<(), RecordError> {
+        self.release_worker(worker_id).await?;
+        Ok(())
+    }
+
+    async fn record_step(&self, record: StepRecord) -> Result<(), RecordError> {
+        Ok(self.record_step(record).await?)
+    }
+
+    async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<(), RecordError> {
+        Ok(self.record_uses(run_id, uses).await?)
+    }
+
+    async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), RecordError> {
+        Ok(self.rewind_run(run_id, to_step).await?)
+    }
+
+    async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {
+        Ok(self.steps(run_id).await?)
+    }
+
+    async fn checkpoints(&self, run_id: &str) -> Result<Vec<Checkpoint>, RecordError> {
+        Ok(self.checkpoints(run_id).await?)
+    }
+
+    async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>, RecordError> {
+        Ok(self.token_ledger(run_id).await?)
+    }
+
+    async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, RecordError> {
+        Ok(self.unaccounted_generations(run_id).await?)
+    }
+}

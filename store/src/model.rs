@@ -8,6 +8,7 @@ mod drift;
 mod gateway;
 mod generation;
 mod listing;
+mod packed_generation;
 mod query;
 mod reward;
 mod run;
@@ -24,6 +25,7 @@ pub use drift::{CallDrift, DriftReport};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
+pub use packed_generation::{PackedGeneration, PackingError};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
 pub use reward::{RecordedReward, Reward};
 pub use run::{

@@ -1,15 +1,18 @@
 //! Agent-lightning's store API (0.3) under `/v1/agl`, the rollouts of its gateway (1.0) under `/api`, OpenTelemetry's
-//! traces at `/v1/traces`, rewards under `/rollout`, and what our own runners need.
+//! traces at `/v1/traces`, rewards under `/rollout`, and what our own runners and trainers need.
 //!
 //! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
 //! lists of rollouts may be narrowed by `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
 
 mod error;
 mod gateway;
+mod generations;
 mod input;
+mod keys;
 mod resources;
 mod rewards;
 mod rollouts;
+mod runs;
 mod shape;
 mod spans;
 mod traces;
@@ -63,7 +66,11 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
     let own = Router::new()
         .route("/workers/{worker_id}/release", post(workers::release))
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(rollouts::report_attempt))
-        .route("/attempts/heartbeat", post(rollouts::heartbeat));
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
+        .route("/attempts/heartbeat", post(rollouts::heartbeat))
+        .route("/generations", get(generations::list))
+        .route("/keys/model-calls", post(keys::issue))
+        .nest("/runs", run_routes());
     let gateway = Router::new()
         .route("/rollouts", get(gateway::list).post(gateway::create))
         .route("/rollouts/terminal", get(gateway::list_terminal))
@@ -116,6 +123,19 @@ fn scanning_routes() -> Router<Store> {
         .route("/resources/{resources_id}", post(resources::update))
         .route("/spans", get(spans::list))
         .route("/spans/search", post(spans::search))
+}
+
+/// Training runs, for a trainer that is another process.
+fn run_routes() -> Router<Store> {
+    Router::new()
+        .route("/", get(runs::list).post(runs::create))
+        .route("/{run_id}", get(runs::find))
+        .route("/{run_id}/steps", get(runs::steps).post(runs::record_step))
+        .route("/{run_id}/checkpoints", get(runs::checkpoints))
+        .route("/{run_id}/ledger", get(runs::ledger))
+        .route("/{run_id}/unaccounted", get(runs::unaccounted))
+        .route("/{run_id}/uses", post(runs::record_uses))
+        .route("/{run_id}/rewind", post(runs::rewind))
 }
 
 /// The other routes of Agent-lightning's API.

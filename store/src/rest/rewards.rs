@@ -4,12 +4,20 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Created;
 use super::error::RestError;
 use super::input::{Body, Path};
 use super::shape::{Field, Shape, Shaped};
+use super::{Created, Reply};
 use crate::Store;
 use crate::model::{Object, RecordedReward, Reward};
+
+/// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`: in the order in which they were given.
+pub(super) async fn list(
+    State(store): State<Store>,
+    Path((rollout_id, attempt_id)): Path<(String, String)>,
+) -> Reply<Vec<RecordedReward>> {
+    Ok(Json(store.rewards(&rollout_id, attempt_id).await?))
+}
 
 #[derive(Deserialize)]
 struct RewardRequest {

@@ -1,4 +1,5 @@
 mod agent_lightning_replies;
+mod training;
 
 use axum::Router;
 use axum::body::Body;
@@ -34,6 +35,12 @@ impl Api {
     /// The status of a reply that may not be JSON.
     pub async fn status(&self, method: &str, path: &str) -> StatusCode {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        self.router.clone().oneshot(request).await.unwrap().status()
+    }
+
+    /// The status of a post whose reply has no body.
+    pub async fn empty(&self, path: &str, body: &Value) -> StatusCode {
+        let request = Request::builder().method("POST").uri(path).body(Body::from(body.to_string())).unwrap();
         self.router.clone().oneshot(request).await.unwrap().status()
     }
 

@@ -37,7 +37,7 @@ pub use grpo::{Grpo, RunIdentity};
 pub use options::{EvaluationOptions, GrpoOptions, StopRule};
 pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use publishing::PolicyEndpoint;
-pub use record::{Record, RecordError};
+pub use record::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
 pub use rollout_metrics::rollout_metrics;
 pub use summary::RunSummary;
 pub use supervised::{SupervisedOptions, SupervisedResult, train_supervised};

@@ -17,8 +17,8 @@ use fulgurite_store::model::{
 };
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
-    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Reporter, RunIdentity, RunSummary, Tasks, TrainError,
-    TrainEvent,
+    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, RemoteRecord, Reporter, RunIdentity, RunSummary,
+    Server, ServerOptions, Tasks, TrainError, TrainEvent,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -160,7 +160,32 @@ fn endpoint() -> PolicyEndpoint {
     PolicyEndpoint { url: "http://127.0.0.1:4747/v1".into(), model: "tiny".into(), api_key: None }
 }
 
+/// How a run reaches the store.
+#[derive(Clone, Copy, Debug)]
+enum Reached {
+    InProcess,
+    OverHttp,
+}
+
+impl Reached {
+    async fn record(self, store: &Store) -> Arc<dyn Record> {
+        if let Reached::InProcess = self {
+            return Arc::new(store.clone());
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let routes = fulgurite_store::routes(store.clone());
+        tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        let options = ServerOptions { url, admin_key: None, patience: Duration::from_secs(60), reply_limit: 1 << 24 };
+        Arc::new(RemoteRecord::new(Server::new(options).unwrap()))
+    }
+}
+
 async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainError> {
+    train_over(Reached::InProcess, tasks, pupil).await
+}
+
+async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainError> {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
@@ -168,7 +193,7 @@ async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainEr
     store.create_run(run).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
     let mut grpo = Grpo {
-        record: Arc::new(store.clone()),
+        record: reached.record(&store).await,
         learner: Arc::clone(pupil) as Arc<dyn Learner>,
         options: GrpoOptions {
             groups_per_batch: tasks.len(),
@@ -197,6 +222,12 @@ async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainEr
 
 #[tokio::test]
 async fn each_row_that_must_not_be_trained_is_counted_under_its_cause() {
+    for reached in [Reached::InProcess, Reached::OverHttp] {
+        every_cause_is_counted(reached).await;
+    }
+}
+
+async fn every_cause_is_counted(reached: Reached) {
     let causes = [
         "no_logprobs",
         "stale_weights",
@@ -211,7 +242,7 @@ async fn each_row_that_must_not_be_trained_is_counted_under_its_cause() {
     ];
     let tasks: Vec<&str> = causes.iter().copied().chain(["honest"]).collect();
     let pupil = Arc::default();
-    let summary = train(&tasks, &pupil).await.unwrap();
+    let summary = train_over(reached, &tasks, &pupil).await.unwrap();
     for cause in causes {
         assert_eq!(summary.untrained_tokens.get(cause), Some(&9), "{cause}: {summary:?}");
     }

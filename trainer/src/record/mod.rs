@@ -1,5 +1,8 @@
 //! Where a training loop reads and writes what happens: the store of its own process, or that of a server.
 
+mod remote;
+mod server;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,12 +12,18 @@ use fulgurite_store::model::{
 };
 use fulgurite_store::{Store, StoreError};
 
+pub use self::remote::RemoteRecord;
+pub use self::server::{Server, ServerError, ServerOptions};
+
 /// Why the record could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The store of this process failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The server that keeps it failed.
+    #[error(transparent)]
+    Server(#[from] ServerError),
 }
 
 /// Rollouts, what was recorded of them, and the run's own steps, as a training loop needs them.

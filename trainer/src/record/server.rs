@@ -1,0 +1,335 @@
+//! A server's routes, asked with patience: one that is out of reach is asked again until it answers.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::RecordError;
+
+/// How long a request may take, beside the time that the server was asked to wait.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The pause before the second try of a request, doubled for each further one up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How often it is told that a server is out of reach.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Where a server is, and how it is asked.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Its base URL, such as `http://127.0.0.1:4747`.
+    pub url: String,
+    /// Its admin key, if it has one.
+    pub admin_key: Option<String>,
+    /// How long it may be out of reach before that is an error.
+    pub patience: Duration,
+    /// Bytes that an answer may have.
+    pub reply_limit: usize,
+}
+
+/// What a server said wrongly, or did not say.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The URL is none of a server.
+    #[error("`{url}` is not the URL of a server: {reason}; it looks like http://127.0.0.1:4747")]
+    Url {
+        /// What was given, without what may be a key in it.
+        url: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The HTTP client cannot be made.
+    #[error("no HTTP client: {reason}")]
+    Client {
+        /// What was said.
+        reason: String,
+    },
+    /// It was out of reach for too long.
+    #[error("{url} was out of reach for {patience:?}: {reason}; does `fulgurite serve` run there?")]
+    Unreachable {
+        /// What was asked.
+        url: String,
+        /// How long.
+        patience: Duration,
+        /// What was seen last.
+        reason: String,
+    },
+    /// It wants another key.
+    #[error("{url} wants the server's admin key: {message} (status {status}); FULGURITE_ADMIN_KEY must hold it")]
+    Key {
+        /// What was asked.
+        url: String,
+        /// 401 or 403.
+        status: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// It does not know the route.
+    #[error("{url} is not there (status {status}): is that a Fulgurite server, and as new as this program?")]
+    NoRoute {
+        /// What was asked.
+        url: String,
+        /// 404 or 405.
+        status: u16,
+    },
+    /// It will not do it.
+    #[error("{url} refused (status {status}): {message}")]
+    Refused {
+        /// What was asked.
+        url: String,
+        /// The status of its answer.
+        status: u16,
+        /// What the server said.
+        message: String,
+    },
+    /// Its answer is not what was asked for.
+    #[error("{url} gave an answer that cannot be used: {reason}")]
+    Reply {
+        /// What was asked.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Its answer is too large.
+    #[error("{url} gave an answer of more than {limit} bytes")]
+    TooLarge {
+        /// What was asked.
+        url: String,
+        /// Bytes that it may have.
+        limit: usize,
+    },
+}
+
+/// A server, as whoever has its admin key sees it.
+#[derive(Clone)]
+pub struct Server {
+    base: Url,
+    client: Client,
+    options: ServerOptions,
+}
+
+/// An answer that has arrived whole.
+struct Reply {
+    status: StatusCode,
+    body: Vec<u8>,
+}
+
+/// Why a try got no answer.
+enum Failure {
+    /// Another may.
+    Passing(String),
+    /// None will.
+    Lasting(ServerError),
+}
+
+impl Server {
+    /// A server; nothing is sent yet.
+    pub fn new(options: ServerOptions) -> Result<Self, ServerError> {
+        let wrong = |url: &str, reason: &str| ServerError::Url { url: url.to_owned(), reason: reason.to_owned() };
+        let base = Url::parse(&options.url).map_err(|error| wrong(&options.url, &error.to_string()))?;
+        let Some(host) = base.host_str().filter(|_| !base.cannot_be_a_base()) else {
+            return Err(wrong(&options.url, "it has no host"));
+        };
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(wrong(host, "it must hold no key: the admin key's place is FULGURITE_ADMIN_KEY"));
+        }
+        // Whoever it points to must not get the key.
+        let client = Client::builder().redirect(Policy::none()).build();
+        let client = client.map_err(|error| ServerError::Client { reason: error.to_string() })?;
+        Ok(Self { base, client, options })
+    }
+
+    /// The server's base URL, without a slash at its end.
+    pub fn url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// The URL of a route, given by the segments of its path.
+    pub(crate) fn route(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // `new` has seen to it that the URL has a path.
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url
+    }
+
+    /// What a route gives.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T, ServerError> {
+        let reply = self.send(url, self.request(Method::GET, url)).await?;
+        self.read(url, reply)
+    }
+
+    /// What a route gives, if there is such a thing.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, url: &Url) -> Result<Option<T>, ServerError> {
+        let reply = self.send(url, self.request(Method::GET, url)).await?;
+        match reply.status {
+            StatusCode::NOT_FOUND if reply.says_not_found() => Ok(None),
+            _ => self.read(url, reply),
+        }
+    }
+
+    /// What a route answers to a body. The server takes what it is told twice for told once.
+    pub(crate) async fn post<T: DeserializeOwned>(&self, url: &Url, body: &impl Serialize) -> Result<T, ServerError> {
+        let reply = self.send(url, self.request(Method::POST, url).json(body)).await?;
+        self.read(url, reply)
+    }
+
+    /// Tells a route something that it has no answer to.
+    pub(crate) async fn tell(&self, url: &Url, body: &impl Serialize) -> Result<(), ServerError> {
+        let reply = self.send(url, self.request(Method::POST, url).json(body)).await?;
+        self.accepted(url, reply).map(|_| ())
+    }
+
+    fn request(&self, method: Method, url: &Url) -> RequestBuilder {
+        let request = self.client.request(method, url.clone()).timeout(REQUEST_TIMEOUT);
+        match &self.options.admin_key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    /// Sends a request until the server answers it.
+    async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Reply, ServerError> {
+        let (mut since, mut warned) = (None, None::<Instant>);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let unreachable = |reason: &str| ServerError::Unreachable {
+                url: url.to_string(),
+                patience: self.options.patience,
+                reason: reason.to_owned(),
+            };
+            let Some(attempt) = request.try_clone() else { return Err(unreachable("its body can be sent only once")) };
+            let reason = match self.receive(url, attempt).await {
+                Ok(reply) => return Ok(reply),
+                Err(Failure::Lasting(error)) => return Err(error),
+                Err(Failure::Passing(reason)) => reason,
+            };
+            let since = *since.get_or_insert_with(Instant::now);
+            if since.elapsed() + pause > self.options.patience {
+                return Err(unreachable(&reason));
+            }
+            if warned.is_none_or(|last| last.elapsed() >= WARNING_INTERVAL) {
+                tracing::warn!(%url, reason, "the server is out of reach; it is asked again until it answers");
+                warned = Some(Instant::now());
+            }
+            sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
+    /// Sends a request once.
+    async fn receive(&self, url: &Url, request: RequestBuilder) -> Result<Reply, Failure> {
+        let passing = |error: reqwest::Error| Failure::Passing(describe(&error));
+        let mut response = request.send().await.map_err(passing)?;
+        let status = response.status();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(passing)? {
+            if body.len() + chunk.len() > self.options.reply_limit {
+                let limit = self.options.reply_limit;
+                return Err(Failure::Lasting(ServerError::TooLarge { url: url.to_string(), limit }));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let reply = Reply { status, body };
+        let is_passing =
+            status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+        if is_passing {
+            return Err(Failure::Passing(format!("it answered {status}: {}", reply.message())));
+        }
+        Ok(reply)
+    }
+
+    fn accepted(&self, url: &Url, reply: Reply) -> Result<Reply, ServerError> {
+        let (url, status) = (url.to_string(), reply.status.as_u16());
+        match reply.status {
+            accepted if accepted.is_success() => Ok(reply),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(ServerError::Key { url, status, message: reply.message() })
+            }
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED if !reply.says_not_found() => {
+                Err(ServerError::NoRoute { url, status })
+            }
+            _ => Err(ServerError::Refused { url, status, message: reply.message() }),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, url: &Url, reply: Reply) -> Result<T, ServerError> {
+        let reply = self.accepted(url, reply)?;
+        serde_json::from_slice(&reply.body)
+            .map_err(|error| ServerError::Reply { url: url.to_string(), reason: error.to_string() })
+    }
+
+    /// An answer that is well made and cannot be right.
+    pub(crate) fn wrong(&self, url: &Url, reason: impl Into<String>) -> RecordError {
+        ServerError::Reply { url: url.to_string(), reason: reason.into() }.into()
+    }
+}
+
+impl Reply {
+    /// What is said of an error: the store's words or the proxy's, or the beginning of whatever it is.
+    fn message(&self) -> String {
+        const GREATEST: usize = 500;
+        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let said = match (&json["detail"], &json["error"]["message"]) {
+            (Value::String(said), _) | (_, Value::String(said)) => said.clone(),
+            (Value::Null, _) => String::from_utf8_lossy(&self.body).into_owned(),
+            (mistakes, _) => mistakes.to_string(),
+        };
+        said.chars().take(GREATEST).collect()
+    }
+
+    /// Whether a thing is not there, rather than the route to it: the store says which in words, the proxy in a code.
+    fn says_not_found(&self) -> bool {
+        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let code = json["error"]["code"].as_str();
+        code.is_some_and(|code| code.ends_with("_not_found"))
+            || json["detail"].as_str().is_some_and(|detail| detail.contains("not found: "))
+    }
+}
+
+/// An error with its causes: reqwest's own text leaves out the one that matters.
+fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(url: &str) -> Result<Server, ServerError> {
+        let url = url.to_owned();
+        Server::new(ServerOptions { url, admin_key: None, patience: Duration::ZERO, reply_limit: 1 })
+    }
+
+    #[test]
+    fn routes_follow_the_base_url_and_ids_cannot_leave_their_segment() {
+        let server = server("http://host:1/prefix/").unwrap();
+        assert_eq!(server.route(&["v1", "runs"]).as_str(), "http://host:1/prefix/v1/runs");
+        assert_eq!(server.route(&["runs", "a/b?c", "uses"]).as_str(), "http://host:1/prefix/runs/a%2Fb%3Fc/uses");
+        assert_eq!(server.url(), "http://host:1/prefix");
+    }
+
+    #[test]
+    fn what_is_no_servers_url_is_refused_without_telling_a_key() {
+        for url in ["", "localhost:4747", "mailto:someone", "/v1"] {
+            assert!(matches!(server(url), Err(ServerError::Url { .. })), "{url}");
+        }
+        let said = server("http://any:opens-all@host:4747").err().unwrap().to_string();
+        assert!(said.contains("FULGURITE_ADMIN_KEY") && !said.contains("opens-all"), "{said}");
+    }
+}

@@ -106,6 +106,11 @@ pub struct TrainArguments {
     /// Seed of the base model and of the run, in place of the config's
     #[arg(long, value_name = "N", env = "FULGURITE_SEED")]
     pub seed: Option<u64>,
+    /// Train as a daemon beside the server at this URL, which keeps the record and samples for its agents, in place of a
+    /// server of its own; its admin key, if it has one, is taken from where the config's [server] says, or from
+    /// FULGURITE_ADMIN_KEY
+    #[arg(long, value_name = "URL", conflicts_with = "ready_file")]
+    pub server: Option<String>,
     /// Go on with the latest run of this config and seed from its last checkpoint
     #[arg(long)]
     pub resume: bool,

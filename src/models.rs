@@ -11,7 +11,7 @@ use fulgurite_backends::tinker::{
 };
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler,
+    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver,
 };
 use fulgurite_engine::Engine;
 use fulgurite_engine::tinker_server::TinkerBase;
@@ -81,7 +81,9 @@ impl TrainedModel {
     /// directories in `published`. A service that trains has its own weights; the adapters beside them begin by the run's seed.
     pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
         if entry.backend == Backend::Tinker {
-            return Self::at_service(entry, path, config.run.seed);
+            let served = remote_model(entry, path)?;
+            let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
+            return Ok(Self { served, learner, _engine: None });
         }
         let LoadedModel { mut served, engine } =
             LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
@@ -95,17 +97,53 @@ impl TrainedModel {
         }
         Ok(Self { served, learner, _engine: Some(engine) })
     }
+}
 
-    fn at_service(entry: &ModelEntry, path: &Path, seed: u64) -> Result<Self> {
-        let served = remote_model(entry, path)?;
-        let rank = entry.lora_rank;
-        // Services take seeds for signed numbers of 32 bits.
-        let seed = Some(seed & i32::MAX as u64);
-        let lora_config = LoraConfig { rank, seed, train_unembed: true, train_mlp: true, train_attn: true };
-        let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
-        let learner = TinkerLearner::new(tinker_service(entry)?, options, served.sampler.clone());
-        Ok(Self { served, learner: Arc::new(learner), _engine: None })
+/// A model that another server samples for its agents, and that is trained here or at a service.
+pub struct ServersModel {
+    /// What trains it, and gives new weights to the server.
+    pub learner: Arc<dyn Learner>,
+    /// Fingerprint of its tokenizer.
+    pub tokenizer: String,
+    /// Works as long as it is kept.
+    _engine: Option<Engine>,
+}
+
+impl ServersModel {
+    /// As [`TrainedModel::open`], but new weights go to `receiver`: by the name that the service keeps them under, or as
+    /// directories in `published`, which the server must see under the same path.
+    pub fn open(
+        entry: &ModelEntry,
+        path: &Path,
+        published: PathBuf,
+        config: &Config,
+        receiver: impl WeightsReceiver,
+    ) -> Result<Self> {
+        let model = || format!("model `{}`", entry.name);
+        if entry.backend == Backend::Tinker {
+            let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
+            let learner = Arc::new(tinker_learner(entry, config.run.seed, receiver).with_context(model)?);
+            return Ok(Self { learner, tokenizer: renderer.tokenizer().fingerprint().to_owned(), _engine: None });
+        }
+        let LoadedModel { served, engine } =
+            LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
+        engine.check_training_memory().with_context(model)?;
+        Ok(Self {
+            learner: Arc::new(PublishingLearner::new(engine.learner(), receiver, published)),
+            tokenizer: served.renderer.tokenizer().fingerprint().to_owned(),
+            _engine: Some(engine),
+        })
     }
+}
+
+/// What trains at a service, which has the weights; the adapters beside them begin by the run's seed.
+fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver) -> Result<TinkerLearner> {
+    // Services take seeds for signed numbers of 32 bits.
+    let seed = Some(seed & i32::MAX as u64);
+    let lora_config =
+        LoraConfig { rank: entry.lora_rank, seed, train_unembed: true, train_mlp: true, train_attn: true };
+    let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
+    Ok(TinkerLearner::new(tinker_service(entry)?, options, receiver))
 }
 
 /// The hosts of a remote model as one.

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fulgurite_store::{AdminKey, Store};
+use fulgurite_store::AdminKey;
+use fulgurite_trainer::Record;
 use tokio::process::{Child, Command};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -71,11 +73,11 @@ pub struct RunnerProcess {
 
 impl RunnerProcess {
     /// Starts it. The receiver gets a message once it is given up.
-    pub fn start(command: RunnerCommand, store: Store) -> (Self, watch::Receiver<Option<String>>) {
+    pub fn start(command: RunnerCommand, record: Arc<dyn Record>) -> (Self, watch::Receiver<Option<String>>) {
         let (given_up, receiver) = watch::channel(None);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
-            if let Some(error) = supervise(&command, &store, stopped).await {
+            if let Some(error) = supervise(&command, record.as_ref(), stopped).await {
                 // Nobody listens any more when the run is over.
                 let _ = given_up.send(Some(format!("{error:#}")));
             }
@@ -96,7 +98,7 @@ impl RunnerProcess {
 /// Ends when it is told to, without an error, or when the runner is given up.
 async fn supervise(
     command: &RunnerCommand,
-    store: &Store,
+    record: &dyn Record,
     mut stopped: oneshot::Receiver<()>,
 ) -> Option<anyhow::Error> {
     let mut short_lives = 0;
@@ -120,7 +122,11 @@ async fn supervise(
             Err(error) => return Some(error),
         };
         tracing::warn!(%status, "the runner died; its attempts are tried again");
-        if let Err(error) = store.release_worker(&command.worker_id).await {
+        let released = tokio::select! {
+            released = record.release_worker(&command.worker_id) => released,
+            _ = &mut stopped => return None,
+        };
+        if let Err(error) = released {
             return Some(anyhow::Error::new(error).context("cannot take back what the dead runner held"));
         }
         short_lives = if started.elapsed() < SHORT_LIFE { short_lives + 1 } else { 0 };

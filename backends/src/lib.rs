@@ -33,7 +33,7 @@ pub use error::{AnswerFault, BackendError};
 pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
 pub use loss_function::{LossFunction, RatioBounds};
-pub use new_weights::{Changeover, NewWeights, WeightsSource};
+pub use new_weights::{Changeover, NewWeights, WeightsReceiver, WeightsSource};
 pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;

@@ -1,8 +1,10 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::WeightsVersion;
+use crate::{BackendError, Sampler, WeightsVersion};
 
 /// Weights to be put behind a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,20 @@ pub enum WeightsSource {
     Adapter(PathBuf),
     /// Weights that the host keeps, by its own name for them, such as `tinker://RUN/sampler_weights/NAME`.
     Kept(String),
+}
+
+/// Whoever new weights are put behind: a sampler, or a server that has one.
+#[async_trait]
+pub trait WeightsReceiver: Send + Sync + 'static {
+    /// Has requests that arrive from now on sampled from these weights, as [`Sampler::load_weights`] does.
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError>;
+}
+
+#[async_trait]
+impl<S: Sampler + ?Sized> WeightsReceiver for Arc<S> {
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
+        Sampler::load_weights(self.as_ref(), weights).await
+    }
 }
 
 /// What becomes of answers under way when a host's whole model is replaced. With an adapter the question does not arise:

@@ -4,22 +4,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep, Sampler,
-    WeightsSource, WeightsVersion,
+    AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
+    WeightsReceiver, WeightsSource, WeightsVersion,
 };
 
 /// A learner whose weights are sampled from elsewhere: it publishes them by writing a model directory, which the
 /// sampler's hosts read. They must see that directory under the same path.
 pub struct PublishingLearner {
     learner: Arc<dyn Learner>,
-    sampler: Arc<dyn Sampler>,
+    receiver: Box<dyn WeightsReceiver>,
     directory: PathBuf,
 }
 
 impl PublishingLearner {
-    /// Publishes what `learner` learns behind `sampler`, through directories in `directory`.
-    pub fn new(learner: Arc<dyn Learner>, sampler: Arc<dyn Sampler>, directory: PathBuf) -> Self {
-        Self { learner, sampler, directory }
+    /// Gives what `learner` learns to `receiver`, through directories in `directory`.
+    pub fn new(learner: Arc<dyn Learner>, receiver: impl WeightsReceiver, directory: PathBuf) -> Self {
+        Self { learner, receiver: Box::new(receiver), directory }
     }
 
     /// Removes what was published before, by a process that died too: a host that comes back is given the newest.
@@ -70,6 +70,6 @@ impl Learner for PublishingLearner {
         let directory = self.directory.join(format!("{:06}", version.0));
         self.clear().await?;
         self.learner.save_weights(&directory).await?;
-        self.sampler.load_weights(&NewWeights { version, source: WeightsSource::Model(directory) }).await
+        self.receiver.load_weights(&NewWeights { version, source: WeightsSource::Model(directory) }).await
     }
 }

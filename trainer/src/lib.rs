@@ -3,7 +3,8 @@
 //! - [`Grpo`]: group-relative policy optimisation driven through the store: enqueue groups of rollouts, wait for
 //!   whoever runs them, turn what was recorded into datums, update, put the new weights behind the sampler, evaluate.
 //! - [`train_supervised`]: cross entropy on conversations, to make a base model.
-//! - [`Record`]: where a loop reads and writes what happens.
+//! - [`Record`]: where a loop reads and writes what happens: a store in this process, or over HTTP a server's
+//!   ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights.
 //! - [`TrainEvent`], [`Reporter`]: what a loop tells while it runs.
 //!
 //! Pure parts: `advantages`, `policy_metrics`, `rollout_metrics`, `task_order`, `accounting` (why a sampled token was
@@ -22,6 +23,7 @@ mod policy_metrics;
 mod publishing;
 mod record;
 mod rollout_metrics;
+mod served_model;
 mod summary;
 mod supervised;
 mod task_order;
@@ -39,6 +41,7 @@ pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
 pub use rollout_metrics::rollout_metrics;
+pub use served_model::RemotelyServedModel;
 pub use summary::RunSummary;
 pub use supervised::{SupervisedOptions, SupervisedResult, train_supervised};
 pub use tasks::{TaskSource, Tasks};

@@ -15,7 +15,7 @@ use super::wire::{
 };
 use crate::{
     AdamParameters, AnswerFault, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights,
-    OptimizerStep, Sampler, WeightsSource, WeightsVersion,
+    OptimizerStep, WeightsReceiver, WeightsSource, WeightsVersion,
 };
 
 /// Seconds after which the service may delete weights that were saved for sampling, where it keeps count: a run that
@@ -42,15 +42,15 @@ pub struct TinkerLearnerOptions {
 pub struct TinkerLearner {
     service: Arc<TinkerService>,
     options: TinkerLearnerOptions,
-    sampler: Arc<dyn Sampler>,
+    receiver: Box<dyn WeightsReceiver>,
     model: TrainedModel,
 }
 
 impl TinkerLearner {
-    /// A model that is not made yet, and the sampler at the same service that its weights are put behind.
-    pub fn new(service: Arc<TinkerService>, options: TinkerLearnerOptions, sampler: Arc<dyn Sampler>) -> Self {
+    /// A model that is not made yet, and whoever samples at the same service from the weights that it learns.
+    pub fn new(service: Arc<TinkerService>, options: TinkerLearnerOptions, receiver: impl WeightsReceiver) -> Self {
         let model = TrainedModel::new(service.clone(), options.base_model.clone(), options.lora_config);
-        Self { service, options, sampler, model }
+        Self { service, options, receiver: Box::new(receiver), model }
     }
 
     /// Has the service keep the current weights for sampling, and says where any sampler there finds them.
@@ -214,7 +214,7 @@ impl Learner for TinkerLearner {
 
     async fn publish_weights(&self, version: WeightsVersion) -> Result<(), BackendError> {
         let weights = self.save_weights_for_sampler(version).await?;
-        self.sampler.load_weights(&weights).await
+        self.receiver.load_weights(&weights).await
     }
 }
 

@@ -1,0 +1,156 @@
+//! Training as a daemon of its own: the record, the agents' door and the sampling are a server's, over HTTP.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_store::AdminKey;
+use fulgurite_trainer::{
+    Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Server, ServerOptions,
+    Tasks, TrainError,
+};
+
+use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, rollout_config, run_directory};
+use crate::admin_key;
+use crate::config::LoadedConfig;
+use crate::model_config::ModelEntry;
+use crate::models::ServersModel;
+use crate::server::Interruptions;
+
+/// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
+const PATIENCE_AT_FIRST: Duration = Duration::from_secs(10);
+/// How long it may be out of reach later.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+/// Bytes of an answer: whole prompts of many model calls.
+const REPLY_LIMIT: usize = 1 << 30;
+/// Failures of the learner one after another, without a step between them, that end a run.
+const FAILURES_IN_A_ROW: u32 = 3;
+
+/// Trains what the server at `url` samples.
+pub(super) async fn train(prepared: Prepared, url: String) -> Result<()> {
+    if prepared.loaded.config.store.url.is_some() {
+        bail!("with --server the record is the server's: leave out [store] url");
+    }
+    let admin = admin_key::of_server(&prepared.loaded)?;
+    let model = &prepared.model.name;
+    let at_first = Server::new(options(&url, admin.as_ref(), PATIENCE_AT_FIRST))?;
+    RemotelyServedModel::new(at_first, model)
+        .check()
+        .await
+        .with_context(|| format!("cannot train model `{model}` with the server at --server {url}"))?;
+    let server = Server::new(options(&url, admin.as_ref(), PATIENCE))?;
+    let mut interruptions = Interruptions::listen()?;
+    tokio::select! {
+        daemon = Daemon::start(prepared, server, admin) => daemon?.train(interruptions).await,
+        () = interruptions.next() => bail!(INTERRUPTED),
+    }
+}
+
+fn options(url: &str, admin_key: Option<&AdminKey>, patience: Duration) -> ServerOptions {
+    let admin_key = admin_key.map(|key| key.expose().to_owned());
+    ServerOptions { url: url.to_owned(), admin_key, patience, reply_limit: REPLY_LIMIT }
+}
+
+/// A run whose record is a server's.
+struct Daemon {
+    loaded: LoadedConfig,
+    resume: bool,
+    model: ModelEntry,
+    model_directory: PathBuf,
+    tasks: Tasks,
+    server: Server,
+    record: Arc<dyn Record>,
+    identity: RunIdentity,
+    endpoint: PolicyEndpoint,
+    runner: Runner,
+    last_word: LastWord,
+}
+
+impl Daemon {
+    async fn start(prepared: Prepared, server: Server, admin: Option<AdminKey>) -> Result<Self> {
+        let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
+        let remote = RemoteRecord::new(server.clone());
+        let record: Arc<dyn Record> = Arc::new(remote.clone());
+        let directory = run_directory(&loaded, &arguments)?;
+        let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
+        let api_key = match admin {
+            Some(_) => Some(remote.model_calls_key().await?),
+            None => None,
+        };
+        let runner = Runner::start(&loaded, server.url(), admin, &run_id, &record, reporter.as_mut()).await?;
+        Ok(Self {
+            resume: arguments.resume,
+            identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory },
+            endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
+            last_word: LastWord { reporter, started, summary: None },
+            loaded,
+            model,
+            model_directory,
+            tasks,
+            server,
+            record,
+            runner,
+        })
+    }
+
+    async fn train(mut self, mut interruptions: Interruptions) -> Result<()> {
+        let outcome = tokio::select! {
+            outcome = self.run() => outcome,
+            () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
+        };
+        self.runner.stop().await;
+        outcome?;
+        self.last_word.speak();
+        Ok(())
+    }
+
+    /// Runs to the end. A service that was started anew has lost the model that was trained there, but not its
+    /// checkpoints: the run goes on from the last one.
+    async fn run(&mut self) -> Result<()> {
+        let mut failures = Failures::default();
+        loop {
+            let published = self.identity.directory.join(PUBLISHED_WEIGHTS);
+            let served = RemotelyServedModel::new(self.server.clone(), &self.model.name);
+            let opened =
+                ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
+            let mut grpo = Grpo {
+                record: self.record.clone(),
+                learner: opened.learner.clone(),
+                options: self.loaded.config.trainer.clone(),
+                tasks: self.tasks.clone(),
+                identity: self.identity.clone(),
+                rollout_config: rollout_config(&self.loaded),
+                tokenizer: opened.tokenizer.clone(),
+                endpoint: self.endpoint.clone(),
+                runner: self.runner.given_up.clone(),
+            };
+            let error = match grpo.run(self.resume, &mut self.last_word).await {
+                Err(TrainError::Backend(error)) => error,
+                outcome => return Ok(outcome.map(|_| ())?),
+            };
+            if failures.are_too_many(self.record.as_ref(), &self.identity.run_id).await? {
+                return Err(error.into());
+            }
+            tracing::warn!(%error, "the learner failed; the run goes on from its last checkpoint");
+            self.resume = true;
+        }
+    }
+}
+
+/// How often the learner failed since the last step that was recorded.
+#[derive(Default)]
+struct Failures {
+    in_a_row: u32,
+    steps: usize,
+}
+
+impl Failures {
+    /// Counts another one.
+    async fn are_too_many(&mut self, record: &dyn Record, run_id: &str) -> Result<bool, RecordError> {
+        let steps = record.steps(run_id).await?.len();
+        self.in_a_row = if steps > self.steps { 1 } else { self.in_a_row + 1 };
+        self.steps = steps;
+        Ok(self.in_a_row >= FAILURES_IN_A_ROW)
+    }
+}

@@ -1,0 +1,277 @@
+//! `fulgurite train`: with a server of its own, or as a daemon beside one.
+
+mod at_server;
+mod run_directory;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
+use fulgurite_proxy::ServedModel;
+use fulgurite_store::model::{AttemptStatus, RolloutConfig};
+use fulgurite_store::{AdminKey, Store};
+use fulgurite_trainer::{
+    Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent,
+};
+use tokio::sync::watch;
+
+pub use self::run_directory::STORE_FILE;
+use self::run_directory::{begin_run, run_directory};
+use crate::admin_key;
+use crate::base_model;
+use crate::cli::TrainArguments;
+use crate::config::LoadedConfig;
+use crate::metrics_page::MetricsPage;
+use crate::model_config::ModelEntry;
+use crate::models::TrainedModel;
+use crate::report::{JsonReporter, TableReporter};
+use crate::runner_process::{RunnerCommand, RunnerProcess};
+use crate::serve::open_store;
+use crate::server::{Interruptions, RunningServer, write_ready_file};
+
+/// Name of the directory in a run's own from which remote hosts read new weights.
+const PUBLISHED_WEIGHTS: &str = "published";
+
+/// For how long runners that were started elsewhere may call the model of a run: longer than a run lasts.
+const RUNNERS_KEY_SECONDS: u64 = 90 * 24 * 3600;
+
+/// What is told of a run that was told to end.
+const INTERRUPTED: &str = "interrupted; --resume goes on from the last checkpoint";
+
+/// What a run needs, wherever its record is.
+struct Prepared {
+    loaded: LoadedConfig,
+    arguments: TrainArguments,
+    reporter: Box<dyn Reporter>,
+    model: ModelEntry,
+    /// Where the model is.
+    model_directory: PathBuf,
+    tasks: Tasks,
+    started: Instant,
+}
+
+/// Makes what is missing, then trains.
+pub async fn train(arguments: TrainArguments) -> Result<()> {
+    let metrics = MetricsPage::install()?;
+    let server = arguments.server.clone();
+    let prepared = Prepared::new(arguments).await?;
+    match server {
+        Some(url) => at_server::train(prepared, url).await,
+        None => train_with_own_server(prepared, &metrics).await,
+    }
+}
+
+impl Prepared {
+    async fn new(arguments: TrainArguments) -> Result<Self> {
+        let started = Instant::now();
+        let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
+        override_by_flags(&mut loaded, &arguments);
+        let mut reporter: Box<dyn Reporter> =
+            if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
+        let model = the_model(&loaded)?;
+        let tasks = load_tasks(&loaded)?;
+        let seed = loaded.config.run.seed;
+        let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
+        match &loaded.config.base {
+            Some(base) => {
+                let base_seed = base.seed.unwrap_or(seed);
+                let directory = loaded.directory.clone();
+                base_model::make_if_missing(base, base_seed, &model_directory, &directory, reporter.as_mut()).await?;
+            }
+            None if !model_directory.exists() => {
+                bail!("{} does not exist, and there is no [base] to make it from", model_directory.display())
+            }
+            None => {}
+        }
+        Ok(Self { loaded, arguments, reporter, model, model_directory, tasks, started })
+    }
+}
+
+/// Trains in one process with the server that agents talk to.
+async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Result<()> {
+    let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
+    let admin = admin_key::of_server(&loaded)?;
+    let run_directory = run_directory(&loaded, &arguments)?;
+    let store = open_run_store(&loaded, &run_directory).await?;
+    let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
+    let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
+
+    let mut server_config = loaded.config.clone();
+    if !loaded.config.runner.command.is_empty() {
+        // A free port: such a run is no service that others must find, and several may run at once.
+        server_config.server.listen = "127.0.0.1:0".to_owned();
+    }
+    let served = vec![ServedModel::Sampled(opened.served.clone())];
+    let mut server =
+        RunningServer::start(&server_config, admin.clone(), store.clone(), served, Router::new(), metrics).await?;
+    if let Some(path) = &arguments.ready_file {
+        write_ready_file(path, &server.url)?;
+    }
+    let record: Arc<dyn Record> = Arc::new(store.clone());
+    let runner = Runner::start(&loaded, &server.url, admin.clone(), &run_id, &record, reporter.as_mut()).await?;
+    let api_key = match admin {
+        // Stored with the resources: it opens model calls, and nothing else.
+        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
+        None => None,
+    };
+    let mut grpo = Grpo {
+        record,
+        learner: opened.learner,
+        options: loaded.config.trainer.clone(),
+        tasks,
+        identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
+        rollout_config: rollout_config(&loaded),
+        tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
+        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
+        runner: runner.given_up.clone(),
+    };
+    let mut interruptions = Interruptions::listen()?;
+    let mut last_word = LastWord { reporter, started, summary: None };
+    let outcome = tokio::select! {
+        outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
+        error = server.failed() => return Err(error),
+        () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
+    };
+    runner.stop().await;
+    server.stop(interruptions.next()).await?;
+    store.close().await;
+    outcome?;
+    last_word.speak();
+    Ok(())
+}
+
+/// Whoever runs the rollouts of a run.
+struct Runner {
+    /// None if runners are started elsewhere.
+    process: Option<RunnerProcess>,
+    /// A message here says that nobody is left.
+    given_up: watch::Receiver<Option<String>>,
+}
+
+impl Runner {
+    /// Starts the runner that the config tells of, once what an earlier one held is given back.
+    async fn start(
+        loaded: &LoadedConfig,
+        server: &str,
+        admin_key: Option<AdminKey>,
+        run_id: &str,
+        record: &Arc<dyn Record>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Self, RecordError> {
+        if loaded.config.runner.command.is_empty() {
+            reporter.report(TrainEvent::RunnersAwaited { url: server.to_owned() });
+            // Nobody can say that no runner is left: another may come at any time.
+            return Ok(Self { process: None, given_up: watch::channel(None).1 });
+        }
+        let worker_id = format!("runner-{run_id}");
+        record.release_worker(&worker_id).await?;
+        let command = RunnerCommand {
+            server: server.to_owned(),
+            admin_key,
+            admin_key_env: loaded.config.server.admin_key_env.clone(),
+            worker_id,
+            config: loaded.config.runner.clone(),
+            directory: loaded.resolve(loaded.config.runner.directory.as_deref().unwrap_or(Path::new(""))),
+        };
+        let (process, given_up) = RunnerProcess::start(command, record.clone());
+        Ok(Self { process: Some(process), given_up })
+    }
+
+    /// Lets it kill its agents and leave.
+    async fn stop(self) {
+        if let Some(process) = self.process {
+            process.stop().await;
+        }
+    }
+}
+
+/// Passes events on, but keeps the summary until everything is done, and counts all of the command's time in it.
+struct LastWord {
+    reporter: Box<dyn Reporter>,
+    started: Instant,
+    summary: Option<Box<RunSummary>>,
+}
+
+impl Reporter for LastWord {
+    fn report(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::Finished(summary) => self.summary = Some(summary),
+            other => self.reporter.report(other),
+        }
+    }
+}
+
+impl LastWord {
+    fn speak(mut self) {
+        if let Some(mut summary) = self.summary.take() {
+            summary.wall_seconds = self.started.elapsed().as_secs_f64();
+            self.reporter.report(TrainEvent::Finished(summary));
+        }
+    }
+}
+
+fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
+    let config = &mut loaded.config;
+    if let Some(seed) = arguments.seed {
+        config.run.seed = seed;
+    }
+    if let Some(max_steps) = arguments.max_steps {
+        config.trainer.max_steps = max_steps;
+    }
+    if !arguments.agent.is_empty() {
+        config.runner.command = arguments.agent.clone();
+    }
+}
+
+fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
+    match loaded.config.models.as_slice() {
+        [model] if model.backend.upstream_dialect().is_some() => {
+            bail!(
+                "the calls of `{}` are passed on, so that it cannot be trained: its backend is {}",
+                model.name,
+                model.backend.name()
+            )
+        }
+        [model] => Ok(model.clone()),
+        models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
+    }
+}
+
+fn fill_seed(path: &Path, seed: u64) -> PathBuf {
+    PathBuf::from(path.display().to_string().replace("{seed}", &seed.to_string()))
+}
+
+fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
+    let tasks = loaded.config.tasks.as_ref().context("training needs [tasks]")?;
+    let directory = &loaded.directory;
+    Ok(Tasks {
+        train: tasks.train.load("train", directory)?,
+        held_out: tasks.held_out.load("held_out", directory)?,
+        last: match &tasks.last {
+            Some(source) => source.load("final", directory)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
+    let runner = &loaded.config.runner;
+    RolloutConfig {
+        // The runner keeps the agent's time; this is for a runner that does not.
+        timeout_seconds: Some(runner.timeout_seconds + 30.0),
+        // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
+        unresponsive_seconds: (!runner.command.is_empty()).then_some(60.0),
+        max_attempts: runner.max_attempts.max(1),
+        retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
+    }
+}
+
+async fn open_run_store(loaded: &LoadedConfig, run_directory: &Path) -> Result<Store> {
+    let url = match &loaded.config.store.url {
+        Some(_) => crate::serve::store_url(loaded),
+        None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
+    };
+    open_store(&url, &loaded.config.store).await
+}

@@ -39,7 +39,9 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     }
     let served = models.iter().map(|model| model.served.clone()).collect();
     let tinker = tinker_routes(&mut models, &loaded)?;
-    let mut server = RunningServer::start(&loaded.config, admin, store.clone(), served, tinker, &metrics).await?;
+    let kept_weights = store.model_weights().await?;
+    let mut server =
+        RunningServer::start(&loaded.config, admin, store.clone(), served, kept_weights, tinker, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {

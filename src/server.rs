@@ -10,6 +10,7 @@ use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::Tokenizer;
+use fulgurite_store::model::ModelWeights;
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -80,11 +81,13 @@ pub struct RunningServer {
 
 impl RunningServer {
     /// Listens, and answers from now on, under `more_routes` too. With an admin key, only who has a key is answered.
+    /// `kept_weights` were behind models before, and are put back.
     pub async fn start(
         config: &Config,
         admin: Option<AdminKey>,
         store: Store,
         models: Vec<ServedModel>,
+        kept_weights: Vec<ModelWeights>,
         more_routes: Router,
         metrics: &MetricsPage,
     ) -> Result<Self> {
@@ -122,6 +125,7 @@ impl RunningServer {
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
+        proxy.put_back(kept_weights);
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))

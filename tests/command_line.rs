@@ -84,6 +84,10 @@ fn help_says_what_there_is() {
     Options:
           --seed <N>             Seed of the base model and of the run, in place of the config's [env:
                                  FULGURITE_SEED=]
+          --server <URL>         Train as a daemon beside the server at this URL, which keeps the record
+                                 and samples for its agents, in place of a server of its own; its admin
+                                 key, if it has one, is taken from where the config's [server] says, or
+                                 from FULGURITE_ADMIN_KEY
           --resume               Go on with the latest run of this config and seed from its last
                                  checkpoint
           --run-directory <DIR>  Directory of the run, in place of a new one below the config's [run]

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{Process, Ran, Server, eventually, fulgurite, wait_until_ready};
+use common::{Process, Ran, eventually, fulgurite, wait_until_ready};
 use serde_json::{Value, json};
 
 /// Pays for every third letter, so that rewards differ without a model that has learnt anything.
@@ -96,23 +96,22 @@ fn last_line(output: Output) -> Value {
 /// A server, a service that trains, and how a daemon beside them is configured.
 struct Parts<'p> {
     project: &'p Project,
-    service: Server,
+    /// Trains, and samples for the server.
+    service: Serving,
     server: Serving,
 }
 
 impl<'p> Parts<'p> {
     fn start(project: &'p Project, runner: &str) -> Self {
-        let service_directory = project.path("service");
-        std::fs::create_dir(&service_directory).unwrap();
-        let config = "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"../model\"\n";
-        std::fs::write(service_directory.join("c.toml"), config).unwrap();
-        let service =
-            Server::start(&service_directory, ["--config".as_ref(), service_directory.join("c.toml").as_os_str()]);
-        let (url, model) = (&service.url, project.path("model"));
-        let server = Serving::start(
-            project.path("server"),
-            format!("hello=tinker:{url},path={},base_model=base", model.display()),
-        );
+        Self::start_with(project, runner, None)
+    }
+
+    fn start_with(project: &'p Project, runner: &str, admin_key: Option<&'static str>) -> Self {
+        let model = project.path("model").display().to_string();
+        let service = Serving::start(project.path("service"), format!("base=embedded:{model}"), None);
+        let url = &service.url;
+        let model = format!("hello=tinker:{url},path={model},base_model=base");
+        let server = Serving::start(project.path("server"), model, admin_key);
         let host = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = 0\nurls = [\"{url}\"]");
         project.write("daemon.toml", &host, runner);
         Self { project, service, server }
@@ -157,20 +156,22 @@ impl<'p> Parts<'p> {
 struct Serving {
     directory: PathBuf,
     model: String,
+    admin_key: Option<&'static str>,
     url: String,
     process: Process,
 }
 
 impl Serving {
-    fn start(directory: PathBuf, model: String) -> Self {
+    fn start(directory: PathBuf, model: String, admin_key: Option<&'static str>) -> Self {
         std::fs::create_dir(&directory).unwrap();
-        let (process, url) = serve(&directory, &model, "127.0.0.1:0");
-        Self { directory, model, url, process }
+        let (process, url) = serve(&directory, &model, admin_key, "127.0.0.1:0");
+        Self { directory, model, admin_key, url, process }
     }
 
     fn kill_and_start_again(&mut self) {
         self.process.kill();
-        (self.process, self.url) = serve(&self.directory, &self.model, self.url.strip_prefix("http://").unwrap());
+        let address = self.url.strip_prefix("http://").unwrap();
+        (self.process, self.url) = serve(&self.directory, &self.model, self.admin_key, address);
     }
 
     fn rollouts(&self) -> Vec<Value> {
@@ -179,13 +180,14 @@ impl Serving {
     }
 }
 
-fn serve(directory: &Path, model: &str, listen: &str) -> (Process, String) {
+fn serve(directory: &Path, model: &str, admin_key: Option<&str>, listen: &str) -> (Process, String) {
     let (ready_file, log) = (directory.join("ready.json"), directory.join("serve.log"));
     if ready_file.exists() {
         std::fs::remove_file(&ready_file).unwrap();
     }
     let store = format!("sqlite://{}", directory.join("store.db").display());
     let mut command = fulgurite(["serve", "--listen", listen, "--store", &store, "--model", model]);
+    command.current_dir(directory).envs(admin_key.map(|key| ("FULGURITE_ADMIN_KEY", key)));
     command.arg("--ready-file").arg(&ready_file).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
     let mut process = Process::spawn(command);
     let url = wait_until_ready(&mut process, &ready_file, &log);
@@ -204,7 +206,6 @@ fn a_daemon_beside_a_server_trains_to_the_bytes_of_one_process() {
     let again = last_line(parts.daemon().arg("--resume").output().unwrap());
     assert_eq!(again["final_reward_after"], summary["final_reward_after"]);
     assert_eq!(parts.server.rollouts().len(), rollouts);
-    drop(parts.service);
 }
 
 #[test]
@@ -222,5 +223,58 @@ fn a_daemon_that_is_killed_goes_on_to_the_same_bytes() {
         resume = &["--resume"];
     }
     let summary = last_line(parts.daemon().arg("--resume").output().unwrap());
+    parts.is_as_in_one_process(&summary);
+}
+
+/// As [`UNEVEN`], but from the first training step on, grades wait for a file.
+fn held(go: &Path) -> String {
+    let grader = "import os, sys, time; n = len(sys.stdin.read()); training = int(os.environ['FULGURITE_TASK']) < 100\n\
+                  while training and not os.path.exists(sys.argv[1]): time.sleep(0.01)\n\
+                  print('{\"reward\": %d}' % (n % 3))";
+    format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = {}", json!(["python3", "-c", grader, go]))
+}
+
+#[test]
+fn a_server_or_a_service_that_is_killed_is_waited_for() {
+    let project = Project::new();
+    let go = project.path("go");
+    let mut parts = Parts::start(&project, &held(&go));
+    let mut command = parts.daemon();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let daemon = command.spawn().unwrap();
+    eventually("a training rollout with a call", || {
+        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
+        parts.server.rollouts().iter().any(is_called).then_some(())
+    });
+    parts.server.kill_and_start_again();
+    std::fs::write(&go, "").unwrap();
+    eventually("the second step", || (parts.recorded_steps() >= 2).then_some(()));
+    parts.server.kill_and_start_again();
+    eventually("the third step", || (parts.recorded_steps() >= 3).then_some(()));
+    parts.service.kill_and_start_again();
+    let summary = last_line(daemon.wait_with_output().unwrap());
+    parts.is_as_in_one_process(&summary);
+}
+
+#[test]
+fn a_daemon_says_what_is_wrong_with_server_key_and_model() {
+    let project = Project::new();
+    let parts = Parts::start_with(&project, UNEVEN, Some("opens-all-of-it"));
+    let failure = |command: &mut Command| Ran::from(command.output().unwrap()).failure(project.directory.path());
+    let without_key = failure(&mut parts.daemon());
+    assert!(without_key.contains("wants the server's admin key") && without_key.contains(&parts.server.url));
+    let wrong = failure(parts.daemon().env("FULGURITE_ADMIN_KEY", "opens-nothing-here"));
+    assert!(wrong.contains("FULGURITE_ADMIN_KEY must hold it") && !wrong.contains("opens-nothing"), "{wrong}");
+    let config = std::fs::read_to_string(project.path("daemon.toml")).unwrap();
+    std::fs::write(project.path("other.toml"), config.replace("\"hello\"", "\"other\"")).unwrap();
+    let mut other = project.train("other.toml", "other");
+    let unknown = failure(other.args(["--server", &parts.server.url]).env("FULGURITE_ADMIN_KEY", "opens-all-of-it"));
+    assert!(unknown.contains("cannot train model `other`") && unknown.contains("hello"), "{unknown}");
+    assert!(!project.path("other").exists(), "nothing was begun");
+    let no_url = failure(project.train("daemon.toml", "daemon").args(["--server", "localhost:4747"]));
+    assert!(no_url.contains("it looks like http://127.0.0.1:4747"), "{no_url}");
+
+    let mut command = parts.daemon();
+    let summary = last_line(command.env("FULGURITE_ADMIN_KEY", "opens-all-of-it").output().unwrap());
     parts.is_as_in_one_process(&summary);
 }

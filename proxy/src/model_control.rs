@@ -1,12 +1,17 @@
-//! What is done to a served model while it runs: hold its calls, let them go on, put new weights behind it.
+//! What is done to a served model while it runs: hold its calls, let them go on, put new weights behind it, and put them
+//! back after a restart.
+
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::{NewWeights, WeightsSource, WeightsVersion};
+use fulgurite_backends::{BackendError, NewWeights, Sampler, WeightsSource, WeightsVersion};
+use fulgurite_store::model::ModelWeights;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::Proxy;
 use crate::error::ProxyError;
@@ -86,7 +91,7 @@ async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result
     Ok(ModelState::of(&proxy, &model)?)
 }
 
-/// Answers once the host confirms the weights. It goes on to the end though nobody waits: a host is not to be left in
+/// Answers once the host confirms the weights and that is noted for a server that is started anew. It goes on to the end though nobody waits: a host is not to be left in
 /// the middle of it.
 async fn load_weights(
     State(proxy): State<Proxy>,
@@ -96,12 +101,64 @@ async fn load_weights(
     let WeightsRequest { version, source } = read(&body)?;
     let sampler = proxy.sampled_model(&model)?.sampler.clone();
     let weights = NewWeights { version, source };
-    let loading = tokio::spawn(async move { sampler.load_weights(&weights).await });
-    let loaded =
-        loading.await.map_err(|error| fulgurite_backends::BackendError::Internal { message: error.to_string() });
-    loaded.and_then(|loaded| loaded).map_err(ProxyError::from)?;
+    let noted = ModelWeights { model: model.clone(), version: version.0, source: json!(weights.source) };
+    let store = proxy.shared.store.clone();
+    let loading = tokio::spawn(async move {
+        sampler.load_weights(&weights).await?;
+        store.set_model_weights(noted).await.map_err(ProxyError::from)
+    });
+    loading
+        .await
+        .map_err(|error| BackendError::Internal { message: error.to_string() })
+        .map_err(ProxyError::from)??;
     tracing::info!(model, version = version.0, "new weights are behind a model");
     Ok(ModelState::of(&proxy, &model)?)
+}
+
+/// The pause before weights that could not be put back are tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What a model is held for meanwhile.
+const PUTTING_BACK: &str = "its weights are put back after a restart";
+
+impl Proxy {
+    /// Puts weights back that were behind models before the server was started anew; those of models that are not served
+    /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
+    pub fn put_back(&self, kept: Vec<ModelWeights>) {
+        for ModelWeights { model, version, source } in kept {
+            let (Ok(served), Ok(gate)) = (self.sampled_model(&model), self.gate(&model)) else { continue };
+            let source = match WeightsSource::deserialize(&source) {
+                Ok(source) => source,
+                Err(error) => {
+                    tracing::error!(model, version, %error, "where the model's last weights are cannot be read");
+                    continue;
+                }
+            };
+            let (sampler, gate) = (served.sampler.clone(), gate.clone());
+            let weights = NewWeights { version: WeightsVersion(version), source };
+            gate.pause(Some(PUTTING_BACK.to_owned()));
+            tokio::spawn(async move {
+                put_back(&model, sampler.as_ref(), &weights).await;
+                gate.resume();
+            });
+        }
+    }
+}
+
+/// Tries until the host is there. One that will never take these weights goes on with its own, whose version is recorded.
+async fn put_back(model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
+    let version = weights.version.0;
+    loop {
+        match sampler.load_weights(weights).await {
+            Ok(()) => return tracing::info!(model, version, "the last weights are behind a model again"),
+            Err(error @ (BackendError::Unavailable { .. } | BackendError::Overloaded { .. })) => {
+                tracing::warn!(model, version, %error, "the last weights are put back once the model's host is there");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => {
+                return tracing::error!(model, version, %error, "the last weights cannot be put back behind a model");
+            }
+        }
+    }
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProxyError> {

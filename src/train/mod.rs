@@ -105,7 +105,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     }
     let served = vec![ServedModel::Sampled(opened.served.clone())];
     let mut server =
-        RunningServer::start(&server_config, admin.clone(), store.clone(), served, Router::new(), metrics).await?;
+        RunningServer::start(&server_config, admin.clone(), store.clone(), served, Vec::new(), Router::new(), metrics)
+            .await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }

@@ -23,6 +23,7 @@ mod listener;
 mod listing;
 mod location;
 pub mod model;
+mod model_weights;
 mod otlp;
 mod prune;
 mod raw_sql;

@@ -29,7 +29,8 @@ pub use packed_generation::{PackedGeneration, PackingError};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
 pub use reward::{RecordedReward, Reward};
 pub use run::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
+    UnaccountedGeneration,
 };
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 

@@ -38,20 +38,18 @@ impl LoadedModel {
         let model = || format!("model `{name}`");
         let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
         let vocabulary = vocabulary(renderer.tokenizer());
-        let engine = Engine::open_with_vocabulary(path, &vocabulary, options).with_context(model)?;
+        let engine = Engine::open_with_vocabulary(path, vocabulary, options).with_context(model)?;
         let served = SampledModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
         Ok(Self { served, engine })
     }
 
     /// The model as clients of the Tinker API have it.
     pub fn tinker_base(&self) -> Result<TinkerBase> {
-        let vocabulary = vocabulary(self.served.renderer.tokenizer());
-        TinkerBase::new(&self.served.name, &self.engine, vocabulary)
-            .with_context(|| format!("model `{}`", self.served.name))
+        TinkerBase::new(&self.served.name, &self.engine).with_context(|| format!("model `{}`", self.served.name))
     }
 }
 
-/// What the engine must know of a tokenizer to keep answers to a grammar.
+/// What the engine must know of a tokenizer to keep answers to a grammar, and to end them with a text.
 fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
     let text = |id: u32| match tokenizer.id_to_bytes(id) {
         None => TokenText::Unused,

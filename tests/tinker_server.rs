@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Ran, Server, eventually, text, tiny_model};
+use fulgurite_renderers::Tokenizer;
 use serde_json::{Value, json};
 
 /// Serves an untrained model as `tiny`.
@@ -301,6 +302,42 @@ fn checkpoints_and_samplers_outlive_the_process() {
     assert_eq!(server.get("/api/v1/checkpoints").expect(200)["checkpoints"], json!([]));
     let load = json!({ "session_id": session, "model_seq_id": 2, "path": state, "optimizer": true });
     assert!(result(&server, "load_weights", &load)["error"].as_str().unwrap().contains("no checkpoint"));
+}
+
+#[test]
+fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, model) = start(directory.path());
+    let session = server.post("/api/v1/create_session", &json!({ "sdk_version": "0.38.0" })).expect(200);
+    let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
+    let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
+    let sample = |place: u64, stop: Value| {
+        let asked = json!({
+            "sampling_session_id": sampler, "seq_id": place, "num_samples": 2,
+            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
+            "sampling_params": { "max_tokens": 60, "seed": 1, "stop": stop },
+        });
+        result(&server, "asample", &asked)["sequences"].clone()
+    };
+    let endless = sample(0, json!([]));
+    let tokenizer = Tokenizer::open(&model).unwrap();
+    let spelt = |sequence: &Value| -> Vec<Vec<u8>> {
+        let tokens = sequence["tokens"].as_array().unwrap().iter();
+        tokens.map(|token| tokenizer.id_to_bytes(token.as_u64().unwrap() as u32).unwrap().to_vec()).collect()
+    };
+    // Two tokens of the second answer, some way in, that spell text together.
+    let words = spelt(&endless[1]);
+    let text = words[20..].windows(2).find_map(|pair| String::from_utf8(pair.concat()).ok()).unwrap();
+    let ended = sample(1, json!(["never said", text]));
+    for (ended, endless) in ended.as_array().unwrap().iter().zip(endless.as_array().unwrap()) {
+        let holds = |said: &[Vec<u8>]| said.concat().windows(text.len()).any(|window| window == text.as_bytes());
+        let words = spelt(endless);
+        let length = (1..=words.len()).find(|&length| holds(&words[..length]));
+        let expected = &endless["tokens"].as_array().unwrap()[..length.unwrap_or(words.len())];
+        assert_eq!(ended["tokens"].as_array().unwrap(), expected);
+        assert_eq!(ended["stop_reason"], if length.is_some() { "stop" } else { "length" });
+    }
+    assert_eq!(ended[1]["stop_reason"], "stop");
 }
 
 /// Serves what was served before.

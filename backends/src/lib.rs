@@ -40,7 +40,7 @@ pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
 pub use sampler::{
     Capabilities, Constraint, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
-    SamplingParameters, StopReason, WeightsVersion,
+    SamplingParameters, StopReason, StopSequence, WeightsVersion,
 };
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;

@@ -52,6 +52,7 @@ impl Wire for LlamaCpp {
             capabilities: Capabilities {
                 penalties: false,
                 logit_bias: true,
+                stop_sequences: false,
                 json_schema: true,
                 lark: false,
                 top_logprobs: GREATEST_TOP_LOGPROBS,
@@ -250,6 +251,7 @@ mod tests {
                 ..SamplingParameters::default()
             },
             stop_tokens: vec![9],
+            stop_sequences: vec![],
             seed: u64::from(u32::MAX),
             top_logprobs: 0,
             affinity: None,

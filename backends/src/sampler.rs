@@ -95,6 +95,9 @@ pub struct SampleRequest {
     pub sampling: SamplingParameters,
     /// A sampled token of this list ends the answer and is its last token.
     pub stop_tokens: Vec<u32>,
+    /// An answer that comes to hold one of these, itself and not its prompt's end, ends with the token that completes it.
+    /// Not every host takes some, see [`Capabilities::stop_sequences`].
+    pub stop_sequences: Vec<StopSequence>,
     /// Same weights, prompt, parameters and seed: same tokens.
     pub seed: u64,
     /// How many of the likeliest alternatives to report for each sampled token.
@@ -102,6 +105,24 @@ pub struct SampleRequest {
     /// Requests that share it share the beginnings of their prompts: a host of several replicas sends them to the same
     /// one, whose cache holds those. It never changes what is sampled.
     pub affinity: Option<String>,
+}
+
+/// What ends an answer once it has been said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopSequence {
+    /// These tokens, one after another.
+    Tokens(Vec<u32>),
+    /// This text in what the tokens spell together, control tokens by their names, wherever a token begins.
+    Text(String),
+}
+
+impl StopSequence {
+    fn is_empty(&self) -> bool {
+        match self {
+            StopSequence::Tokens(tokens) => tokens.is_empty(),
+            StopSequence::Text(text) => text.is_empty(),
+        }
+    }
 }
 
 /// One sampled token as the host gave it; it is never derived again from text.
@@ -122,7 +143,7 @@ pub struct SampledToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// A stop token was sampled.
+    /// A stop token was sampled, or a stop sequence completed.
     StopToken,
     /// `max_tokens` or the context length was reached.
     Length,
@@ -196,6 +217,8 @@ pub struct Capabilities {
     pub penalties: bool,
     /// `logit_bias`.
     pub logit_bias: bool,
+    /// Stop sequences.
+    pub stop_sequences: bool,
     /// Constraints that are JSON schemas.
     pub json_schema: bool,
     /// Constraints that are Lark grammars.
@@ -254,6 +277,12 @@ impl SamplerInfo {
         }
         if let Some(missing) = self.capabilities.missing(&request.sampling, request.top_logprobs) {
             return refuse(format!("{missing} is not supported by this model's host"));
+        }
+        if !request.stop_sequences.is_empty() && !self.capabilities.stop_sequences {
+            return refuse("stop_sequences is not supported by this model's host".into());
+        }
+        if request.stop_sequences.iter().any(StopSequence::is_empty) {
+            return refuse("a stop sequence is empty".into());
         }
         self.check_changes_of_logits(&request.sampling)
     }
@@ -321,7 +350,14 @@ mod tests {
             sampling
         };
         let none = Capabilities::default();
-        let all = Capabilities { penalties: true, logit_bias: true, json_schema: true, lark: true, top_logprobs: 5 };
+        let all = Capabilities {
+            penalties: true,
+            logit_bias: true,
+            stop_sequences: true,
+            json_schema: true,
+            lark: true,
+            top_logprobs: 5,
+        };
         assert_eq!((none.missing(&plain, 0), none.missing(&plain, 1)), (None, Some("top_logprobs")));
         assert_eq!((all.missing(&plain, 5), all.missing(&plain, 6)), (None, Some("top_logprobs")));
         for (sampling, field) in [

@@ -55,6 +55,7 @@ impl Wire for Sglang {
             capabilities: Capabilities {
                 penalties: true,
                 logit_bias: true,
+                stop_sequences: false,
                 json_schema: true,
                 lark: false,
                 top_logprobs: GREATEST_TOP_LOGPROBS,
@@ -350,6 +351,7 @@ mod tests {
                 ..Default::default()
             },
             stop_tokens: vec![9],
+            stop_sequences: vec![],
             seed: u64::MAX,
             top_logprobs: 2,
             affinity: None,

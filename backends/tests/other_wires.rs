@@ -30,6 +30,7 @@ fn request() -> SampleRequest {
         max_tokens: 8,
         sampling: SamplingParameters::default(),
         stop_tokens: vec![9],
+        stop_sequences: vec![],
         seed: 1,
         top_logprobs: 0,
         affinity: None,

@@ -155,6 +155,7 @@ fn request(affinity: Option<&str>) -> SampleRequest {
         max_tokens: 1,
         sampling: SamplingParameters::default(),
         stop_tokens: vec![],
+        stop_sequences: vec![],
         seed: 0,
         top_logprobs: 0,
         affinity: affinity.map(str::to_owned),

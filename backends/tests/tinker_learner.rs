@@ -63,6 +63,7 @@ impl Setup {
             max_tokens: 1,
             sampling: SamplingParameters::default(),
             stop_tokens: vec![],
+            stop_sequences: vec![],
             seed: 1,
             top_logprobs: 0,
             affinity: None,

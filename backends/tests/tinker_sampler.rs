@@ -62,6 +62,7 @@ fn request() -> SampleRequest {
         max_tokens: 4,
         sampling: SamplingParameters::default(),
         stop_tokens: vec![8],
+        stop_sequences: vec![],
         seed: 1,
         top_logprobs: 0,
         affinity: None,

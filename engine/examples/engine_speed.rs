@@ -99,6 +99,7 @@ async fn sampling(engine: &Engine, batch: usize) -> Result<f64, BackendError> {
                 max_tokens: ANSWER,
                 sampling: SamplingParameters::default(),
                 stop_tokens: vec![],
+                stop_sequences: vec![],
                 seed,
                 top_logprobs: 0,
                 affinity: None,

@@ -108,6 +108,7 @@ fn request(prompt: Vec<u32>, seed: u64) -> SampleRequest {
         max_tokens: ANSWER,
         sampling: SamplingParameters::default(),
         stop_tokens: vec![],
+        stop_sequences: vec![],
         seed,
         top_logprobs: 0,
         affinity: None,

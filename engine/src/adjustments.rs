@@ -79,6 +79,7 @@ mod tests {
             max_tokens: 9,
             sampling,
             stop_tokens: vec![],
+            stop_sequences: vec![],
             seed: 0,
             top_logprobs: 0,
             affinity: None,

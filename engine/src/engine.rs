@@ -5,7 +5,6 @@ use fulgurite_backends::WeightsVersion;
 
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
-use crate::grammars::Grammars;
 use crate::memory::MemoryNeed;
 use crate::policy::Policy;
 use crate::published::PublishedWeights;
@@ -63,10 +62,10 @@ impl Engine {
     }
 
     /// Opens a model directory as [`open`](Self::open) does. What its tokens stand for is known, so that answers can be
-    /// kept to a schema or grammar.
+    /// kept to a schema or grammar, and end with a text.
     pub fn open_with_vocabulary(
         directory: impl AsRef<Path>,
-        vocabulary: &Vocabulary,
+        vocabulary: Vocabulary,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         Self::open_knowing(directory.as_ref(), Some(vocabulary), options)
@@ -74,7 +73,7 @@ impl Engine {
 
     fn open_knowing(
         directory: &Path,
-        vocabulary: Option<&Vocabulary>,
+        vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let EngineOptions { threads, queue_limit, max_batch, .. } = options;
@@ -89,10 +88,9 @@ impl Engine {
         let model = Arc::new(Model::new(config.clone()));
         let values = read_weights(directory, &model.layout)?;
         let weights = Arc::new(Weights::new(model, values));
-        let grammars = vocabulary.map(|vocabulary| Grammars::new(vocabulary, config.vocab_size));
         let policy = Policy::of(weights);
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));
-        let sampler = Arc::new(EmbeddedSampler::start(published.clone(), grammars, options)?);
+        let sampler = Arc::new(EmbeddedSampler::start(published.clone(), vocabulary.map(Arc::new), options)?);
         let learner = EmbeddedLearner::new(policy, threads, directory.to_path_buf(), Some(published.clone()));
         let (directory, learner) = (directory.to_path_buf(), Arc::new(learner));
         Ok(Self { config, memory_need, directory, sampler, learner, published, threads })

@@ -14,6 +14,7 @@ use crate::kernels::BLOCK;
 use crate::key_value_cache::KeyValueCache;
 use crate::prefix_cache::{BlockTokens, Place, PrefixCache, ROOT};
 use crate::published::Published;
+use crate::stop_sequences::StopSequences;
 use crate::weights::Weights;
 
 /// Prompt tokens of one request that go through the model in one step, so that a long prompt does not hold up the rest.
@@ -37,6 +38,7 @@ pub(crate) struct Generation {
     shared_blocks: usize,
     place: Option<Place>,
     adjustments: Adjustments,
+    stops: StopSequences,
     /// Gives one number per sampled token, whatever is done with it: position `i` always gets number `i`.
     generator: ChaCha8Rng,
     finished: bool,
@@ -53,12 +55,14 @@ impl Generation {
     pub(crate) fn new(
         mut request: SampleRequest,
         grammar: Option<Grammar>,
+        stops: StopSequences,
         published: Arc<Published>,
         sender: UnboundedSender<Result<SampleEvent, BackendError>>,
     ) -> Self {
         Self {
             generator: ChaCha8Rng::seed_from_u64(request.seed),
             adjustments: Adjustments::new(&request, grammar),
+            stops,
             prompt_tokens: request.prompt.len(),
             tokens: std::mem::take(&mut request.prompt),
             request,
@@ -168,11 +172,11 @@ impl Generation {
         choose(logits, sampling, uniform, *top_logprobs, &mut scratch.weights).ok_or_else(not_finite)
     }
 
-    fn stop_reason(&self, token: u32) -> Option<StopReason> {
+    fn stop_reason(&mut self, token: u32) -> Option<StopReason> {
         let context = self.weights().model.config.max_position_embeddings;
-        let sampled = self.tokens.len() - self.prompt_tokens;
-        let full = sampled >= self.request.max_tokens || self.tokens.len() >= context;
-        if self.request.stop_tokens.contains(&token) {
+        let answer = &self.tokens[self.prompt_tokens..];
+        let full = answer.len() >= self.request.max_tokens || self.tokens.len() >= context;
+        if self.stops.end(answer) || self.request.stop_tokens.contains(&token) {
             Some(StopReason::StopToken)
         } else {
             full.then_some(StopReason::Length)

@@ -42,6 +42,7 @@ mod rope_scaling;
 mod sampler;
 mod scheduler;
 mod shard;
+mod stop_sequences;
 mod telemetry;
 mod threads;
 pub mod tinker_server;

@@ -16,9 +16,10 @@ use crate::grammars::{Grammar, Grammars};
 use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
+use crate::stop_sequences::StopSequences;
 use crate::threads::thread_pool;
 use crate::weights::Weights;
-use crate::{EngineError, EngineOptions};
+use crate::{EngineError, EngineOptions, Vocabulary};
 
 /// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights
 /// that were published when it arrived.
@@ -30,7 +31,8 @@ pub struct EmbeddedSampler {
     /// Taken only by drop, which ends the thread.
     queue: Option<SyncSender<Generation>>,
     queue_limit: usize,
-    /// Only where the model's vocabulary is known.
+    /// What the model's tokens spell, where it is known, and the grammars that answers can be kept to then.
+    vocabulary: Option<Arc<Vocabulary>>,
     grammars: Option<Arc<Grammars>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -38,7 +40,7 @@ pub struct EmbeddedSampler {
 impl EmbeddedSampler {
     pub(crate) fn start(
         published: Arc<PublishedWeights>,
-        grammars: Option<Grammars>,
+        vocabulary: Option<Arc<Vocabulary>>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         let queue_limit = options.queue_limit;
@@ -48,8 +50,9 @@ impl EmbeddedSampler {
             .name("fulgurite-sampler".into())
             .spawn(move || pool.install(|| Scheduler::new(options).run(waiting)))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
-        let grammars = grammars.map(Arc::new);
-        Ok(Self { published, queue: Some(queue), queue_limit, grammars, thread: Some(thread) })
+        let vocabulary_size = published.current().policy.weights.model.config.vocab_size;
+        let grammars = vocabulary.as_ref().map(|vocabulary| Arc::new(Grammars::new(vocabulary, vocabulary_size)));
+        Ok(Self { published, queue: Some(queue), queue_limit, vocabulary, grammars, thread: Some(thread) })
     }
 
     /// As many alternatives are reported as there are tokens, if somebody asks.
@@ -61,6 +64,7 @@ impl EmbeddedSampler {
             capabilities: Capabilities {
                 penalties: true,
                 logit_bias: true,
+                stop_sequences: true,
                 json_schema: has_grammars,
                 lark: has_grammars,
                 top_logprobs: usize::MAX,
@@ -154,11 +158,12 @@ impl EmbeddedSampler {
         request: SampleRequest,
     ) -> Result<SampleStream, BackendError> {
         self.info_of(&published.policy.weights).check(&request)?;
+        let stops = StopSequences::new(&request.stop_sequences, self.vocabulary.as_ref())?;
         let grammar = self.grammar(&request).await?;
         let (sender, stream) = SampleStream::channel();
         let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        match queue.try_send(Generation::new(request, grammar, published, sender)) {
+        match queue.try_send(Generation::new(request, grammar, stops, published, sender)) {
             Ok(()) => Ok(stream),
             Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
             Err(TrySendError::Disconnected(_)) => Err(stopped()),

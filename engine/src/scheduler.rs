@@ -149,6 +149,7 @@ mod tests {
     use crate::layout::Layout;
     use crate::policy::Policy;
     use crate::published::Published;
+    use crate::stop_sequences::StopSequences;
     use crate::test_models::tiny_config;
     use crate::weights::{Model, Weights, random_values};
 
@@ -166,11 +167,12 @@ mod tests {
             max_tokens,
             sampling: SamplingParameters::default(),
             stop_tokens: vec![],
+            stop_sequences: vec![],
             seed: 1,
             top_logprobs: 0,
             affinity: None,
         };
-        (Generation::new(request, None, weights.clone(), sender), stream)
+        (Generation::new(request, None, StopSequences::default(), weights.clone(), sender), stream)
     }
 
     /// Samples all of these at once, 20 tokens each. Tells how many tokens of prompts were computed, and the answers.

@@ -1,5 +1,5 @@
-/// What the tokens of a model stand for. The engine samples ids alone; only to keep an answer to a grammar must it know
-/// what they spell.
+/// What the tokens of a model stand for. The engine samples ids alone; only to keep an answer to a grammar, or to end it
+/// with a text, must it know what they spell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     tokens: Vec<TokenText>,

@@ -26,7 +26,7 @@ fn vocabulary() -> Vocabulary {
 fn engine() -> (tempfile::TempDir, Engine) {
     let config = ModelConfig { vocab_size: 270, max_position_embeddings: 2000, ..tiny_config() };
     let (home, directory) = create(&config, 3);
-    let engine = Engine::open_with_vocabulary(&directory, &vocabulary(), options(2)).unwrap();
+    let engine = Engine::open_with_vocabulary(&directory, vocabulary(), options(2)).unwrap();
     (home, engine)
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::{answer, create, open, options, request, sequence, tiny_config};
 use fulgurite_backends::{
-    BackendError, Capabilities, Constraint, Learner, LossFunction, SampleEvent, Sampler, SamplerInfo,
-    SamplingParameters, StopReason, WeightsVersion,
+    BackendError, Capabilities, Constraint, Learner, LossFunction, SampleEvent, SampleRequest, Sampler, SamplerInfo,
+    SamplingParameters, StopReason, StopSequence, WeightsVersion,
 };
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig};
 
@@ -24,6 +24,7 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
             capabilities: Capabilities {
                 penalties: true,
                 logit_bias: true,
+                stop_sequences: true,
                 top_logprobs: usize::MAX,
                 ..Capabilities::default()
             }
@@ -43,6 +44,23 @@ async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {
     let expected = tokens.iter().position(|token| token.id == 40).map_or(first, |other| other.min(first));
     assert_eq!(reason, StopReason::StopToken);
     assert_eq!(stopped, tokens[..=expected]);
+}
+
+#[tokio::test]
+async fn an_answer_ends_with_the_token_that_completes_a_stop_sequence() {
+    let (_home, directory) = create(&tiny_config(), 2);
+    let sampler = open(&directory, 1).sampler();
+    let (endless, _) = answer(&sampler, request(vec![1, 2], 60, 5)).await;
+    let ids: Vec<u32> = endless.iter().map(|token| token.id).collect();
+    for (sequence, answer_ends) in [(ids[30..33].to_vec(), true), (vec![ids[0]; 9], false), (ids[0..1].to_vec(), true)]
+    {
+        let end = ids.windows(sequence.len()).position(|window| window == sequence).map(|at| at + sequence.len());
+        let mut stopping = request(vec![1, 2], 60, 5);
+        stopping.stop_sequences = vec![StopSequence::Tokens(vec![2, 2, 2, 2, 2, 2]), StopSequence::Tokens(sequence)];
+        let (stopped, reason) = answer(&sampler, stopping).await;
+        assert_eq!(stopped, endless[..end.unwrap_or(60)]);
+        assert_eq!(reason, if answer_ends { StopReason::StopToken } else { StopReason::Length });
+    }
 }
 
 #[tokio::test]
@@ -68,6 +86,9 @@ async fn what_can_never_succeed_is_refused_at_once() {
         let mut request = base();
         change(&mut request.sampling);
         bad.push(request);
+    }
+    for sequence in [StopSequence::Tokens(vec![]), StopSequence::Text(String::new()), StopSequence::Text("a".into())] {
+        bad.push(SampleRequest { stop_sequences: vec![sequence], ..base() });
     }
     for request in bad {
         let error = sampler.sample(request.clone()).await.unwrap_err();

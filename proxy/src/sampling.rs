@@ -190,6 +190,7 @@ async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendEr
         prompt: [&call.prompt[..], &sampled].concat(),
         sampling: call.sampling.clone(),
         stop_tokens: call.model.renderer.stop_tokens().to_vec(),
+        stop_sequences: vec![],
         seed: call.seed,
         top_logprobs: call.top_logprobs,
         affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),

@@ -97,6 +97,7 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
             ..SamplingParameters::default()
         },
         stop_tokens: list(&body["stop_token_ids"]),
+        stop_sequences: vec![],
         seed: body["seed"].as_i64().unwrap().cast_unsigned(),
         top_logprobs: body["logprobs"].as_u64().unwrap() as usize,
         affinity: None,

@@ -160,6 +160,7 @@ mod tests {
             max_tokens: 3,
             sampling: SamplingParameters::default(),
             stop_tokens: vec![9],
+            stop_sequences: vec![],
             seed: 1,
             top_logprobs: 2,
             affinity: None,

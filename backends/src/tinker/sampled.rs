@@ -93,6 +93,7 @@ mod tests {
             max_tokens: 4,
             sampling: SamplingParameters::default(),
             stop_tokens: vec![9],
+            stop_sequences: vec![],
             seed: (1 << 40) + 7,
             top_logprobs: 0,
             affinity: None,

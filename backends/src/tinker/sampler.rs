@@ -112,6 +112,7 @@ impl TinkerSampler {
             max_tokens: PROBED_TOKENS,
             sampling,
             stop_tokens: Vec::new(),
+            stop_sequences: vec![],
             seed: 0,
             top_logprobs: 0,
             affinity: None,

@@ -74,6 +74,7 @@ mod tests {
             max_tokens: 3,
             sampling,
             stop_tokens: vec![9],
+            stop_sequences: vec![],
             seed: u64::MAX,
             top_logprobs: 0,
             affinity: None,

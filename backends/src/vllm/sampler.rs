@@ -72,6 +72,7 @@ impl Wire for Vllm {
             capabilities: Capabilities {
                 penalties: true,
                 logit_bias: true,
+                stop_sequences: false,
                 json_schema: true,
                 lark: true,
                 top_logprobs: GREATEST_TOP_LOGPROBS,
@@ -132,6 +133,7 @@ async fn logprobs_are_processed(remote: &Remote, server: &VllmServer) -> Result<
         max_tokens: 1,
         sampling: SamplingParameters { top_k: Some(1), ..SamplingParameters::default() },
         stop_tokens: Vec::new(),
+        stop_sequences: vec![],
         seed: 0,
         top_logprobs: 2,
         affinity: None,

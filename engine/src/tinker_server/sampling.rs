@@ -1,16 +1,14 @@
-use std::sync::Arc;
-
 use fulgurite_backends::tinker::wire::protobuf::{PromptAltTokens, SampleResponse, Tensor, TopkLogprobs};
 use fulgurite_backends::tinker::wire::{
     CheckpointKind, CheckpointPath, CreateSamplingSessionRequest, CreateSamplingSessionResponse, RequestFailed,
-    SampleRequest as WireRequest, SubmittedRequest, TensorData,
+    SampleRequest as WireRequest, StopSequences as AskedStops, SubmittedRequest, TensorData,
 };
-use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, derive_seed};
+use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, StopSequence, derive_seed};
 
 use super::futures::{Outcome, Taken};
 use super::names::{fresh_id, fresh_seed};
 use super::refusals::{Refusal, failure, servers_fault};
-use super::sample_answer::{Stops, collect};
+use super::sample_answer::collect;
 use super::server::{TinkerBase, TinkerServer};
 use super::state_directory::{SampledWeights, SamplerRecord};
 use super::training_request::text_tokens;
@@ -155,7 +153,7 @@ impl TinkerServer {
         };
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
-                let answer = started.answer(base, asked_of_prompt);
+                let answer = started.answer(asked_of_prompt);
                 let work = tokio::spawn(async move {
                     let sampled = |response| Outcome::Sample(Box::new(response));
                     promise.keep(answer.await.map_or_else(Outcome::Failed, sampled));
@@ -174,17 +172,17 @@ impl TinkerServer {
         &self,
         base: &TinkerBase,
         weights: &SampledWeights,
-        asked: Asked,
+        asked: SampleRequest,
         num_samples: usize,
     ) -> Result<Started, Refusal> {
         let weights = self.snapshot(base, weights).await?;
         let mut streams = Vec::with_capacity(num_samples);
         for index in 0..num_samples {
             let seed = match index {
-                0 => asked.request.seed,
-                _ => derive_seed(asked.request.seed, &[&index.to_string()]),
+                0 => asked.seed,
+                _ => derive_seed(asked.seed, &[&index.to_string()]),
             };
-            let request = SampleRequest { seed, ..asked.request.clone() };
+            let request = SampleRequest { seed, ..asked.clone() };
             streams.push(base.sampler.sample_from(&weights, request).await?);
         }
         Ok(Started { asked, weights, streams })
@@ -196,14 +194,20 @@ pub(super) fn sampler_id(session_id: &str, place: u64) -> String {
     format!("{session_id}:sample:{place}")
 }
 
-/// A request for samples, read.
-struct Asked {
-    request: SampleRequest,
-    stops: Stops,
+/// What ends an answer before its limit: `ends` are the tokens that the model ends texts with, which count unless the
+/// request asks for others.
+fn stops(asked: Option<AskedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence>) {
+    let texts = match asked {
+        None => return (ends.to_vec(), Vec::new()),
+        Some(AskedStops::Tokens(tokens)) => return (tokens, Vec::new()),
+        Some(AskedStops::Text(text)) => vec![text],
+        Some(AskedStops::Texts(texts)) => texts,
+    };
+    (Vec::new(), texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
 }
 
 /// Reads a request, and refuses what can never be answered.
-fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, AskedOfPrompt), Refusal> {
+fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(SampleRequest, AskedOfPrompt), Refusal> {
     let context_length = base.config.max_position_embeddings;
     let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
     let limit = base.sampler.queue_limit();
@@ -230,7 +234,7 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, Aske
             Err(_) => return Err(Refusal::bad_request(format!("top_k is {top_k}, but must be -1 or from 1 up"))),
         },
     };
-    let stops = Stops::new(parameters.stop.clone(), &base.ends);
+    let (stop_tokens, stop_sequences) = stops(parameters.stop.clone(), &base.ends);
     let room = context_length.saturating_sub(prompt.len()).max(1);
     let asked = SampleRequest {
         max_tokens: parameters.max_tokens.unwrap_or(room),
@@ -240,7 +244,8 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, Aske
             top_k,
             ..SamplingParameters::default()
         },
-        stop_tokens: stops.tokens.clone(),
+        stop_tokens,
+        stop_sequences,
         seed: parameters.seed.map_or_else(fresh_seed, |seed| seed as u64),
         top_logprobs: request.topk_sample_logprobs,
         affinity: None,
@@ -256,26 +261,26 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(Asked, Aske
             .transpose()
             .map_err(|error| Refusal::bad_request(format!("target_prompt_logprobs: {error}")))?,
     };
-    Ok((Asked { request: asked, stops }, asked_of_prompt))
+    Ok((asked, asked_of_prompt))
 }
 
 /// Samples on their way.
 struct Started {
-    asked: Asked,
+    asked: SampleRequest,
     weights: WeightsSnapshot,
     streams: Vec<SampleStream>,
 }
 
 impl Started {
-    async fn answer(self, base: Arc<TinkerBase>, of_prompt: AskedOfPrompt) -> Result<SampleResponse, RequestFailed> {
+    async fn answer(self, of_prompt: AskedOfPrompt) -> Result<SampleResponse, RequestFailed> {
         let Self { asked, weights, streams } = self;
         let mut response = SampleResponse::default();
         for stream in streams {
-            let sequence = collect(stream, &asked.stops, &base.vocabulary, asked.request.top_logprobs).await;
+            let sequence = collect(stream, asked.top_logprobs).await;
             response.sequences.push(sequence.map_err(failure)?);
         }
         if of_prompt != AskedOfPrompt::default() {
-            let request = asked.request;
+            let request = asked;
             let told = tokio::task::spawn_blocking(move || {
                 of_prompt.tell(&weights, &request, &mut response).map(|()| response)
             });
@@ -375,5 +380,20 @@ impl NamedTokens {
         let values: Vec<f32> = rows.flat_map(|(row, logprobs)| row.iter().zip(logprobs).map(told)).collect();
         let list = Tensor::floats(&values);
         Tensor { shape: self.shape.iter().map(|&size| size as i64).collect(), ..list }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_names_no_stops_ends_where_the_model_does() {
+        let text = |text: &str| StopSequence::Text(text.to_owned());
+        assert_eq!(stops(None, &[3]), (vec![3], vec![]));
+        assert_eq!(stops(Some(AskedStops::Tokens(vec![])), &[3]), (vec![], vec![]));
+        assert_eq!(stops(Some(AskedStops::Text("x".into())), &[3]), (vec![], vec![text("x")]));
+        let two = AskedStops::Texts(vec![String::new(), "y".into()]);
+        assert_eq!(stops(Some(two), &[3]), (vec![], vec![text("y")]));
     }
 }

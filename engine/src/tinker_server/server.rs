@@ -13,7 +13,7 @@ use super::refusals::Refusal;
 use super::state_directory::{CheckpointRecord, Record, RunRecord, SamplerRecord, SessionRecord, StateDirectory, now};
 use super::weights_cache::WeightsCache;
 use crate::files::{CONFIG, GENERATION_CONFIG};
-use crate::{EmbeddedSampler, Engine, EngineError, ModelConfig, Vocabulary};
+use crate::{EmbeddedSampler, Engine, EngineError, ModelConfig};
 
 /// How often sessions and checkpoints are looked at that nobody may need any more.
 const SWEEP: Duration = Duration::from_secs(15);
@@ -57,14 +57,14 @@ pub struct TinkerBase {
     pub(super) directory: PathBuf,
     pub(super) sampler: Arc<EmbeddedSampler>,
     pub(super) config: ModelConfig,
-    pub(super) vocabulary: Vocabulary,
     /// What the model ends texts with.
     pub(super) ends: Vec<u32>,
 }
 
 impl TinkerBase {
-    /// The model of an engine, under a name. It is known by its directory's absolute path, too.
-    pub fn new(name: &str, engine: &Engine, vocabulary: Vocabulary) -> Result<Self, EngineError> {
+    /// The model of an engine, under a name. It is known by its directory's absolute path, too. Texts can end an answer
+    /// only if the engine was opened with the model's vocabulary.
+    pub fn new(name: &str, engine: &Engine) -> Result<Self, EngineError> {
         let directory = engine.directory();
         let directory = std::fs::canonicalize(directory).map_err(EngineError::io("find", directory))?;
         Ok(Self {
@@ -72,7 +72,6 @@ impl TinkerBase {
             ends: ends(&directory, engine.config())?,
             sampler: engine.sampler(),
             config: engine.config().clone(),
-            vocabulary,
             directory,
         })
     }

@@ -311,7 +311,7 @@ mod tests {
     use crate::tinker_server::TinkerServerOptions;
     use crate::tinker_server::futures::Polled;
     use crate::tinker_server::training_request::TrainingRequest;
-    use crate::{Engine, EngineOptions, TokenText, create_model};
+    use crate::{Engine, EngineOptions, create_model};
 
     /// What is asked of the model at its places from 1 on.
     const WORK: [&str; 9] = ["pass", "pass", "step", "score", "pass", "step", "nothing", "unreadable", "score"];
@@ -330,9 +330,8 @@ mod tests {
             let home = tempfile::tempdir().unwrap();
             let directory = home.path().join("model");
             create_model(&directory, &tiny_config(), 1).unwrap();
-            let vocabulary = (0..37).map(|id| TokenText::Text(id.to_string().into_bytes())).collect();
             let engine = Engine::open(&directory, EngineOptions { threads: 1, ..EngineOptions::default() }).unwrap();
-            let base = TinkerBase::new("tiny", &engine, vocabulary).unwrap();
+            let base = TinkerBase::new("tiny", &engine).unwrap();
             let options = TinkerServerOptions { threads: 1, ..TinkerServerOptions::new(home.path().join("state")) };
             let runtime = Runtime::new().unwrap();
             let (server, session_id) = runtime.block_on(async {

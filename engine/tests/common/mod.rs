@@ -52,6 +52,7 @@ pub fn request(prompt: Vec<u32>, max_tokens: usize, seed: u64) -> SampleRequest 
         max_tokens,
         sampling: SamplingParameters::default(),
         stop_tokens: vec![],
+        stop_sequences: vec![],
         seed,
         top_logprobs: 0,
         affinity: None,

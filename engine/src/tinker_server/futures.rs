@@ -10,8 +10,11 @@ use tokio::task::AbortHandle;
 
 use super::refusals::servers_fault;
 
-/// How long a result can be asked for. A client may be cut off in the middle of one, and asks again.
+/// How long a result can be asked for that nobody has asked for yet.
 const KEPT: Duration = Duration::from_secs(60 * 60);
+
+/// How long one can be asked for that was told. A client may be cut off in the middle of it, and asks again.
+const KEPT_ONCE_TOLD: Duration = Duration::from_secs(5 * 60);
 
 /// What a request has come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,10 +34,24 @@ pub(super) struct Futures {
 #[derive(Debug)]
 struct Entry {
     acknowledgement: SubmittedRequest,
-    taken: Instant,
+    /// Whoever would send it is gone once it is there, and once it never will be.
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
     /// What works at it, if that can be stopped.
     work: Option<AbortHandle>,
+    /// When it was told last, or seen to be over.
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+impl Entry {
+    /// Whether nobody will ask for it any more.
+    fn is_forgotten(&mut self, now: Instant) -> bool {
+        if self.outcome.has_changed().is_ok() {
+            return false;
+        }
+        let kept = if self.is_told { KEPT_ONCE_TOLD } else { KEPT };
+        now.saturating_duration_since(*self.since.get_or_insert(now)) >= kept
+    }
 }
 
 /// To be kept once. Dropped without an outcome, it fails the request.
@@ -72,10 +89,9 @@ impl Futures {
         if let Some(known) = entries.get(&acknowledgement.request_id) {
             return Taken::Known(known.acknowledgement.clone());
         }
-        entries.retain(|_, entry| entry.taken.elapsed() < KEPT || entry.outcome.borrow().is_none());
         let (sender, outcome) = watch::channel(None);
         let request_id = acknowledgement.request_id.clone();
-        entries.insert(request_id, Entry { acknowledgement, taken: Instant::now(), outcome, work: None });
+        entries.insert(request_id, Entry { acknowledgement, outcome, work: None, since: None, is_told: false });
         Taken::New(Promise(sender))
     }
 
@@ -87,6 +103,11 @@ impl Futures {
     /// Forgets a request that was not carried out, so that it may come again.
     pub(super) fn forget(&self, request_id: &str) {
         self.entries().remove(request_id);
+    }
+
+    /// Forgets what nobody will ask for any more.
+    pub(super) fn sweep(&self, now: Instant) {
+        self.entries().retain(|_, entry| !entry.is_forgotten(now));
     }
 
     /// Says what works at a request, so that it can be stopped.
@@ -113,15 +134,17 @@ impl Futures {
         let Some(mut outcome) = self.entries().get(request_id).map(|entry| entry.outcome.clone()) else {
             return Polled::Unknown;
         };
-        match tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await {
-            Ok(Ok(outcome)) => outcome.clone().map_or(Polled::Unknown, Polled::Outcome),
-            Ok(Err(_)) => {
-                let failed =
-                    servers_fault("the request was given up: it was cancelled, or its model or session has ended");
-                Polled::Outcome(Arc::new(Outcome::Failed(failed)))
-            }
-            Err(_) => Polled::NotYet,
+        let Ok(told) = tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await else {
+            return Polled::NotYet;
+        };
+        let told = told.ok().and_then(|outcome| outcome.clone());
+        if let Some(entry) = self.entries().get_mut(request_id) {
+            (entry.since, entry.is_told) = (Some(Instant::now()), true);
         }
+        Polled::Outcome(told.unwrap_or_else(|| {
+            let why = "the request was given up: it was cancelled, or its model or session has ended";
+            Arc::new(Outcome::Failed(servers_fault(why)))
+        }))
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
@@ -157,6 +180,31 @@ mod tests {
             let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
             assert!(matches!(&*outcome, Outcome::Json(value) if value == 7));
         }
+    }
+
+    #[tokio::test]
+    async fn a_result_is_kept_for_a_while_from_when_it_is_there_and_for_less_once_it_was_told() {
+        let futures = Futures::default();
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let slow = new(futures.take(request("slow")));
+        new(futures.take(request("told"))).keep(Outcome::Json(json!(1)));
+        drop(new(futures.take(request("given up"))));
+        futures.poll("told", KEPT).await;
+        let told = Instant::now();
+        futures.sweep(begin);
+        futures.sweep(begin + KEPT_ONCE_TOLD - second);
+        assert!(futures.is_known("told"));
+        futures.sweep(told + KEPT_ONCE_TOLD);
+        assert!(!futures.is_known("told") && futures.is_known("given up"));
+        futures.sweep(begin + KEPT);
+        assert!(!futures.is_known("given up"));
+        // What took longer than results are kept is there from then on.
+        slow.keep(Outcome::Json(json!(2)));
+        futures.sweep(begin + KEPT + second);
+        futures.sweep(begin + KEPT + KEPT);
+        assert!(futures.is_known("slow"));
+        futures.sweep(begin + KEPT + KEPT + second);
+        assert!(!futures.is_known("slow"));
     }
 
     #[tokio::test]

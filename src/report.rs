@@ -23,6 +23,7 @@ impl Reporter for JsonReporter {
                 output::line(Value::Object(metrics));
             }
             TrainEvent::Finished(summary) => output::line(Value::Object(summary.to_json())),
+            TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
         }
@@ -91,6 +92,9 @@ impl Reporter for TableReporter {
             TrainEvent::RunStarted { run_id, directory, step, max_steps } => {
                 let from = if step == 0 { String::new() } else { format!(", going on after {step}") };
                 self.line(&format!("run {run_id} in {}: at most {max_steps} updates{from}", directory.display()));
+            }
+            TrainEvent::AgentsAwaited { url } => {
+                self.line(&format!("harvesting: agents that call {url} and are rewarded there are learnt from"));
             }
             TrainEvent::RunnersAwaited { url } => {
                 self.line(&format!("no [runner] command: rollouts wait at {url} for runners that you start, with"));

@@ -38,6 +38,8 @@ pub enum UntrainedCause {
     SupersededAttempt,
     /// The prompt was made with another tokenizer than the learner's.
     UnknownTokenizer,
+    /// Sampled by another model than the one that is trained.
+    OtherModel,
     /// Every rollout of the group earned the same: no advantage, nothing to learn.
     ConstantGroup,
     /// Sampled from weights older than the limit allows.
@@ -48,7 +50,7 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Upstream,
         Self::ClientGone,
         Self::BrokenOff,
@@ -65,6 +67,7 @@ impl UntrainedCause {
         Self::FailedAttempt,
         Self::SupersededAttempt,
         Self::UnknownTokenizer,
+        Self::OtherModel,
         Self::ConstantGroup,
         Self::StaleWeights,
         Self::AfterLastCheckpoint,
@@ -89,6 +92,7 @@ impl UntrainedCause {
             Self::FailedAttempt => "failed_attempt",
             Self::SupersededAttempt => "superseded_attempt",
             Self::UnknownTokenizer => "unknown_tokenizer",
+            Self::OtherModel => "other_model",
             Self::ConstantGroup => "constant_group",
             Self::StaleWeights => "stale_weights",
             Self::AfterLastCheckpoint => "after_last_checkpoint",

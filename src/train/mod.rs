@@ -13,7 +13,7 @@ use fulgurite_proxy::ServedModel;
 use fulgurite_store::model::{AttemptStatus, RolloutConfig};
 use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{
-    Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, Tasks, TrainEvent,
+    Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
 use tokio::sync::watch;
 
@@ -22,7 +22,7 @@ use self::run_directory::{begin_run, run_directory};
 use crate::admin_key;
 use crate::base_model;
 use crate::cli::TrainArguments;
-use crate::config::LoadedConfig;
+use crate::config::{Config, LoadedConfig};
 use crate::metrics_page::MetricsPage;
 use crate::model_config::ModelEntry;
 use crate::models::TrainedModel;
@@ -162,7 +162,11 @@ impl Runner {
         reporter: &mut dyn Reporter,
     ) -> Result<Self, RecordError> {
         if loaded.config.runner.command.is_empty() {
-            reporter.report(TrainEvent::RunnersAwaited { url: server.to_owned() });
+            let url = server.to_owned();
+            reporter.report(match loaded.config.trainer.harvest {
+                Some(_) => TrainEvent::AgentsAwaited { url },
+                None => TrainEvent::RunnersAwaited { url },
+            });
             // Nobody can say that no runner is left: another may come at any time.
             return Ok(Self { process: None, given_up: watch::channel(None).1 });
         }
@@ -245,7 +249,17 @@ fn fill_seed(path: &Path, seed: u64) -> PathBuf {
 }
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
-    let tasks = loaded.config.tasks.as_ref().context("training needs [tasks]")?;
+    let Config { tasks, trainer, runner, .. } = &loaded.config;
+    if trainer.harvest.is_some() {
+        if tasks.is_some() || !runner.command.is_empty() || trainer.stop != StopRule::default() {
+            bail!(
+                "[trainer] harvest takes rollouts as they come, and scores none: leave out [tasks], [runner] command and \
+                 [trainer] stop"
+            );
+        }
+        return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
+    }
+    let tasks = tasks.as_ref().context("training needs [tasks], or [trainer] harvest")?;
     let directory = &loaded.directory;
     Ok(Tasks {
         train: tasks.train.load("train", directory)?,

@@ -31,6 +31,7 @@ mod recorded_calls;
 mod refused;
 mod resources;
 mod rest;
+mod rewarded;
 mod rewards;
 mod rollouts;
 mod runs;

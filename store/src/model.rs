@@ -27,7 +27,7 @@ pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom}
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
 pub use packed_generation::{PackedGeneration, PackingError};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
-pub use reward::{RecordedReward, Reward};
+pub use reward::{RecordedReward, Reward, Rewarded, RewardedAttempts};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
     UnaccountedGeneration,

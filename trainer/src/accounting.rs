@@ -4,7 +4,7 @@ use fulgurite_adapters::{UntrainedCause, exclusion};
 use fulgurite_store::model::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
 use serde_json::Value;
 
-use crate::collection::{Collected, Member, Phase};
+use crate::collection::{Collected, Member, Phase, Policy};
 use crate::{Record, TrainError};
 
 /// The ledger's name for tokens that were trained.
@@ -15,10 +15,11 @@ pub(crate) const TRAINED: &str = "trained";
 pub(crate) fn untrained_cause(
     generation: &Generation,
     member: &Member,
-    collected: &Collected,
+    phase: Phase,
+    policy: &Policy,
     group_has_signal: bool,
 ) -> Option<UntrainedCause> {
-    if collected.phase != Phase::Train {
+    if phase != Phase::Train {
         return Some(UntrainedCause::Evaluation);
     }
     let attempt = member.attempts.iter().find(|attempt| attempt.attempt_id == generation.attempt_id);
@@ -29,7 +30,7 @@ pub(crate) fn untrained_cause(
         return Some(UntrainedCause::SupersededAttempt);
     }
     match member.rollout.status {
-        RolloutStatus::Succeeded if !member.rewards.is_empty() => {}
+        _ if member.succeeded() => {}
         RolloutStatus::Succeeded | RolloutStatus::Failed | RolloutStatus::Cancelled => {
             return Some(UntrainedCause::FailedAttempt);
         }
@@ -38,15 +39,24 @@ pub(crate) fn untrained_cause(
         }
     }
     exclusion(generation).or_else(|| {
-        let policy = &collected.policy;
         if generation.tokenizer != policy.tokenizer {
             Some(UntrainedCause::UnknownTokenizer)
-        } else if generation.weights_versions.iter().any(|weights| weights.version != policy.weights_version) {
+        } else if generation.model != policy.model {
+            Some(UntrainedCause::OtherModel)
+        } else if generation.weights_versions.iter().any(|weights| policy.is_stale(weights.version)) {
             Some(UntrainedCause::StaleWeights)
         } else {
             (!group_has_signal).then_some(UntrainedCause::ConstantGroup)
         }
     })
+}
+
+impl Policy {
+    /// Whether weights of a version are too old to be trained on; those of a version that is not there yet are another
+    /// run's.
+    fn is_stale(&self, version: u64) -> bool {
+        self.weights_version.checked_sub(version).is_none_or(|behind| behind > self.max_staleness)
+    }
 }
 
 /// What became of every token that a set of rollouts sampled.
@@ -55,7 +65,7 @@ pub(crate) fn uses(collected: &Collected, group_has_signal: &[bool]) -> Vec<Gene
     for (members, has_signal) in collected.groups.iter().zip(group_has_signal) {
         for member in members {
             for generation in &member.generations {
-                let cause = untrained_cause(generation, member, collected, *has_signal);
+                let cause = untrained_cause(generation, member, collected.phase, &collected.policy, *has_signal);
                 uses.push(usage(generation, cause));
             }
         }
@@ -124,7 +134,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::collection::Policy;
 
     fn cause(rollout_status: &str, attempt_status: &str, attempts: &[&str]) -> Option<UntrainedCause> {
         let rollout = json!({
@@ -152,9 +161,20 @@ mod tests {
             total_reward: 0.0,
             generations: Vec::new(),
         };
-        let policy = Policy { tokenizer: "t".to_owned(), weights_version: 0 };
-        let collected = Collected { phase: Phase::Train, policy, groups: Vec::new() };
-        untrained_cause(&serde_json::from_value(generation).unwrap(), &member, &collected, true)
+        let generation = serde_json::from_value(generation).unwrap();
+        untrained_cause(&generation, &member, Phase::Train, &policy(0, 0), true)
+    }
+
+    fn policy(weights_version: u64, max_staleness: u64) -> Policy {
+        Policy { tokenizer: "t".to_owned(), model: "m".to_owned(), weights_version, max_staleness }
+    }
+
+    #[test]
+    fn weights_are_stale_beyond_the_limit_and_before_their_time() {
+        assert!(!policy(5, 0).is_stale(5) && policy(5, 0).is_stale(4));
+        assert!(!policy(5, 2).is_stale(3) && policy(5, 2).is_stale(2));
+        assert!(policy(5, 9).is_stale(6), "of a run that went on from another checkpoint");
+        assert!(!policy(5, 9).is_stale(0));
     }
 
     #[test]

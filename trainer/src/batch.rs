@@ -9,6 +9,7 @@ use crate::TrainError;
 use crate::accounting;
 use crate::advantages::{AdvantageOptions, group_advantages, is_constant};
 use crate::collection::{Collected, Member};
+use crate::harvest::HarvestState;
 use crate::rollout_metrics::rollout_metrics;
 
 /// What a step learns from.
@@ -18,31 +19,44 @@ pub(crate) struct Batch {
     pub(crate) data: Arc<[Datum]>,
     /// For each group, whether its rewards differ.
     pub(crate) group_has_signal: Vec<bool>,
+    /// Rewards of the harvested rollouts that were alone with their task.
+    pub(crate) alone: Vec<f64>,
     /// `env/all/...`
     pub(crate) rollout_metrics: BTreeMap<String, f64>,
 }
 
 /// Makes datums of the rollouts that succeeded. Each counts once in its group's baseline, however many datums its
-/// calls become; a group in which everybody earned the same gives none.
-pub(crate) fn assemble(collected: &Collected, options: &AdvantageOptions) -> Result<Batch, TrainError> {
+/// calls become; a group in which everybody earned the same gives none. Of what was harvested, a rollout that is alone in
+/// its group is measured against the running baseline.
+pub(crate) fn assemble(
+    collected: &Collected,
+    options: &AdvantageOptions,
+    harvest: Option<&HarvestState>,
+) -> Result<Batch, TrainError> {
+    let groups: Vec<TrajectoryGroup> =
+        collected.groups.iter().map(|members| trajectories(collected, members)).collect::<Result<_, _>>()?;
+    let rewards: Vec<Vec<f64>> = groups.iter().map(TrajectoryGroup::total_rewards).collect();
+    let is_alone = |rewards: &[f64]| harvest.is_some() && rewards.len() == 1;
+    let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
+    let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
+
     let mut data = Vec::new();
-    let mut group_has_signal = Vec::with_capacity(collected.groups.len());
-    let mut groups = Vec::with_capacity(collected.groups.len());
-    for members in &collected.groups {
-        let group = trajectories(collected, members)?;
-        let rewards = group.total_rewards();
-        let has_signal = !is_constant(&rewards);
+    let mut group_has_signal = Vec::with_capacity(groups.len());
+    for (group, rewards) in groups.iter().zip(&rewards) {
+        let (advantages, has_signal) = match rewards.as_slice() {
+            [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
+            rewards => (group_advantages(rewards, *options), !is_constant(rewards)),
+        };
         if has_signal {
-            for (trajectory, advantage) in group.trajectories.iter().zip(group_advantages(&rewards, *options)) {
+            for (trajectory, advantage) in group.trajectories.iter().zip(advantages) {
                 if !trajectory.transitions.is_empty() {
                     data.extend(trajectory_to_data(trajectory, advantage)?);
                 }
             }
         }
         group_has_signal.push(has_signal);
-        groups.push(group);
     }
-    Ok(Batch { data: data.into(), group_has_signal, rollout_metrics: rollout_metrics(&groups) })
+    Ok(Batch { data: data.into(), group_has_signal, rollout_metrics: rollout_metrics(&groups), alone })
 }
 
 fn trajectories(collected: &Collected, members: &[Member]) -> Result<TrajectoryGroup, TrainError> {
@@ -51,7 +65,9 @@ fn trajectories(collected: &Collected, members: &[Member]) -> Result<TrajectoryG
         let trained: Vec<&Generation> = member
             .generations
             .iter()
-            .filter(|generation| accounting::untrained_cause(generation, member, collected, true).is_none())
+            .filter(|generation| {
+                accounting::untrained_cause(generation, member, collected.phase, &collected.policy, true).is_none()
+            })
             .collect();
         let mut trajectory: Trajectory = merge_generations(&trained, &member.rewards)?;
         let components = member.reward().into_iter().flat_map(|reward| reward.components.iter().cloned());

@@ -67,8 +67,12 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Policy {
     /// Fingerprint of the tokenizer.
     pub(crate) tokenizer: String,
-    /// The weights that are behind the sampler while the rollouts run.
+    /// What agents call it.
+    pub(crate) model: String,
+    /// The weights that are trained.
     pub(crate) weights_version: u64,
+    /// Updates that the weights which sampled may be behind them.
+    pub(crate) max_staleness: u64,
 }
 
 /// A rollout that has ended, with all that was recorded of it.
@@ -76,7 +80,7 @@ pub(crate) struct Member {
     pub(crate) rollout: Rollout,
     /// In order; the last one counts.
     pub(crate) attempts: Vec<Attempt>,
-    /// Of the last attempt, if the rollout succeeded; in the order in which they were given.
+    /// Of the last attempt, if the rollout is over and succeeded, or is a session; in the order in which they were given.
     pub(crate) rewards: Vec<RecordedReward>,
     /// What was earned in all: the reward of the whole, and those of single calls.
     pub(crate) total_reward: f64,
@@ -84,9 +88,15 @@ pub(crate) struct Member {
     pub(crate) generations: Vec<Generation>,
 }
 
+/// Whether a rollout is a client's session: it has no end of its own, and its reward says that it may be judged.
+pub(crate) fn is_session(rollout: &Rollout) -> bool {
+    let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
+    kind.and_then(Value::as_str) == Some("session")
+}
+
 impl Member {
     pub(crate) fn succeeded(&self) -> bool {
-        self.rollout.status == RolloutStatus::Succeeded && !self.rewards.is_empty()
+        (self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout)) && !self.rewards.is_empty()
     }
 
     /// The reward of the rollout as a whole: the one given last, as for Agent-lightning's readers.
@@ -221,11 +231,12 @@ async fn wait(
     Ok(ids.iter().filter_map(|id| ended.remove(id)).collect())
 }
 
-async fn read_member(record: &dyn Record, rollout: Rollout) -> Result<Member, TrainError> {
+/// Reads what was recorded of a rollout that has ended.
+pub(crate) async fn read_member(record: &dyn Record, rollout: Rollout) -> Result<Member, TrainError> {
     let attempts = record.attempts(&rollout.rollout_id).await?;
     let generations = record.generations(&rollout.rollout_id).await?;
     let rewards = match attempts.last() {
-        Some(attempt) if rollout.status == RolloutStatus::Succeeded => {
+        Some(attempt) if rollout.status == RolloutStatus::Succeeded || is_session(&rollout) => {
             record.rewards(&rollout.rollout_id, &attempt.attempt_id).await?
         }
         _ => Vec::new(),
@@ -260,7 +271,7 @@ mod tests {
             group_size: 2,
             config: &config,
             resources_id: format!("r-weights-{step}"),
-            policy: Policy { tokenizer: "t".into(), weights_version: step },
+            policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
         };
         let seeds = |plan: Plan<'_>| -> Vec<u64> {
             let rollouts = new_rollouts(&plan);

@@ -34,9 +34,14 @@ pub enum TrainEvent {
         /// Where the server is.
         url: String,
     },
-    /// Rollouts are being run.
+    /// Nobody is told to run anything; agents that call the server, and are rewarded, are learnt from.
+    AgentsAwaited {
+        /// Where the server is.
+        url: String,
+    },
+    /// Rollouts are being run, or harvested.
     Rollouts {
-        /// `train`, `held_out` or `final`.
+        /// `train`, `held_out`, `final` or `harvest`.
         phase: &'static str,
         /// Updates made so far.
         step: u64,

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::accounting::{self, TRAINED};
 use crate::batch::{self, Batch};
 use crate::collection::{self, Collected, Member, Phase, Plan, Policy};
+use crate::harvest::{self, HarvestState};
 use crate::metrics_file::MetricsFile;
 use crate::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics};
 use crate::publishing::{self, resources_id};
@@ -62,13 +63,16 @@ pub struct Grpo {
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
 /// of these two.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct CheckpointState {
     seed: u64,
     /// Updates made.
     step: u64,
     /// Tasks read so far.
     data_cursor: u64,
+    /// Rollouts read so far, of a run that harvests.
+    #[serde(default)]
+    harvest: HarvestState,
 }
 
 /// Where the run stands between two steps.
@@ -76,6 +80,7 @@ struct Progress {
     /// Updates made; also the version of the weights.
     step: u64,
     data_cursor: u64,
+    harvest: HarvestState,
     metrics_file: MetricsFile,
 }
 
@@ -135,6 +140,13 @@ impl Grpo {
         };
         least("[trainer] group_size", self.options.group_size as u64, 2)?;
         least("[trainer] groups_per_batch", self.options.groups_per_batch as u64, 1)?;
+        if let Some(harvest) = &self.options.harvest {
+            least("[trainer] harvest.rollouts_per_step", harvest.rollouts_per_step as u64, 1)?;
+            if !(0.0..1.0).contains(&harvest.baseline_decay) {
+                let message = format!("is {}, but must be at least 0 and below 1", harvest.baseline_decay);
+                return Err(TrainError::Option { key: "[trainer] harvest.baseline_decay", message });
+            }
+        }
         least("[trainer] checkpoint_every", self.options.checkpoint_every, 1)?;
         least("[trainer] keep_checkpoints", self.options.keep_checkpoints as u64, 1)?;
         least("[trainer] evaluation.every", self.options.evaluation.every, 1)?;
@@ -144,7 +156,8 @@ impl Grpo {
     /// Restores the last checkpoint, or starts at the weights that the learner was opened with.
     async fn begin(&self, resume: bool) -> Result<Progress, TrainError> {
         let run_id = &self.identity.run_id;
-        let mut state = CheckpointState { seed: self.identity.seed, step: 0, data_cursor: 0 };
+        let mut state =
+            CheckpointState { seed: self.identity.seed, step: 0, data_cursor: 0, harvest: HarvestState::default() };
         if resume {
             if let Some(checkpoint) = self.record.latest_checkpoint(run_id).await? {
                 let wrong =
@@ -165,6 +178,7 @@ impl Grpo {
         Ok(Progress {
             step: state.step,
             data_cursor: state.data_cursor,
+            harvest: state.harvest,
             metrics_file: MetricsFile::rewrite(&self.identity.directory.join("metrics.jsonl"), &recorded)?,
         })
     }
@@ -183,7 +197,9 @@ impl Grpo {
         reporter: &mut dyn Reporter,
     ) -> Result<Option<Evaluation>, TrainError> {
         let last = progress.step >= self.options.max_steps;
-        if !last && !progress.step.is_multiple_of(self.options.evaluation.every) {
+        let is_due = last || progress.step.is_multiple_of(self.options.evaluation.every);
+        // Who harvests has nobody to run them.
+        if !is_due || self.tasks.held_out.is_empty() {
             return Ok(None);
         }
         let tasks = self.tasks.held_out.clone();
@@ -232,7 +248,7 @@ impl Grpo {
             group_size,
             config: &self.rollout_config,
             resources_id: resources_id(&self.identity.run_id, step),
-            policy: Policy { tokenizer: self.tokenizer.clone(), weights_version: step },
+            policy: self.policy(step),
         };
         collection::collect(self.record.as_ref(), plan, &mut self.runner, reporter).await
     }
@@ -246,20 +262,19 @@ impl Grpo {
     ) -> Result<(), TrainError> {
         let started = Instant::now();
         let step = progress.step;
-        let indices =
-            tasks_at(self.identity.seed, self.tasks.train.len(), progress.data_cursor, self.options.groups_per_batch);
-        let tasks = indices.iter().map(|index| self.tasks.train[*index].clone()).collect();
-        let group_size = self.options.group_size;
-        let collected = self.collect(Phase::Train, step, tasks, group_size, reporter).await?;
+        let collected = self.collect_to_train(progress, reporter).await?;
         let sampling_seconds = started.elapsed().as_secs_f64();
 
-        let batch = batch::assemble(&collected, &self.options.advantages)?;
+        let harvest = self.options.harvest.as_ref();
+        let batch = batch::assemble(&collected, &self.options.advantages, harvest.map(|_| &progress.harvest))?;
         let training = Instant::now();
         let mut metrics = self.step_metrics(step, &batch);
         self.update(&batch, &mut metrics).await?;
         self.publish(step + 1).await?;
         progress.step = step + 1;
-        progress.data_cursor += self.options.groups_per_batch as u64;
+        if let Some(harvest) = harvest {
+            progress.harvest.learn(&batch.alone, harvest.baseline_decay);
+        }
         set(&mut metrics, "time/sampling", sampling_seconds);
         set(&mut metrics, "time/training", training.elapsed().as_secs_f64());
 
@@ -275,6 +290,32 @@ impl Grpo {
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         set(&mut metrics, "time/total", total);
         self.record(progress, step, metrics, uses, checkpoint, reporter).await
+    }
+
+    /// Rollouts of the next tasks; of a run that harvests, those that were rewarded next.
+    async fn collect_to_train(
+        &mut self,
+        progress: &mut Progress,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
+        let (step, run_id) = (progress.step, &self.identity.run_id);
+        if let Some(options) = &self.options.harvest {
+            let policy = Policy { max_staleness: options.max_staleness, ..self.policy(step) };
+            let state = &mut progress.harvest;
+            return harvest::gather(self.record.as_ref(), options, policy, run_id, state, reporter).await;
+        }
+        let GrpoOptions { groups_per_batch, group_size, .. } = self.options;
+        let indices = tasks_at(self.identity.seed, self.tasks.train.len(), progress.data_cursor, groups_per_batch);
+        let tasks = indices.iter().map(|index| self.tasks.train[*index].clone()).collect();
+        let collected = self.collect(Phase::Train, step, tasks, group_size, reporter).await?;
+        progress.data_cursor += groups_per_batch as u64;
+        Ok(collected)
+    }
+
+    /// What has to have sampled what is trained next.
+    fn policy(&self, step: u64) -> Policy {
+        let (tokenizer, model) = (self.tokenizer.clone(), self.endpoint.model.clone());
+        Policy { tokenizer, model, weights_version: step, max_staleness: 0 }
     }
 
     fn step_metrics(&self, step: u64, batch: &Batch) -> Map<String, Value> {
@@ -324,7 +365,8 @@ impl Grpo {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
-        let state = CheckpointState { seed: self.identity.seed, step, data_cursor: progress.data_cursor };
+        let (data_cursor, harvest) = (progress.data_cursor, progress.harvest.clone());
+        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest };
         Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 
@@ -422,8 +464,8 @@ impl Grpo {
                 .map(|checkpoint| self.identity.directory.join(checkpoint.directory)),
             steps: end.step,
             stopped_by_rule: end.stopped_by_rule,
-            held_out_before: held_out.first().cloned().unwrap_or_default(),
-            held_out_after: held_out.last().cloned().unwrap_or_default(),
+            held_out_before: held_out.first().cloned(),
+            held_out_after: held_out.last().cloned(),
             final_after: metrics.last().and_then(|metrics| Scores::read(metrics, FINAL)),
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
             wall_seconds: started.elapsed().as_secs_f64(),

@@ -2,6 +2,7 @@
 //!
 //! - [`Grpo`]: group-relative policy optimisation driven through the store: enqueue groups of rollouts, wait for
 //!   whoever runs them, turn what was recorded into datums, update, put the new weights behind the sampler, evaluate.
+//! - [`HarvestOptions`]: the same loop over rewarded rollouts of agents that live a life of their own.
 //! - [`train_supervised`]: cross entropy on conversations, to make a base model.
 //! - [`Record`]: where a loop reads and writes what happens: a store in this process, or over HTTP a server's
 //!   ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights.
@@ -17,6 +18,7 @@ mod collection;
 mod error;
 mod events;
 mod grpo;
+mod harvest;
 mod metrics_file;
 mod options;
 mod policy_metrics;
@@ -36,6 +38,7 @@ pub use advantages::{
 pub use error::TrainError;
 pub use events::{Reporter, TrainEvent};
 pub use grpo::{Grpo, RunIdentity};
+pub use harvest::HarvestOptions;
 pub use options::{EvaluationOptions, GrpoOptions, StopRule};
 pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use publishing::PolicyEndpoint;

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::AdvantageOptions;
 use crate::summary::Scores;
+use crate::{AdvantageOptions, HarvestOptions};
 
 /// How a policy is trained. Defaults are tinker-cookbook's where it has one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +37,8 @@ pub struct GrpoOptions {
     pub evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
     pub stop: StopRule,
+    /// Learn from whatever rewarded rollouts there are, in place of tasks.
+    pub harvest: Option<HarvestOptions>,
 }
 
 impl Default for GrpoOptions {
@@ -55,6 +57,7 @@ impl Default for GrpoOptions {
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
+            harvest: None,
         }
     }
 }

@@ -17,10 +17,10 @@ pub struct RunSummary {
     pub steps: u64,
     /// Whether the stop rule ended it, rather than the limit of steps.
     pub stopped_by_rule: bool,
-    /// Scores of the held-out tasks before the first update.
-    pub held_out_before: Scores,
+    /// Scores of the held-out tasks before the first update, if there are any.
+    pub held_out_before: Option<Scores>,
     /// Scores of the held-out tasks after the last update.
-    pub held_out_after: Scores,
+    pub held_out_after: Option<Scores>,
     /// Scores of the final tasks, which nothing before has seen; `None` without such tasks.
     pub final_after: Option<Scores>,
     /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps.
@@ -60,8 +60,8 @@ impl RunSummary {
         set("steps".to_owned(), json!(self.steps));
         set("stopped_by_rule".to_owned(), json!(self.stopped_by_rule));
         let scored = [
-            ("held_out", "before", Some(&self.held_out_before)),
-            ("held_out", "after", Some(&self.held_out_after)),
+            ("held_out", "before", self.held_out_before.as_ref()),
+            ("held_out", "after", self.held_out_after.as_ref()),
             ("final", "after", self.final_after.as_ref()),
         ];
         for (tasks, when, scores) in scored {

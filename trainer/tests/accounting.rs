@@ -94,6 +94,7 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "defective" => generation.logprobs = Some(vec![f32::NAN, -0.5, -0.5]),
         "stale_weights" => generation.weights_versions[0].version = 77,
         "unknown_weights" => generation.weights_versions.clear(),
+        "other_model" => generation.model = "another model".into(),
         "unknown_tokenizer" => generation.tokenizer = "another tokenizer".into(),
         "modified_distribution" => generation.sampling = json!({ "temperature": 0.7, "top_p": 1.0, "top_k": null }),
         "broken_off" => generation.stop_reason = "error".into(),
@@ -139,7 +140,7 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
         start_time: 1.0,
         end_time: 2.0,
         attributes: serde_json::Map::new(),
-        model: "m".into(),
+        model: "tiny".into(),
         prompt_tokens: vec![1, 2, turn],
         sampled_tokens: vec![3, 4, 5],
         logprobs: Some(vec![-0.5; 3]),
@@ -233,6 +234,7 @@ async fn every_cause_is_counted(reached: Reached) {
         "stale_weights",
         "unknown_weights",
         "unknown_tokenizer",
+        "other_model",
         "modified_distribution",
         "broken_off",
         "client_gone",
@@ -250,7 +252,7 @@ async fn every_cause_is_counted(reached: Reached) {
     assert_eq!(summary.untrained_tokens["evaluation"], 6);
     assert_eq!(summary.untrained_tokens["other"], 0);
     assert_eq!(summary.trained_tokens, 9);
-    assert_eq!(summary.sampled_tokens, 9 * 11 + 6);
+    assert_eq!(summary.sampled_tokens, 9 * 12 + 6);
 
     let lessons = pupil.lessons.lock().unwrap();
     let trained: f32 = lessons

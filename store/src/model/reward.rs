@@ -21,6 +21,24 @@ impl Reward {
     }
 }
 
+/// An attempt that was rewarded as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewarded {
+    /// Its rollout.
+    pub rollout_id: String,
+    /// The attempt.
+    pub attempt_id: String,
+}
+
+/// A part of the attempts that were rewarded as a whole, in the order of their first such reward.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewardedAttempts {
+    /// The part.
+    pub items: Vec<Rewarded>,
+    /// The place after which the next part begins.
+    pub next_after: u64,
+}
+
 /// A reward as it is found among the spans of an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordedReward {

@@ -69,6 +69,7 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
         .route("/attempts/heartbeat", post(rollouts::heartbeat))
         .route("/generations", get(generations::list))
+        .route("/rewarded-attempts", get(rewards::list_attempts))
         .route("/keys/model-calls", post(keys::issue))
         .nest("/runs", run_routes());
     let gateway = Router::new()

@@ -1,15 +1,15 @@
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::RestError;
-use super::input::{Body, Path};
+use super::input::{Body, Path, parameters};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
-use crate::model::{Object, RecordedReward, Reward};
+use crate::model::{Object, RecordedReward, Reward, RewardedAttempts};
 
 /// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`: in the order in which they were given.
 pub(super) async fn list(
@@ -17,6 +17,29 @@ pub(super) async fn list(
     Path((rollout_id, attempt_id)): Path<(String, String)>,
 ) -> Reply<Vec<RecordedReward>> {
     Ok(Json(store.rewards(&rollout_id, attempt_id).await?))
+}
+
+/// Attempts of a part, unless told otherwise.
+const DEFAULT_LIMIT: u64 = 1000;
+
+#[derive(Deserialize)]
+struct RewardedParameters {
+    after: Option<u64>,
+    limit: Option<u64>,
+}
+
+impl Shaped for RewardedParameters {
+    const SHAPE: Shape =
+        Shape::Record(&[Field::nullable("after", Shape::Integer(0)), Field::nullable("limit", Shape::Integer(1))]);
+}
+
+/// `GET /v1/fulgurite/rewarded-attempts`: in the order in which they were first rewarded as a whole.
+pub(super) async fn list_attempts(
+    State(store): State<Store>,
+    pairs: Query<Vec<(String, String)>>,
+) -> Reply<RewardedAttempts> {
+    let RewardedParameters { after, limit } = parameters(pairs)?;
+    Ok(Json(store.rewarded_attempts(after.unwrap_or(0), limit.unwrap_or(DEFAULT_LIMIT)).await?))
 }
 
 #[derive(Deserialize)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_store::model::{
     Attempt, Checkpoint, Generation, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object,
-    RecordedReward, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
+    RecordedReward, RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
 };
 use fulgurite_store::{Store, StoreError};
 
@@ -54,6 +54,9 @@ pub trait Record: Send + Sync + 'static {
 
     /// The rewards of an attempt, in the order in which they were given.
     async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError>;
+
+    /// Up to `limit` attempts that were rewarded as a whole after the place `after`, in the order of their rewards.
+    async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError>;
 
     /// Stores what agents are told, under an id.
     async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError>;
@@ -121,6 +124,10 @@ impl Record for Store {
 
     async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError> {
         Ok(self.rewards(rollout_id, attempt_id).await?)
+    }
+
+    async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
+        Ok(self.rewarded_attempts(after, limit).await?)
     }
 
     async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError> {

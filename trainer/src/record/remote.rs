@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_store::model::{
     Attempt, Checkpoint, Generation, GenerationUse, LedgerRow, NewRollout, NewRun, Object, PackedGeneration, Paginated,
-    RecordedReward, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
+    RecordedReward, RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -144,6 +144,16 @@ impl Record for RemoteRecord {
         match rewards.iter().find(|reward| reward.attempt_id != attempt_id || !reward.reward.value.is_finite()) {
             None => Ok(rewards),
             Some(other) => Err(self.server.wrong(&url, format!("the reward {} cannot be its", other.span_id))),
+        }
+    }
+
+    async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
+        let mut url = self.server.route(&["v1", "fulgurite", "rewarded-attempts"]);
+        url.query_pairs_mut().append_pair("after", &after.to_string()).append_pair("limit", &limit.to_string());
+        let rewarded: RewardedAttempts = self.server.get(&url).await?;
+        match rewarded.next_after >= after && rewarded.items.len() as u64 <= limit {
+            true => Ok(rewarded),
+            false => Err(self.server.wrong(&url, "it is another part than was asked for")),
         }
     }
 

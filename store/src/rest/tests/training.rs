@@ -133,6 +133,16 @@ async fn rewards_of_an_attempt_are_listed_in_their_order() {
     let told: Vec<_> = rewards.iter().map(|it| (it.generation_id.as_deref(), it.reward.value)).collect();
     assert_eq!(told, [(Some("a"), 0.25), (None, 0.1)]);
     assert_eq!(rewards, api.store.rewards(&rollout_id, "latest").await.unwrap());
+    let (_, rewarded) = api.get("/v1/fulgurite/rewarded-attempts?after=0&limit=5").await;
+    assert_eq!(
+        (rewarded["items"].as_array().unwrap().len(), &rewarded["items"][0]["rollout_id"]),
+        (1, &json!(rollout_id))
+    );
+    let after = &rewarded["next_after"];
+    let (_, none) = api.get(&format!("/v1/fulgurite/rewarded-attempts?after={after}")).await;
+    assert_eq!(none, json!({ "items": [], "next_after": after }));
+    let (status, _) = api.get("/v1/fulgurite/rewarded-attempts?limit=0").await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

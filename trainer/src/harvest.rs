@@ -1,0 +1,246 @@
+//! Harvesting: training on rewarded rollouts of agents that live a life of their own.
+//!
+//! There is no queue: the store's rewards, in the order in which they were given, are the order of training, and a place
+//! among them is part of the checkpoint. A rollout is taken once it is rewarded as a whole: at its end, or, a session, which
+//! has none, at once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fulgurite_store::model::{Rewarded, RewardedAttempts, Rollout, RolloutMode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::accounting::untrained_cause;
+use crate::collection::{Collected, Member, Phase, Policy, is_session, read_member};
+use crate::{Record, Reporter, TrainError, TrainEvent};
+
+/// How often the store is looked at while there is too little.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How rollouts are harvested.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HarvestOptions {
+    /// Rollouts with something to train that make a step.
+    pub rollouts_per_step: usize,
+    /// Updates that the weights which sampled a token may be behind those that are trained; what is older is not trained.
+    pub max_staleness: u64,
+    /// What a rollout whose task nobody else in its step was given is measured against is a running mean of such rewards,
+    /// of which each keeps this share for the next.
+    pub baseline_decay: f64,
+}
+
+impl Default for HarvestOptions {
+    fn default() -> Self {
+        Self { rollouts_per_step: 64, max_staleness: 4, baseline_decay: 0.95 }
+    }
+}
+
+/// How far a run has harvested; part of its checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HarvestState {
+    /// The place among the rewards up to which the store has been read.
+    cursor: u64,
+    /// Attempts that were rewarded before they ended.
+    running: Vec<Rewarded>,
+    /// The running mean of rewards; `None` before the first.
+    baseline: Option<f64>,
+}
+
+impl HarvestState {
+    /// What a rollout that is alone with its task is measured against. The first ones are measured against their own mean.
+    pub(crate) fn baseline(&self, alone: &[f64]) -> f64 {
+        let mean = alone.iter().sum::<f64>() / alone.len().max(1) as f64;
+        self.baseline.unwrap_or(mean)
+    }
+
+    /// Takes these rewards, in order, into the running mean.
+    pub(crate) fn learn(&mut self, alone: &[f64], decay: f64) {
+        let mut baseline = self.baseline(alone);
+        for reward in alone {
+            baseline = decay * baseline + (1.0 - decay) * reward;
+        }
+        self.baseline = (!alone.is_empty()).then_some(baseline).or(self.baseline);
+    }
+}
+
+/// Reads rewarded rollouts on from where the state stands, and waits until there are enough of them to train on.
+pub(crate) async fn gather(
+    record: &dyn Record,
+    options: &HarvestOptions,
+    policy: Policy,
+    run_id: &str,
+    state: &mut HarvestState,
+    reporter: &mut dyn Reporter,
+) -> Result<Collected, TrainError> {
+    let step = policy.weights_version;
+    let mut harvest =
+        Harvest { record, run_id, wanted: options.rollouts_per_step, policy, members: Vec::new(), ripe: 0 };
+    loop {
+        harvest.take_ended(state).await?;
+        harvest.read_on(state).await?;
+        let (done, total) = (harvest.ripe, harvest.wanted);
+        reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
+        if harvest.ripe >= harvest.wanted {
+            return Ok(Collected { phase: Phase::Train, policy: harvest.policy, groups: by_task(harvest.members) });
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// What has been gathered for a step.
+struct Harvest<'r> {
+    record: &'r dyn Record,
+    run_id: &'r str,
+    wanted: usize,
+    policy: Policy,
+    members: Vec<Member>,
+    /// Members that have something to train.
+    ripe: usize,
+}
+
+impl Harvest<'_> {
+    /// Takes those that were rewarded before they ended, and have ended since.
+    async fn take_ended(&mut self, state: &mut HarvestState) -> Result<(), TrainError> {
+        if state.running.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = state.running.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
+        let ended = self.record.wait_for_rollouts(&ids, Duration::ZERO).await?;
+        let mut ended: HashMap<String, Rollout> =
+            ended.into_iter().map(|rollout| (rollout.rollout_id.clone(), rollout)).collect();
+        for rewarded in std::mem::take(&mut state.running) {
+            match ended.remove(&rewarded.rollout_id) {
+                Some(rollout) if self.ripe < self.wanted => self.take(rollout, &rewarded).await?,
+                _ => state.running.push(rewarded),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads rewards that were given since.
+    async fn read_on(&mut self, state: &mut HarvestState) -> Result<(), TrainError> {
+        while self.ripe < self.wanted {
+            let limit = (self.wanted - self.ripe) as u64;
+            let RewardedAttempts { items, next_after } = self.record.rewarded_attempts(state.cursor, limit).await?;
+            let was_last = items.is_empty();
+            for rewarded in items {
+                match self.record.rollout(&rewarded.rollout_id).await? {
+                    // Deleted since.
+                    None => {}
+                    Some(rollout) if rollout.status.is_finished() || is_session(&rollout) => {
+                        self.take(rollout, &rewarded).await?;
+                    }
+                    Some(_) => state.running.push(rewarded),
+                }
+            }
+            state.cursor = next_after;
+            if was_last {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a rollout, unless another attempt than the rewarded one counts.
+    async fn take(&mut self, rollout: Rollout, rewarded: &Rewarded) -> Result<(), TrainError> {
+        let member = read_member(self.record, rollout).await?;
+        if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
+            return Ok(());
+        }
+        let is_trained = |generation| untrained_cause(generation, &member, Phase::Train, &self.policy, true).is_none();
+        if member.generations.iter().any(is_trained) {
+            self.ripe += 1;
+        }
+        self.members.push(member);
+        Ok(())
+    }
+}
+
+/// Whether a rollout may be harvested: it was made to be learnt from, and not by another run.
+fn is_of(rollout: &Rollout, run_id: &str) -> bool {
+    let of = rollout.metadata.as_ref().and_then(|metadata| metadata.get("run_id")).and_then(Value::as_str);
+    let is_ours = of.is_none_or(|of| of == run_id);
+    is_ours && !matches!(rollout.mode, Some(RolloutMode::Val | RolloutMode::Test))
+}
+
+/// Those that were given the same task together, in the order of their first. Sessions have a task each, which nobody knows.
+fn by_task(members: Vec<Member>) -> Vec<Vec<Member>> {
+    let mut groups: Vec<Vec<Member>> = Vec::new();
+    let mut group_of: HashMap<String, usize> = HashMap::new();
+    for member in members {
+        if member.rollout.input.is_null() || is_session(&member.rollout) {
+            groups.push(vec![member]);
+            continue;
+        }
+        let group = *group_of.entry(member.rollout.input.to_string()).or_insert(groups.len());
+        match groups.get_mut(group) {
+            Some(group) => group.push(member),
+            None => groups.push(vec![member]),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn member(id: &str, input: Value, metadata: Value, mode: Option<&str>) -> Member {
+        let rollout = json!({
+            "rollout_id": id, "input": input, "start_time": 0.0, "end_time": 1.0, "mode": mode,
+            "resources_id": null, "status": "succeeded", "config": {}, "metadata": metadata,
+        });
+        Member {
+            rollout: serde_json::from_value(rollout).unwrap(),
+            attempts: Vec::new(),
+            rewards: Vec::new(),
+            total_reward: 0.0,
+            generations: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_task_is_a_group_and_a_session_is_alone() {
+        let session = json!({ "kind": "session" });
+        let members = vec![
+            member("a", json!({ "q": 1 }), json!({}), None),
+            member("b", json!(null), session.clone(), None),
+            member("c", json!({ "q": 2 }), json!({}), None),
+            member("d", json!({ "q": 1 }), json!({}), None),
+            member("e", json!(null), session, None),
+        ];
+        let groups: Vec<Vec<String>> = by_task(members)
+            .into_iter()
+            .map(|group| group.into_iter().map(|member| member.rollout.rollout_id).collect())
+            .collect();
+        assert_eq!(groups, [vec!["a", "d"], vec!["b"], vec!["c"], vec!["e"]]);
+    }
+
+    #[test]
+    fn evaluations_and_rollouts_of_other_runs_are_left_alone() {
+        let of = |metadata: Value, mode| is_of(&member("r", json!(1), metadata, mode).rollout, "run");
+        assert!(of(json!({}), None) && of(json!({ "run_id": "run" }), Some("train")));
+        assert!(!of(json!({ "run_id": "other" }), None));
+        assert!(!of(json!({}), Some("val")) && !of(json!({}), Some("test")));
+    }
+
+    #[test]
+    fn the_baseline_runs_after_the_rewards() {
+        let mut state = HarvestState::default();
+        assert_eq!(state.baseline(&[1.0, 2.0]), 1.5, "the first are measured against their mean");
+        state.learn(&[], 0.5);
+        assert_eq!(state.baseline, None);
+        state.learn(&[1.0, 2.0], 0.5);
+        // 1.5 -> 1.25 -> 1.625
+        assert_eq!(state.baseline(&[100.0]), 1.625);
+        state.learn(&[], 0.5);
+        assert_eq!(state.baseline, Some(1.625));
+        let text = serde_json::to_string(&state).unwrap();
+        assert_eq!(serde_json::from_str::<HarvestState>(&text).unwrap(), state);
+    }
+}

@@ -1,6 +1,6 @@
 //! What any model host must do, seen from the rooms above it.
 //!
-//! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled.
+//! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled, by a [`SampleStream`].
 //! - [`Learner`]: datums in; gradients, optimizer steps, checkpoints and new weights out.
 //! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
@@ -20,6 +20,7 @@ mod new_weights;
 mod publishing_learner;
 mod remote;
 mod replicas;
+mod sample_stream;
 mod sampler;
 mod seed;
 mod sglang;
@@ -38,9 +39,10 @@ pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
+pub use sample_stream::{SampleSource, SampleStream, Sampled};
 pub use sampler::{
-    Capabilities, Constraint, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplerInfo,
-    SamplingParameters, StopReason, StopSequence, WeightsVersion,
+    Capabilities, Constraint, SampleEvent, SampleRequest, SampledToken, Sampler, SamplerInfo, SamplingParameters,
+    StopReason, StopSequence, WeightsVersion,
 };
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;

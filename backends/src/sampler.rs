@@ -3,9 +3,8 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::mpsc;
 
-use crate::{BackendError, NewWeights};
+use crate::{BackendError, NewWeights, SampleStream};
 
 /// Which weights sampled a token: counts up by one with every update that is put behind the sampler.
 /// Version 0 is the model as it was loaded.
@@ -159,44 +158,6 @@ pub enum SampleEvent {
     WeightsVersions(Vec<Option<WeightsVersion>>),
     /// The end; nothing follows.
     Finished(StopReason),
-}
-
-/// The tokens of one request, in order, as they are sampled. Dropping it stops the sampling.
-#[derive(Debug)]
-pub struct SampleStream {
-    receiver: mpsc::UnboundedReceiver<Result<SampleEvent, BackendError>>,
-    /// Dropped with the stream, whatever they are.
-    _kept: Vec<Kept>,
-}
-
-type Kept = Box<dyn std::fmt::Debug + Send + Sync>;
-
-impl SampleStream {
-    /// A stream and the end that feeds it. `is_closed` on the sender tells that nobody listens any more.
-    /// Unbounded, because `max_tokens` bounds what a request can put into it.
-    pub fn channel() -> (mpsc::UnboundedSender<Result<SampleEvent, BackendError>>, Self) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (sender, Self { receiver, _kept: Vec::new() })
-    }
-
-    /// Keeps something for as long as the stream is there: a place in a queue, say.
-    pub fn keeping(mut self, kept: impl std::fmt::Debug + Send + Sync + 'static) -> Self {
-        self._kept.push(Box::new(kept));
-        self
-    }
-
-    /// Stops the sampling. What had been sampled by then can still be taken.
-    pub fn stop(&mut self) {
-        self.receiver.close();
-    }
-
-    /// The next event; an error if the host broke off before `Finished`.
-    pub async fn next(&mut self) -> Result<SampleEvent, BackendError> {
-        match self.receiver.recv().await {
-            Some(event) => event,
-            None => Err(BackendError::Unavailable { message: "the sampler stopped in the middle of an answer".into() }),
-        }
-    }
 }
 
 /// What a sampler can take.

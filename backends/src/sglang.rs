@@ -3,8 +3,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
+use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
-use crate::remote::pump::ReadEvent;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
 use crate::remote::sampling_fields::sampling_fields;
 use crate::remote::served_models::served_model;

@@ -5,8 +5,8 @@ use fulgurite_backends::{BackendError, SamplingParameters, StopReason};
 use fulgurite_renderers::Message;
 use fulgurite_store::Refused;
 use fulgurite_store::model::Generation;
+use futures::future::join_all;
 use serde_json::{Map, Value};
-use tokio::task::JoinSet;
 
 use crate::answer::{Answer, Taken};
 use crate::attempt_memory::AttemptMemory;
@@ -123,8 +123,8 @@ impl FinishReason {
 /// What a call says while it runs: tokens, then exactly one `Finished` or `Failed`.
 #[derive(Clone)]
 pub(crate) enum CallEvent {
-    /// A sampled token, and what may be shown since the last one.
-    Token(Arc<Taken>),
+    /// Sampled tokens that came together, at least one, and what may be shown since the last.
+    Tokens(Arc<[Taken]>),
     /// The end, durably recorded.
     Finished(Arc<Finished>),
     /// The end, with nothing to answer. What had been sampled is recorded, and will not be trained.
@@ -163,18 +163,9 @@ pub(crate) fn start(proxy: &Proxy, request: OpenRequest, calls: Vec<Call>, in_fl
 /// Runs all calls of a request, and notes whether somebody took their answers.
 async fn fly(proxy: Proxy, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
     let _under_way = proxy.shared.ending.begin();
-    let mut runs = JoinSet::new();
     let count = calls.len();
-    for (choice, call) in calls.into_iter().enumerate() {
-        runs.spawn(run(proxy.clone(), call, choice, Arc::clone(&request.flight)));
-    }
-    let mut recorded = Vec::with_capacity(count);
-    while let Some(ended) = runs.join_next().await {
-        match ended {
-            Ok(outcome) => recorded.extend(outcome),
-            Err(error) => tracing::error!(%error, "a call broke"),
-        }
-    }
+    let runs = calls.into_iter().enumerate().map(|(choice, call)| run(&proxy, call, choice, &request.flight));
+    let recorded: Vec<Recorded> = join_all(runs).await.into_iter().flatten().collect();
     // An answer that somebody got is not taken from them by whoever asked for it again and left.
     let was_delivered = request.flight.settled().await || request.was_delivered();
     let marked = mark(&proxy, &recorded, was_delivered).await;
@@ -229,7 +220,7 @@ impl End {
 }
 
 /// Runs a call to its record. Gives what is recorded of it, unless it failed.
-async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -> Option<Recorded> {
+async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> Option<Recorded> {
     let start_time = now();
     let mut answer = Answer::new(&call);
     let whole = call.ended_earlier();
@@ -238,14 +229,15 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     // What was sampled of other answers is left, and they begin anew.
     let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
     if let Some(earlier) = earlier.as_ref().filter(|_| goes_on) {
-        for token in sampled_tokens(earlier) {
-            flight.say(choice, CallEvent::Token(Arc::new(answer.take(token))));
+        let tokens: Arc<[Taken]> = sampled_tokens(earlier).map(|token| answer.take(token)).collect();
+        if !tokens.is_empty() {
+            flight.say(choice, CallEvent::Tokens(tokens));
         }
     }
     let is_new = whole.is_none();
     let end = match whole.or_else(|| ended_before(&call, &answer)) {
         Some(reason) => End::Finished(reason),
-        None => Sampling::new(&proxy, &mut answer, choice, &flight, clock).run(&call).await,
+        None => Sampling::new(proxy, &mut answer, choice, flight, clock).run(&call).await,
     };
     let mut answer = answer.finish();
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
@@ -264,7 +256,7 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
     let is_recorded = match is_new {
         true => {
             record(
-                &proxy,
+                proxy,
                 call,
                 answer,
                 &end,
@@ -274,7 +266,7 @@ async fn run(proxy: Proxy, mut call: Call, choice: usize, flight: Arc<Flight>) -
         }
         false => Ok(true),
     };
-    if let Err(error) = owner.end_call(&proxy).await {
+    if let Err(error) = owner.end_call(proxy).await {
         tracing::error!(%generation_id, %error, "could not end a session");
     }
     let client_gone = if is_new { matches!(end, End::ClientGone | End::Cut) } else { was_gone };

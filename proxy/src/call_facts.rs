@@ -63,9 +63,9 @@ impl CallFacts {
         self.model.get().map(|of| of.metrics.sampling_clock(of.operation, self.arrived))
     }
 
-    /// A token of an answer was heard, which may be of an answer that others asked for.
-    pub(crate) fn hear_token(&self) {
-        self.heard_tokens.fetch_add(1, Ordering::Relaxed);
+    /// Tokens of an answer were heard, which may be of an answer that others asked for.
+    pub(crate) fn hear_tokens(&self, count: usize) {
+        self.heard_tokens.fetch_add(count, Ordering::Relaxed);
     }
 
     pub(crate) fn heard_tokens(&self) -> usize {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use fulgurite_renderers::Tokenizer;
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::answer::Taken;
 use crate::call::Finished;
@@ -24,21 +24,29 @@ pub(crate) struct ReplyContext {
 
 /// One answer from its first token to its end.
 pub(crate) struct WholeChoice {
-    pub(crate) tokens: Vec<Arc<Taken>>,
+    /// As they came together.
+    pub(crate) tokens: Vec<Arc<[Taken]>>,
     pub(crate) finished: Arc<Finished>,
+}
+
+impl WholeChoice {
+    /// All that was sampled.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &Taken> {
+        self.tokens.iter().flat_map(|tokens| &**tokens)
+    }
 }
 
 /// Writes one response in some dialect: whole, or as the events of a stream. Of a stream, `begin` comes first, then what
 /// the answers say while they are sampled, and `end` once all of them have finished; or `fail`, and nothing after it.
 pub(crate) trait ReplyWriter: Send {
     /// The whole response, of all answers.
-    fn whole(&mut self, choices: &[WholeChoice]) -> Value;
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>);
 
     /// Says that an answer has begun.
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Says what a token made certain.
-    fn token(&mut self, choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>);
+    fn token(&mut self, choice: usize, taken: &Taken, out: &mut Vec<u8>);
 
     /// Says what had been held back, and how an answer ended.
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>);
@@ -51,4 +59,10 @@ pub(crate) trait ReplyWriter: Send {
 
     /// Says that somebody is still here while nothing is to be said.
     fn keep_alive(&mut self, out: &mut Vec<u8>);
+}
+
+/// Writes JSON text.
+pub(crate) fn write_json(out: &mut Vec<u8>, value: &impl Serialize) {
+    // Neither our structures nor memory that is written to can fail.
+    let _ = serde_json::to_writer(out, value);
 }

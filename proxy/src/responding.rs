@@ -4,7 +4,6 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use bytes::Bytes;
 
 use crate::answer::Taken;
 use crate::call::{CallEvent, Finished, broken_off};
@@ -21,13 +20,13 @@ pub(crate) async fn whole(
     choices: usize,
     facts: &CallFacts,
 ) -> Result<Response, Arc<ProxyError>> {
-    let mut tokens: Vec<Vec<Arc<Taken>>> = vec![Vec::new(); choices];
+    let mut tokens: Vec<Vec<Arc<[Taken]>>> = vec![Vec::new(); choices];
     let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
     while finished.iter().any(Option::is_none) {
         let Said { choice, event } = listener.receiver.recv().await.ok_or_else(broken_off)?;
         match event {
-            CallEvent::Token(taken) => {
-                facts.hear_token();
+            CallEvent::Tokens(taken) => {
+                facts.hear_tokens(taken.len());
                 tokens[choice].push(taken);
             }
             CallEvent::Finished(end) => finished[choice] = Some(end),
@@ -36,8 +35,9 @@ pub(crate) async fn whole(
     }
     let ended = tokens.into_iter().zip(finished.into_iter().flatten());
     let choices: Vec<WholeChoice> = ended.map(|(tokens, finished)| WholeChoice { tokens, finished }).collect();
-    let bytes = Bytes::from(writer.whole(&choices).to_string());
-    let mut response = Response::new(Body::new(WholeBody::new(bytes, listener)));
+    let mut bytes = Vec::new();
+    writer.whole(&choices, &mut bytes);
+    let mut response = Response::new(Body::new(WholeBody::new(bytes.into(), listener)));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }

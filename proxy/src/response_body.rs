@@ -1,6 +1,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -86,48 +86,59 @@ impl StreamedBody {
         }
     }
 
-    /// What is to be sent of what an answer said.
-    fn write(&mut self, said: &Said) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// Writes what is to be sent of what an answer said.
+    fn write(&mut self, said: &Said, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.writer.begin(&mut out);
+            self.writer.begin(out);
         }
         match &said.event {
-            CallEvent::Token(taken) => {
-                self.facts.hear_token();
-                self.writer.token(said.choice, taken, &mut out);
+            CallEvent::Tokens(tokens) => {
+                self.facts.hear_tokens(tokens.len());
+                tokens.iter().for_each(|taken| self.writer.token(said.choice, taken, out));
             }
             CallEvent::Finished(finished) => {
-                self.writer.finish(said.choice, finished, &mut out);
+                self.writer.finish(said.choice, finished, out);
                 self.unfinished -= 1;
                 if self.unfinished == 0 {
-                    self.writer.end(&mut out);
+                    self.writer.end(out);
                     self.has_ended = true;
                 }
             }
             CallEvent::Failed(error) => {
                 self.facts.fail();
-                self.writer.fail(error, &mut out);
+                self.writer.fail(error, out);
                 self.has_ended = true;
             }
         }
-        out
     }
 
-    /// A sign of life, unless something was said since the timer was set.
-    fn sign_of_life(&mut self) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// Writes all that has been said since the last time. Pending while more may be said.
+    fn poll_said(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
+        while !self.has_ended {
+            let said = match self.heard.take() {
+                Some(said) => Some(said),
+                None => ready!(self.listener.receiver.poll_recv(context)),
+            };
+            match said {
+                Some(said) => self.write(&said, out),
+                None => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Writes a sign of life, unless something was said since the timer was set.
+    fn sign_of_life(&mut self, out: &mut Vec<u8>) {
         let is_quiet = self.last_said.elapsed() >= self.quiet;
         let since = if is_quiet { Instant::now() } else { self.last_said };
         self.keep_alive.as_mut().reset(since + self.quiet);
         if !is_quiet {
-            return out;
+            return;
         }
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.writer.begin(&mut out);
+            self.writer.begin(out);
         }
-        self.writer.keep_alive(&mut out);
-        out
+        self.writer.keep_alive(out);
     }
 }
 
@@ -146,23 +157,16 @@ impl Body for StreamedBody {
             }
             return Poll::Ready(None);
         }
-        loop {
-            let said = match self.heard.take() {
-                Some(said) => Poll::Ready(Some(said)),
-                None => self.listener.receiver.poll_recv(context),
-            };
-            let bytes = match said {
-                Poll::Ready(Some(said)) => self.write(&said),
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => match self.keep_alive.as_mut().poll(context) {
-                    Poll::Ready(()) => self.sign_of_life(),
-                    Poll::Pending => return Poll::Pending,
-                },
-            };
-            if !bytes.is_empty() {
-                self.last_said = Instant::now();
-                return Poll::Ready(Some(Ok(Frame::data(Bytes::from(bytes)))));
+        let mut out = Vec::new();
+        let is_over = self.poll_said(context, &mut out).is_ready();
+        while out.is_empty() {
+            if is_over {
+                return Poll::Ready(None);
             }
+            ready!(self.keep_alive.as_mut().poll(context));
+            self.sign_of_life(&mut out);
         }
+        self.last_said = Instant::now();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(out)))))
     }
 }

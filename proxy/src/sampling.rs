@@ -1,12 +1,11 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream};
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, SampleStream, Sampled};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::Proxy;
-use crate::answer::Answer;
+use crate::answer::{Answer, Taken};
 use crate::call::{Call, CallEvent, End, FinishReason};
 use crate::error::ProxyError;
 use crate::flight::Flight;
@@ -106,24 +105,39 @@ impl<'s> Sampling<'s> {
             Err(why) => return end_of(why),
         };
         loop {
-            let token = match self.unless_interrupted(stream.next()).await {
-                Ok(Ok(SampleEvent::Token(token))) => token,
-                Ok(Ok(SampleEvent::WeightsVersions(versions))) => {
-                    self.answer.set_weights_versions(versions);
-                    continue;
-                }
-                Ok(Ok(SampleEvent::Finished(reason))) => return End::Finished(reason.into()),
-                Ok(Err(error)) => return End::Broken(error.into()),
+            let (taken, end) = match self.unless_interrupted(stream.next_events()).await {
+                Ok(events) => self.take(events),
                 Err(why) => return self.stop(stream, why).await,
             };
-            self.clock.iter_mut().for_each(SamplingClock::token);
-            self.flight.say(self.choice, CallEvent::Token(Arc::new(self.answer.take(token))));
-            if self.answer.has_ended() {
-                return End::Finished(FinishReason::Stop);
+            if !taken.is_empty() {
+                self.flight.say(self.choice, CallEvent::Tokens(taken.into()));
+            }
+            if let Some(end) = end {
+                return end;
             }
             let silence = Deadline::new(Instant::now(), limits.silence, "the next token", "proxy.silence_seconds");
             self.deadline = Some(whole.or_earlier(silence));
         }
+    }
+
+    /// Takes what came together, up to the answer's end if that is there.
+    fn take(&mut self, events: Vec<Sampled>) -> (Vec<Taken>, Option<End>) {
+        let mut taken = Vec::with_capacity(events.len());
+        for event in events {
+            match event {
+                Ok(SampleEvent::Token(token)) => {
+                    self.clock.iter_mut().for_each(SamplingClock::token);
+                    taken.push(self.answer.take(token));
+                    if self.answer.has_ended() {
+                        return (taken, Some(End::Finished(FinishReason::Stop)));
+                    }
+                }
+                Ok(SampleEvent::WeightsVersions(versions)) => self.answer.set_weights_versions(versions),
+                Ok(SampleEvent::Finished(reason)) => return (taken, Some(End::Finished(reason.into()))),
+                Err(error) => return (taken, Some(End::Broken(error.into()))),
+            }
+        }
+        (taken, None)
     }
 
     /// Waits for the host for as long as there is a reason to.

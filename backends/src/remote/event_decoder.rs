@@ -1,4 +1,6 @@
-use std::collections::VecDeque;
+use std::borrow::Cow;
+
+use memchr::memchr2;
 
 use crate::AnswerFault;
 
@@ -10,57 +12,67 @@ const EVENT_LIMIT: usize = 64 * 1024 * 1024;
 /// Lines end in LF, CRLF or CR, wherever the stream is cut. Comments and fields other than `data` are left out.
 #[derive(Debug, Default)]
 pub(crate) struct EventDecoder {
+    /// The beginning of a line.
     line: Vec<u8>,
     /// Data of the event that is under way; `None` before its first line.
     data: Option<Vec<u8>>,
     after_carriage_return: bool,
-    events: VecDeque<Vec<u8>>,
 }
 
 impl EventDecoder {
-    /// Takes the next bytes.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), AnswerFault> {
+    /// Takes the next bytes, and hands on the data of each event that they make whole.
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut event: impl FnMut(&str) -> Result<(), AnswerFault>,
+    ) -> Result<(), AnswerFault> {
+        // Nothing is copied of an event that came in one piece.
+        let mut data = self.data.take().map(Cow::Owned);
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
-            let ends_pair = self.after_carriage_return && end == 0 && rest[end] == b'\n';
-            self.after_carriage_return = rest[end] == b'\r';
-            self.line.extend_from_slice(&rest[..end]);
-            rest = &rest[end + 1..];
-            if !ends_pair {
-                self.end_line();
-            }
+        if self.after_carriage_return {
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        self.after_carriage_return &= rest.is_empty();
-        self.line.extend_from_slice(rest);
-        if self.line.len() + self.data.as_ref().map_or(0, Vec::len) > EVENT_LIMIT {
-            return Err(AnswerFault::EventTooLong { limit: EVENT_LIMIT });
+        if let Some(last) = bytes.last() {
+            self.after_carriage_return = *last == b'\r';
         }
-        Ok(())
-    }
-
-    /// The data of the next whole event.
-    pub(crate) fn next_event(&mut self) -> Result<Option<String>, AnswerFault> {
-        let data = self.events.pop_front();
-        data.map(String::from_utf8).transpose().map_err(|_| AnswerFault::NotUtf8)
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        if line.is_empty() {
-            self.events.extend(self.data.take());
-            return;
-        }
-        if let Some(value) = line.strip_prefix(b"data:") {
-            let value = value.strip_prefix(b" ").unwrap_or(value);
-            match &mut self.data {
-                Some(data) => {
-                    data.push(b'\n');
-                    data.extend_from_slice(value);
+        while let Some(end) = memchr2(b'\r', b'\n', rest) {
+            let (line, behind) = rest.split_at(end);
+            let line = match self.line.is_empty() {
+                true => Cow::Borrowed(line),
+                false => Cow::Owned([std::mem::take(&mut self.line).as_slice(), line].concat()),
+            };
+            rest = behind.strip_prefix(b"\r\n").unwrap_or(&behind[1..]);
+            if line.is_empty() {
+                if let Some(data) = data.take() {
+                    event(std::str::from_utf8(&data).map_err(|_| AnswerFault::NotUtf8)?)?;
                 }
-                None => self.data = Some(value.to_vec()),
+            } else if let Some(value) = data_of(line) {
+                data = Some(match data {
+                    None => value,
+                    Some(before) => Cow::Owned([&*before, b"\n", &*value].concat()),
+                });
             }
         }
+        self.line.extend_from_slice(rest);
+        self.data = data.map(Cow::into_owned);
+        match self.line.len() + self.data.as_ref().map_or(0, Vec::len) > EVENT_LIMIT {
+            true => Err(AnswerFault::EventTooLong { limit: EVENT_LIMIT }),
+            false => Ok(()),
+        }
     }
+}
+
+/// What a line says, if its field is `data`.
+fn data_of(line: Cow<'_, [u8]>) -> Option<Cow<'_, [u8]>> {
+    let value = |line: &[u8]| {
+        let value = line.strip_prefix(b"data:")?;
+        Some(line.len() - value.strip_prefix(b" ").unwrap_or(value).len())
+    };
+    let start = value(&line)?;
+    Some(match line {
+        Cow::Borrowed(line) => Cow::Borrowed(&line[start..]),
+        Cow::Owned(line) => Cow::Owned(line[start..].to_vec()),
+    })
 }
 
 #[cfg(test)]
@@ -73,10 +85,11 @@ mod tests {
         let mut decoder = EventDecoder::default();
         let mut events = Vec::new();
         for piece in pieces {
-            decoder.feed(piece).unwrap();
-            while let Some(event) = decoder.next_event().unwrap() {
-                events.push(event);
-            }
+            let mut take = |event: &str| {
+                events.push(event.to_owned());
+                Ok(())
+            };
+            decoder.feed(piece, &mut take).unwrap();
         }
         events
     }
@@ -89,9 +102,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_named() {
-        let mut decoder = EventDecoder::default();
-        decoder.feed(b"data: \xff\n\n").unwrap();
-        assert_eq!(decoder.next_event(), Err(AnswerFault::NotUtf8));
+        let read = EventDecoder::default().feed(b"data: \xff\n\n", |_| Ok(()));
+        assert_eq!(read, Err(AnswerFault::NotUtf8));
     }
 
     proptest! {

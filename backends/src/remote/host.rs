@@ -1,9 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::client::proxy::matcher::Matcher;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::remote::connections::{Connections, ReplyBody, in_words};
 use crate::{AnswerFault, BackendError, Changeover};
 
 /// How long a host may take to accept a connection.
@@ -46,8 +52,33 @@ impl std::fmt::Debug for RemoteOptions {
 #[derive(Debug)]
 pub(crate) struct Host {
     client: Client,
+    /// For what is streamed, where neither TLS nor a proxy is between.
+    connections: Option<Arc<Connections>>,
     base: Url,
+    /// Of a request on one of those.
+    headers: HeaderMap,
     silence_limit: Duration,
+}
+
+/// An answer of which no more than the head has come.
+#[derive(Debug)]
+struct Reply {
+    status: StatusCode,
+    /// In words, where there is none.
+    content_type: String,
+    body: ReplyBody,
+}
+
+impl<B> From<hyper::Response<B>> for Reply
+where
+    ReplyBody: From<B>,
+{
+    fn from(response: hyper::Response<B>) -> Self {
+        let (head, body) = response.into_parts();
+        let value = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = value.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect();
+        Self { status: head.status, content_type, body: body.into() }
+    }
 }
 
 impl Host {
@@ -63,10 +94,14 @@ impl Host {
         }
         let client = Client::builder()
             .connect_timeout(CONNECT_LIMIT)
-            .default_headers(headers)
+            .default_headers(headers.clone())
             .build()
             .map_err(|error| refuse(format!("there is no HTTP client for {base}: {}", describe(error))))?;
-        Ok(Self { client, base, silence_limit: options.silence_limit })
+        let connections = direct_address(&base).map(|address| Arc::new(Connections::new(address)));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let authority = HeaderValue::from_str(base.authority());
+        headers.insert(HOST, authority.map_err(|_| refuse(format!("{base} has no name that can be asked for")))?);
+        Ok(Self { client, connections, base, headers, silence_limit: options.silence_limit })
     }
 
     /// The error that a fault in an answer is.
@@ -88,8 +123,8 @@ impl Host {
 
     /// The JSON of a GET.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, BackendError> {
-        let response = self.successful(self.client.get(self.url(path))).await?;
-        let body = self.body(response).await?;
+        let reply = self.successful(self.send(self.client.get(self.url(path))).await?).await?;
+        let body = self.read(reply.body).await?;
         serde_json::from_slice(&body).map_err(|error| {
             let message = format!("{} answers GET /{path} with no JSON: {error}", self.name());
             BackendError::Unavailable { message }
@@ -102,30 +137,46 @@ impl Host {
         if !query.is_empty() {
             request = request.query(query);
         }
-        let response = self.successful(request).await?;
+        let reply = self.successful(self.send(request).await?).await?;
         // Some say in plain words that it is done.
-        Ok(serde_json::from_slice(&self.body(response).await?).unwrap_or(Value::Null))
+        Ok(serde_json::from_slice(&self.read(reply.body).await?).unwrap_or(Value::Null))
     }
 
     /// Whether `GET /health` succeeds.
     pub(crate) async fn check_health(&self) -> Result<(), BackendError> {
-        self.successful(self.client.get(self.url("health")).timeout(HEALTH_LIMIT)).await.map(drop)
+        let reply = self.send(self.client.get(self.url("health")).timeout(HEALTH_LIMIT)).await?;
+        self.successful(reply).await.map(drop)
     }
 
     /// The status of a POST of an empty object, which tells a route that is there from one that is not.
     pub(crate) async fn status_of_empty_post(&self, path: &str) -> Result<StatusCode, BackendError> {
-        Ok(self.send(self.client.post(self.url(path)).json(&Value::Object(Default::default()))).await?.status())
+        Ok(self.send(self.client.post(self.url(path)).json(&Value::Object(Default::default()))).await?.status)
     }
 
     /// The stream of events that a POST is answered with.
-    pub(crate) async fn stream(&self, path: &str, body: &Value) -> Result<Response, BackendError> {
-        let response = self.successful(self.client.post(self.url(path)).json(body)).await?;
-        let content_type = content_type(&response);
+    pub(crate) async fn stream(&self, path: &str, body: &impl Serialize) -> Result<ReplyBody, BackendError> {
+        let internal = |message: String| BackendError::Internal { message };
+        let body = serde_json::to_vec(body).map_err(|error| internal(error.to_string()))?;
+        let reply = match &self.connections {
+            Some(connections) => {
+                let mut request = hyper::Request::new(Full::new(Bytes::from(body)));
+                *request.method_mut() = Method::POST;
+                let target = format!("{}{path}", self.base.path());
+                *request.uri_mut() = target.parse().map_err(|_| internal(format!("`{target}` is no path")))?;
+                *request.headers_mut() = self.headers.clone();
+                self.in_time(connections.send(request), |error| in_words(&error)).await?
+            }
+            None => {
+                let request = self.client.post(self.url(path)).header(CONTENT_TYPE, "application/json").body(body);
+                self.send(request).await?
+            }
+        };
+        let Reply { content_type, body, .. } = self.successful(reply).await?;
         if content_type.starts_with("text/event-stream") {
-            return Ok(response);
+            return Ok(body);
         }
         // Some servers answer with status 200 and an error.
-        let fault = match serde_json::from_slice::<Value>(&self.body(response).await?) {
+        let fault = match serde_json::from_slice::<Value>(&self.read(body).await?) {
             Ok(value) => fault_of_error(value.get("error").unwrap_or(&value)),
             Err(_) => AnswerFault::NotAStream { content_type },
         };
@@ -138,43 +189,61 @@ impl Host {
         url
     }
 
-    async fn successful(&self, request: RequestBuilder) -> Result<Response, BackendError> {
-        let response = self.send(request).await?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
+    async fn successful(&self, reply: Reply) -> Result<Reply, BackendError> {
+        if reply.status.is_success() {
+            return Ok(reply);
         }
-        let content_type = content_type(&response);
-        let message = match serde_json::from_slice(&self.body(response).await?) {
+        let message = match serde_json::from_slice(&self.read(reply.body).await?) {
             Ok(value) => error_message(&value),
-            Err(_) => format!("an answer of type `{content_type}`"),
+            Err(_) => format!("an answer of type `{}`", reply.content_type),
         };
-        Err(refusal(&self.name(), status, &message))
+        Err(refusal(&self.name(), reply.status, &message))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, BackendError> {
-        let unavailable = |message| BackendError::Unavailable { message: format!("{}: {message}", self.name()) };
-        match tokio::time::timeout(self.silence_limit, request.send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(unavailable(describe(error))),
-            Err(_) => Err(unavailable(format!("no answer within {} seconds", self.silence_limit.as_secs()))),
+    async fn send(&self, request: RequestBuilder) -> Result<Reply, BackendError> {
+        let sent = async { request.send().await.map(hyper::Response::<reqwest::Body>::from) };
+        self.in_time(sent, describe).await
+    }
+
+    /// The head of an answer, unless it takes too long.
+    async fn in_time<B, E>(
+        &self,
+        sent: impl Future<Output = Result<hyper::Response<B>, E>>,
+        in_words: impl Fn(E) -> String,
+    ) -> Result<Reply, BackendError>
+    where
+        ReplyBody: From<B>,
+    {
+        match tokio::time::timeout(self.silence_limit, sent).await {
+            Ok(Ok(response)) => Ok(response.into()),
+            Ok(Err(error)) => Err(self.unavailable(&in_words(error))),
+            Err(_) => Err(self.unavailable(&format!("no answer within {} seconds", self.silence_limit.as_secs()))),
         }
     }
 
-    async fn body(&self, mut response: Response) -> Result<Vec<u8>, BackendError> {
+    async fn read(&self, mut reply: ReplyBody) -> Result<Vec<u8>, BackendError> {
         let mut body = Vec::new();
         while body.len() < BODY_LIMIT {
-            let chunk = tokio::time::timeout(self.silence_limit, response.chunk()).await;
-            let broken = |message| BackendError::Unavailable { message: format!("{}: {message}", self.name()) };
-            match chunk {
-                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
-                Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(broken(describe(error))),
-                Err(_) => return Err(broken("it stopped in the middle of an answer".to_owned())),
+            match tokio::time::timeout(self.silence_limit, reply.data()).await {
+                Ok(Some(Ok(bytes))) => body.extend_from_slice(&bytes),
+                Ok(None) => break,
+                Ok(Some(Err(error))) => return Err(self.unavailable(&error)),
+                Err(_) => return Err(self.unavailable("it stopped in the middle of an answer")),
             }
         }
         Ok(body)
     }
+
+    fn unavailable(&self, message: &str) -> BackendError {
+        BackendError::Unavailable { message: format!("{}: {message}", self.name()) }
+    }
+}
+
+/// Host and port of a server that is reached without TLS, and without a proxy that the environment tells of.
+fn direct_address(base: &Url) -> Option<String> {
+    let is_proxied = || Matcher::from_system().intercept(&base.as_str().parse().ok()?).map(|_| ());
+    let address = format!("{}:{}", base.host_str()?, base.port_or_known_default()?);
+    (base.scheme() == "http" && is_proxied().is_none()).then_some(address)
 }
 
 /// Where a server is, its path ending in a slash and without `version`, which people may write there.
@@ -204,19 +273,7 @@ pub(crate) fn read_url(url: &str) -> Result<Url, BackendError> {
 
 /// An error of the client with its causes, without the URL, which may hold a password.
 pub(crate) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
-}
-
-fn content_type(response: &Response) -> String {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    value.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect()
+    in_words(&error.without_url())
 }
 
 /// A server's words for what went wrong, in any of the forms that servers have for it.

@@ -1,9 +1,10 @@
 //! What the remote hosts have in common.
 //!
+//! - [`connections`]: connections to one server, and answers under way on them.
 //! - [`host`]: one server behind a URL: requests, and what its refusals mean.
 //! - [`event_decoder`]: bytes of a stream to the data of its events.
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
-//! - [`pump`]: runs an answer from its connection to whoever listens.
+//! - [`answer_stream`]: an answer from its connection to whoever waits for it.
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
 //! - [`sampling_fields`]: how tokens are drawn, by the names that servers share.
 //! - [`served_models`]: which of a server's models is meant.
@@ -11,9 +12,10 @@
 //! - [`weights_label`]: versions of weights as servers name them.
 
 pub(crate) mod answer;
+pub(crate) mod answer_stream;
+pub(crate) mod connections;
 pub(crate) mod event_decoder;
 pub(crate) mod host;
-pub(crate) mod pump;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;
 pub(crate) mod served_models;

@@ -3,12 +3,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::remote::answer::Answer;
+use crate::remote::answer_stream::{AnswerStream, LastWeights, ReadEvent};
 use crate::remote::host::{Host, RemoteOptions};
-use crate::remote::pump::{LastWeights, Pump, ReadEvent};
 use crate::remote::serving::{Serving, WeightsInUse};
 use crate::{
     BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
@@ -75,13 +76,13 @@ impl Remote {
     pub(crate) async fn stream(
         &self,
         path: &str,
-        body: &Value,
+        body: &impl Serialize,
         answer: Answer,
         reader: impl ReadEvent,
     ) -> Result<SampleStream, BackendError> {
-        let response = self.host.stream(path, body).await?;
+        let reply = self.host.stream(path, body).await?;
         let (host, last_weights) = (self.host.clone(), self.last_weights.clone());
-        Ok(Pump { host, response, reader, answer, last_weights }.start())
+        Ok(SampleStream::new(AnswerStream::new(host, reply, reader, answer, last_weights)))
     }
 
     /// Takes a server's word for the weights that it has now: only these will do.

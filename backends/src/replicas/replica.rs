@@ -1,5 +1,7 @@
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -7,7 +9,7 @@ use tokio::time::Instant;
 use super::ReplicaOptions;
 use super::circuit::Circuit;
 use crate::telemetry::{CircuitGauges, HostMetrics};
-use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleStream, Sampler};
+use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleSource, SampleStream, Sampled, Sampler};
 
 /// The weights that every host is to have, once some were put behind the sampler.
 #[derive(Clone, Debug, Default)]
@@ -138,36 +140,54 @@ pub(crate) struct Turn<H> {
 }
 
 impl Turn<Arc<dyn Sampler>> {
-    /// Starts sampling, and waits for the first event: until then another host could do it as well.
-    pub(super) async fn begin(&mut self, request: SampleRequest) -> Result<(SampleEvent, SampleStream), BackendError> {
-        let started = first_event(&*self.replica.host, request).await;
-        if let Err(error) = &started {
-            self.decide(!error.is_hosts_fault());
+    /// Starts sampling, and waits for the first event: until then another host could do it as well. The stream keeps its
+    /// place there until it ends or nobody listens.
+    pub(super) async fn begin(mut self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        let begun = async {
+            let mut stream = self.replica.host.sample(request).await?;
+            stream.begin().await?;
+            Ok::<_, BackendError>(stream)
+        };
+        match begun.await {
+            Ok(stream) => Ok(SampleStream::new(TurnStream { turn: Some(self), stream })),
+            Err(error) => {
+                self.decide(!error.is_hosts_fault());
+                Err(error)
+            }
         }
-        started
+    }
+}
+
+/// What a host says in a request's turn, whose outcome it shows.
+struct TurnStream {
+    /// Until the end, or until it is stopped.
+    turn: Option<Turn<Arc<dyn Sampler>>>,
+    stream: SampleStream,
+}
+
+impl SampleSource for TurnStream {
+    fn poll_events(&mut self, context: &mut Context<'_>, events: &mut Vec<Sampled>) -> Poll<()> {
+        ready!(self.stream.poll_events(context, events));
+        let is_well = match events.last() {
+            Some(Ok(SampleEvent::Finished(_))) => true,
+            Some(Err(error)) => !error.is_hosts_fault(),
+            Some(Ok(SampleEvent::Token(_) | SampleEvent::WeightsVersions(_))) | None => return Poll::Ready(()),
+        };
+        if let Some(mut turn) = self.turn.take() {
+            turn.decide(is_well);
+        }
+        Poll::Ready(())
     }
 
-    /// Passes on what the host says, and keeps its place there until that ends or nobody listens.
-    pub(super) fn pass_on(mut self, first: SampleEvent, mut stream: SampleStream) -> SampleStream {
-        let (sender, passed_on) = SampleStream::channel();
-        tokio::spawn(async move {
-            let mut event: Result<_, BackendError> = Ok(first);
-            loop {
-                let is_last = !matches!(event, Ok(SampleEvent::Token(_) | SampleEvent::WeightsVersions(_)));
-                if is_last {
-                    self.decide(event.as_ref().err().is_none_or(|error| !error.is_hosts_fault()));
-                }
-                if sender.send(event).is_err() || is_last {
-                    return;
-                }
-                event = tokio::select! {
-                    biased;
-                    () = sender.closed() => return,
-                    event = stream.next() => event,
-                };
-            }
-        });
-        passed_on
+    fn stop(&mut self) {
+        self.turn = None;
+        self.stream.stop();
+    }
+}
+
+impl fmt::Debug for TurnStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TurnStream").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
@@ -186,14 +206,6 @@ impl<H> Turn<H> {
             }
         }
     }
-}
-
-async fn first_event(
-    sampler: &dyn Sampler,
-    request: SampleRequest,
-) -> Result<(SampleEvent, SampleStream), BackendError> {
-    let mut stream = sampler.sample(request).await?;
-    Ok((stream.next().await?, stream))
 }
 
 impl<H> Drop for Turn<H> {

@@ -120,9 +120,8 @@ impl Sampler for Replicas {
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let mut failure = self.nobody();
         for replica in self.order(request.affinity.as_deref()) {
-            let mut turn = replica.turn().await?;
-            match turn.begin(request.clone()).await {
-                Ok((first, stream)) => return Ok(turn.pass_on(first, stream)),
+            match replica.turn().await?.begin(request.clone()).await {
+                Ok(stream) => return Ok(stream),
                 Err(error) if error.is_hosts_fault() => {
                     tracing::warn!(host = %replica.name, %error, "a model host failed before the first token");
                     failure = error;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use super::event::{Event, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Piece, PieceToken};
-use crate::remote::pump::ReadEvent;
+use crate::remote::answer_stream::ReadEvent;
 
 /// Reads the events of `/v1/completions`.
 pub(super) struct CompletionReader;

@@ -3,7 +3,7 @@ use serde::Deserialize;
 use super::event::{Event, stop_reason};
 use crate::AnswerFault;
 use crate::remote::answer::{Piece, PieceToken};
-use crate::remote::pump::ReadEvent;
+use crate::remote::answer_stream::ReadEvent;
 use crate::remote::weights_label::WeightsSpan;
 
 /// Reads the events of `/inference/v1/generate`.

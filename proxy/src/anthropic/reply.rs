@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use fulgurite_backends::SampledToken;
 use serde_json::{Value, json};
 
@@ -10,7 +8,7 @@ use crate::call::{FinishReason, Finished};
 use crate::error::ProxyError;
 use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice, write_json};
 use crate::token_logprobs;
 
 /// How Messages writes an answer.
@@ -86,17 +84,17 @@ impl MessageWriter {
 }
 
 impl ReplyWriter for MessageWriter {
-    fn whole(&mut self, choices: &[WholeChoice]) -> Value {
-        let mut reply = Value::Null;
-        for WholeChoice { tokens, finished } in choices {
-            let said = tokens.iter().flat_map(|taken| &taken.deltas).chain(&finished.held_back);
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
+        for choice in choices {
+            let finished = &choice.finished;
+            let said = choice.tokens().flat_map(|taken| &taken.deltas).chain(&finished.held_back);
             said.for_each(|delta| drop(self.blocks.take(delta)));
             self.blocks.finish();
-            tokens.iter().for_each(|taken| self.keep(taken));
-            reply = self.message(self.blocks.content(), end(finished), finished.sampled_tokens);
+            choice.tokens().for_each(|taken| self.keep(taken));
+            let mut reply = self.message(self.blocks.content(), end(finished), finished.sampled_tokens);
             self.add_token_ids(&mut reply);
+            write_json(out, &reply);
         }
-        reply
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -104,7 +102,7 @@ impl ReplyWriter for MessageWriter {
         write(out, &json!({ "type": "message_start", "message": message }));
     }
 
-    fn token(&mut self, _choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>) {
+    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
         self.keep(taken);
         self.say(&taken.deltas, out);
     }

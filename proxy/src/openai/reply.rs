@@ -1,15 +1,13 @@
-use std::sync::Arc;
-
 use fulgurite_backends::SampledToken;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::shape::Shape;
+use super::shape::{Logprobs, Said, Shape};
 use crate::answer::Taken;
 use crate::call::Finished;
 use crate::error::ProxyError;
 use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice, write_json};
 
 /// How Chat Completions and Completions write answers.
 #[derive(Debug, PartialEq)]
@@ -35,137 +33,197 @@ struct OpenAiWriter {
 /// How far an answer has been written.
 #[derive(Default)]
 struct ChoiceState {
-    /// Tokens that nothing has carried yet: of a stream, those of which nothing has left yet.
+    /// Tokens of a stream of which nothing has left yet.
     waiting: Vec<SampledToken>,
     /// Characters in the tokens that have been carried.
     text_offset: usize,
     /// Set at the end.
-    usage: Option<Usage>,
+    counted: Option<(usize, usize)>,
 }
 
-/// Tokens as the sampler counted them.
-#[derive(Clone, Copy)]
+/// A response or one of its chunks.
+#[derive(Serialize)]
+struct Reply<'r> {
+    id: &'r str,
+    object: &'static str,
+    created: u64,
+    model: &'r str,
+    choices: Vec<Choice<'r>>,
+    /// Null in chunks before the last of a stream that ends with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Option<Usage>>,
+    /// Where vLLM has the prompt of a chat; of a completion it is in each choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'r [u32]>,
+}
+
+#[derive(Serialize)]
+struct Choice<'c> {
+    #[serde(flatten)]
+    said: Said<'c>,
+    index: usize,
+    logprobs: Option<Logprobs<'c>>,
+    finish_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_ids: Option<Vec<u32>>,
+    /// The stop string that ended the answer, under vLLM's name; where it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<Option<&'c str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_token_ids: Option<&'c [u32]>,
+}
+
+/// Tokens as the sampler counted them: the prompt once, and all that was sampled.
+#[derive(Serialize)]
 struct Usage {
     prompt_tokens: usize,
-    sampled_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+}
+
+impl OpenAiReply {
+    /// What an answer says, with the tokens that say it and, of one that has ended, how.
+    fn choice<'c>(
+        &self,
+        context: &'c ReplyContext,
+        said: Said<'c>,
+        index: usize,
+        tokens: &[&'c SampledToken],
+        finished: Option<&'c Finished>,
+        text_offset: &mut usize,
+    ) -> Choice<'c> {
+        let has_logprobs = context.logprobs && !(tokens.is_empty() && finished.is_none());
+        Choice {
+            said,
+            index,
+            logprobs: has_logprobs.then(|| self.shape.logprobs(tokens, &context.tokenizer, text_offset)),
+            finish_reason: finished.map(|finished| finished.reason.as_str()),
+            token_ids: context.token_ids.then(|| tokens.iter().map(|token| token.id).collect()),
+            stop_reason: finished.map(|finished| finished.stop_string.as_deref()),
+            prompt_token_ids: None,
+        }
+    }
+
+    /// A response, or a chunk of one, in which the prompt's tokens are told if there are any.
+    fn reply<'r>(
+        &self,
+        context: &'r ReplyContext,
+        object: &'static str,
+        mut choices: Vec<Choice<'r>>,
+        prompt: Option<&'r [u32]>,
+    ) -> Reply<'r> {
+        if self.shape == Shape::Text {
+            choices.iter_mut().for_each(|choice| choice.prompt_token_ids = prompt);
+        }
+        let ReplyContext { id, created, model, .. } = context;
+        let prompt_token_ids = prompt.filter(|_| self.shape == Shape::Chat);
+        Reply { id, object, created: *created, model, choices, usage: None, prompt_token_ids }
+    }
+
+    fn write_chunk<'c>(
+        &self,
+        context: &'c ReplyContext,
+        choice: Choice<'c>,
+        prompt: Option<&'c [u32]>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut chunk = self.reply(context, self.shape.chunk_object(), vec![choice], prompt);
+        chunk.usage = self.include_usage.then_some(None);
+        write(out, &chunk);
+    }
 }
 
 impl OpenAiWriter {
-    /// Keeps a token for the next choice. Token ids are all that was sampled, and logprobs beside them match them one
+    /// Whether a token stands in the reply. Token ids are all that was sampled, and logprobs beside them match them one
     /// to one; alone, they are of the text only.
-    fn take(&mut self, choice: usize, taken: &Taken) {
-        if taken.is_text || self.context.token_ids {
-            self.choices[choice].waiting.push(taken.token.clone());
-        }
+    fn carries(&self, taken: &Taken) -> bool {
+        taken.is_text || self.context.token_ids
     }
 
-    fn envelope(&self, object: &str, choices: Value) -> Value {
-        let ReplyContext { id, created, model, .. } = &self.context;
-        json!({ "id": id, "object": object, "created": created, "model": model, "choices": choices })
+    /// The prompt's tokens, if they are to be told.
+    fn prompt(&self) -> Option<&[u32]> {
+        self.context.token_ids.then_some(&*self.context.prompt)
     }
 
-    /// Adds to a choice what every shape has there: its number, the waiting tokens, and why the answer ended if it has.
-    fn complete(&mut self, choice: usize, value: &mut Value, finish_reason: Option<&str>) {
-        let state = &mut self.choices[choice];
-        let tokens = std::mem::take(&mut state.waiting);
-        let none_here = tokens.is_empty() && finish_reason.is_none();
-        value["index"] = json!(choice);
-        value["logprobs"] = match self.context.logprobs && !none_here {
-            true => self.format.shape.logprobs(&tokens, &self.context.tokenizer, &mut state.text_offset),
-            false => Value::Null,
-        };
-        value["finish_reason"] = json!(finish_reason);
-        if self.context.token_ids {
-            value["token_ids"] = tokens.iter().map(|token| token.id).collect();
-        }
+    /// Writes a chunk with the tokens that wait for one.
+    fn write_choice(&mut self, index: usize, said: Said<'_>, finished: Option<&Finished>, out: &mut Vec<u8>) {
+        let Self { format, context, choices } = self;
+        let ChoiceState { waiting, text_offset, .. } = &mut choices[index];
+        let tokens: Vec<&SampledToken> = waiting.iter().collect();
+        let choice = format.choice(context, said, index, &tokens, finished, text_offset);
+        format.write_chunk(context, choice, None, out);
+        waiting.clear();
     }
 
-    fn chunk(&self, choices: Value) -> Value {
-        let mut chunk = self.envelope(self.format.shape.chunk_object(), choices);
-        if self.format.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
-
-    fn deltas(&mut self, choice: usize, deltas: &[Delta], out: &mut Vec<u8>) {
+    fn write_deltas(&mut self, index: usize, deltas: &[Delta], out: &mut Vec<u8>) {
         for delta in deltas {
-            let mut value = self.format.shape.chunk_choice(delta);
-            self.complete(choice, &mut value, None);
-            write(out, &self.chunk(json!([value])));
+            self.write_choice(index, self.format.shape.delta(delta), None, out);
         }
     }
 
-    /// Adds the stop string that ended an answer, under vLLM's name, and counts the tokens.
-    fn finish_choice(&mut self, choice: usize, value: &mut Value, finished: &Finished) {
-        let Finished { prompt_tokens, sampled_tokens, stop_string, .. } = finished;
-        value["stop_reason"] = json!(stop_string);
-        self.choices[choice].usage = Some(Usage { prompt_tokens: *prompt_tokens, sampled_tokens: *sampled_tokens });
+    fn count(&mut self, index: usize, finished: &Finished) {
+        self.choices[index].counted = Some((finished.prompt_tokens, finished.sampled_tokens));
     }
 
-    /// `usage`: the prompt once, and all that was sampled.
-    fn usage(&self) -> Value {
-        let counted = || self.choices.iter().filter_map(|choice| choice.usage);
-        let prompt_tokens = counted().next().map_or(0, |usage| usage.prompt_tokens);
-        let sampled_tokens: usize = counted().map(|usage| usage.sampled_tokens).sum();
-        json!({
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": sampled_tokens,
-            "total_tokens": prompt_tokens + sampled_tokens,
-        })
+    fn usage(&self) -> Usage {
+        let counted = || self.choices.iter().filter_map(|choice| choice.counted);
+        let prompt_tokens = counted().next().map_or(0, |(prompt_tokens, _)| prompt_tokens);
+        let completion_tokens = counted().map(|(_, sampled_tokens)| sampled_tokens).sum();
+        Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
     }
 }
 
 impl ReplyWriter for OpenAiWriter {
-    fn whole(&mut self, choices: &[WholeChoice]) -> Value {
-        let mut values = Vec::with_capacity(choices.len());
-        for (index, WholeChoice { tokens, finished }) in choices.iter().enumerate() {
-            tokens.iter().for_each(|taken| self.take(index, taken));
-            let mut value = self.format.shape.choice(&finished.message);
-            self.complete(index, &mut value, Some(finished.reason.as_str()));
-            self.finish_choice(index, &mut value, finished);
-            values.push(value);
+    fn whole(&mut self, answers: &[WholeChoice], out: &mut Vec<u8>) {
+        for (index, answer) in answers.iter().enumerate() {
+            self.count(index, &answer.finished);
         }
-        let mut reply = self.envelope(self.format.shape.object(), values.into());
-        reply["usage"] = self.usage();
-        if self.context.token_ids {
-            self.format.shape.set_prompt_token_ids(&mut reply, &self.context.prompt);
+        let mut choices = Vec::with_capacity(answers.len());
+        for (index, answer) in answers.iter().enumerate() {
+            let said = self.format.shape.whole(&answer.finished.message);
+            let carried = answer.tokens().filter(|taken| self.carries(taken));
+            let tokens: Vec<&SampledToken> = carried.map(|taken| &taken.token).collect();
+            choices.push(self.format.choice(&self.context, said, index, &tokens, Some(&answer.finished), &mut 0));
         }
-        reply
+        let mut reply = self.format.reply(&self.context, self.format.shape.object(), choices, self.prompt());
+        reply.usage = Some(Some(self.usage()));
+        write_json(out, &reply);
     }
 
     /// The first chunk of each choice tells that an answer has begun.
     fn begin(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.context.choices {
-            let mut value = self.format.shape.first_chunk_choice();
-            value["index"] = json!(index);
-            value["logprobs"] = Value::Null;
-            value["finish_reason"] = Value::Null;
-            let mut chunk = self.chunk(json!([value]));
-            if self.context.token_ids {
-                self.format.shape.set_prompt_token_ids(&mut chunk, &self.context.prompt);
-            }
-            write(out, &chunk);
+            let said = self.format.shape.beginning();
+            let choice = Choice {
+                said,
+                index,
+                logprobs: None,
+                finish_reason: None,
+                token_ids: None,
+                stop_reason: None,
+                prompt_token_ids: None,
+            };
+            self.format.write_chunk(&self.context, choice, self.prompt(), out);
         }
     }
 
-    fn token(&mut self, choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>) {
-        self.take(choice, taken);
-        self.deltas(choice, &taken.deltas, out);
+    fn token(&mut self, choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+        if self.carries(taken) {
+            self.choices[choice].waiting.push(taken.token.clone());
+        }
+        self.write_deltas(choice, &taken.deltas, out);
     }
 
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
-        self.deltas(choice, &finished.held_back, out);
-        let mut value = self.format.shape.last_chunk_choice();
-        self.complete(choice, &mut value, Some(finished.reason.as_str()));
-        self.finish_choice(choice, &mut value, finished);
-        write(out, &self.chunk(json!([value])));
+        self.write_deltas(choice, &finished.held_back, out);
+        self.count(choice, finished);
+        self.write_choice(choice, self.format.shape.end(), Some(finished), out);
     }
 
     fn end(&mut self, out: &mut Vec<u8>) {
         if self.format.include_usage {
-            let mut chunk = self.chunk(json!([]));
-            chunk["usage"] = self.usage();
+            let mut chunk = self.format.reply(&self.context, self.format.shape.chunk_object(), Vec::new(), None);
+            chunk.usage = Some(Some(self.usage()));
             write(out, &chunk);
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
@@ -180,8 +238,8 @@ impl ReplyWriter for OpenAiWriter {
     }
 }
 
-fn write(out: &mut Vec<u8>, value: &Value) {
+fn write(out: &mut Vec<u8>, event: &impl Serialize) {
     out.extend_from_slice(b"data: ");
-    out.extend_from_slice(value.to_string().as_bytes());
+    write_json(out, event);
     out.extend_from_slice(b"\n\n");
 }

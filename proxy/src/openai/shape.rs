@@ -1,10 +1,13 @@
+use std::borrow::Cow;
+
 use fulgurite_backends::SampledToken;
 use fulgurite_renderers::{Content, Message, Tokenizer};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::model_request::Endpoint;
 use crate::reply_message::Delta;
-use crate::token_logprobs::{entries, token_text};
+use crate::token_logprobs::{TokenLogprobs, entries, token_text};
 
 /// How an endpoint writes what all of them say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,62 +53,50 @@ impl Shape {
         }
     }
 
-    /// A choice of a whole answer.
-    pub(crate) fn choice(self, message: &Message) -> Value {
+    /// What a choice of a whole answer says.
+    pub(crate) fn whole(self, message: &Message) -> Said<'_> {
         match self {
-            Shape::Chat => {
-                let mut message = json!(message);
-                message["refusal"] = Value::Null;
-                json!({ "message": message })
-            }
-            Shape::Text => json!({ "text": text_of(message) }),
+            Shape::Chat => Said::Message(WholeMessage { message, refusal: () }),
+            Shape::Text => Said::Text(text_of(message)),
         }
     }
 
-    /// A choice of the first chunk, which says no more than that an answer has begun.
-    pub(crate) fn first_chunk_choice(self) -> Value {
+    /// What a choice of the first chunk says: no more than that an answer has begun.
+    pub(crate) fn beginning(self) -> Said<'static> {
         match self {
-            Shape::Chat => json!({ "delta": { "role": "assistant", "content": "", "refusal": null } }),
-            Shape::Text => json!({ "text": "" }),
+            Shape::Chat => Said::Delta(ChatDelta::Begins { role: "assistant", content: "", refusal: () }),
+            Shape::Text => Said::Text(""),
         }
     }
 
-    /// A choice of a later chunk.
-    pub(crate) fn chunk_choice(self, delta: &Delta) -> Value {
-        let text = match (self, delta) {
-            (Shape::Chat, delta) => return json!({ "delta": chat_delta(delta) }),
-            (Shape::Text, Delta::Text(text)) => text.as_str(),
+    /// What a choice of a later chunk says.
+    pub(crate) fn delta(self, delta: &Delta) -> Said<'_> {
+        match (self, delta) {
+            (Shape::Chat, delta) => Said::Delta(ChatDelta::of(delta)),
+            (Shape::Text, Delta::Text(text)) => Said::Text(text),
             // A completion is read as text and nothing else.
-            (Shape::Text, _) => "",
-        };
-        json!({ "text": text })
-    }
-
-    /// A choice of the last chunk, which says no more than how the answer ended.
-    pub(crate) fn last_chunk_choice(self) -> Value {
-        match self {
-            Shape::Chat => json!({ "delta": {} }),
-            Shape::Text => json!({ "text": "" }),
+            (Shape::Text, _) => Said::Text(""),
         }
     }
 
-    /// Puts the prompt's tokens where vLLM has them: beside the choices of a chat, in each choice of a completion.
-    pub(crate) fn set_prompt_token_ids(self, reply: &mut Value, prompt: &[u32]) {
+    /// What a choice of the last chunk says: no more than how the answer ended.
+    pub(crate) fn end(self) -> Said<'static> {
         match self {
-            Shape::Chat => reply["prompt_token_ids"] = json!(prompt),
-            Shape::Text => {
-                for choice in reply["choices"].as_array_mut().into_iter().flatten() {
-                    choice["prompt_token_ids"] = json!(prompt);
-                }
-            }
+            Shape::Chat => Said::Delta(ChatDelta::Ends {}),
+            Shape::Text => Said::Text(""),
         }
     }
 
     /// `logprobs` of a choice, for tokens whose text begins `text_offset` characters into the answer.
-    pub(crate) fn logprobs(self, tokens: &[SampledToken], tokenizer: &Tokenizer, text_offset: &mut usize) -> Value {
+    pub(crate) fn logprobs<'t>(
+        self,
+        tokens: &[&'t SampledToken],
+        tokenizer: &'t Tokenizer,
+        text_offset: &mut usize,
+    ) -> Logprobs<'t> {
         match self {
-            Shape::Chat => json!({ "content": entries(tokens, tokenizer), "refusal": null }),
-            Shape::Text => completion_logprobs(tokens, tokenizer, text_offset),
+            Shape::Chat => Logprobs::Chat { content: entries(tokens.iter().copied(), tokenizer), refusal: () },
+            Shape::Text => Logprobs::of_text(tokens, tokenizer, text_offset),
         }
     }
 }
@@ -117,41 +108,104 @@ fn text_of(message: &Message) -> &str {
     }
 }
 
-/// A chat's `delta`. A call's first says all but its arguments.
-fn chat_delta(delta: &Delta) -> Value {
-    match delta {
-        Delta::Reasoning(text) => json!({ "reasoning_content": text }),
-        Delta::Text(text) => json!({ "content": text }),
-        Delta::ToolCall { index, id, name } => {
-            let function = json!({ "name": name, "arguments": "" });
-            json!({ "tool_calls": [{ "index": index, "id": id, "type": "function", "function": function }] })
-        }
-        Delta::Arguments { index, text } => {
-            json!({ "tool_calls": [{ "index": index, "function": { "arguments": text } }] })
+/// What a choice says, under its own name.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Said<'s> {
+    /// A chat's whole answer.
+    Message(WholeMessage<'s>),
+    /// More of a chat's answer.
+    Delta(ChatDelta<'s>),
+    /// A completion's answer, or more of it.
+    Text(&'s str),
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WholeMessage<'s> {
+    #[serde(flatten)]
+    message: &'s Message,
+    refusal: (),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ChatDelta<'s> {
+    Begins { role: &'static str, content: &'static str, refusal: () },
+    Reasoning { reasoning_content: &'s str },
+    Text { content: &'s str },
+    ToolCall { tool_calls: [CallDelta<'s>; 1] },
+    Ends {},
+}
+
+/// A call's first delta says all but its arguments.
+#[derive(Debug, Serialize)]
+pub(crate) struct CallDelta<'s> {
+    index: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'s str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    call_type: Option<&'static str>,
+    function: FunctionDelta<'s>,
+}
+
+#[derive(Debug, Serialize)]
+struct FunctionDelta<'s> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'s str>,
+    arguments: &'s str,
+}
+
+impl<'s> ChatDelta<'s> {
+    fn of(delta: &'s Delta) -> Self {
+        match delta {
+            Delta::Reasoning(text) => ChatDelta::Reasoning { reasoning_content: text },
+            Delta::Text(text) => ChatDelta::Text { content: text },
+            Delta::ToolCall { index, id, name } => {
+                let function = FunctionDelta { name: Some(name), arguments: "" };
+                let call = CallDelta { index: *index, id: Some(id), call_type: Some("function"), function };
+                ChatDelta::ToolCall { tool_calls: [call] }
+            }
+            Delta::Arguments { index, text } => {
+                let function = FunctionDelta { name: None, arguments: text };
+                ChatDelta::ToolCall { tool_calls: [CallDelta { index: *index, id: None, call_type: None, function }] }
+            }
         }
     }
 }
 
-/// A completion's `logprobs`: lists side by side. The sampled token is always among its alternatives.
-fn completion_logprobs(tokens: &[SampledToken], tokenizer: &Tokenizer, text_offset: &mut usize) -> Value {
-    let (mut texts, mut logprobs, mut tops, mut offsets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let with_tops = tokens.iter().any(|token| !token.top_logprobs.is_empty());
-    for token in tokens {
-        let text = token_text(token.id, tokenizer);
-        if with_tops {
-            let sampled = (token.id, token.logprob);
-            let top = token.top_logprobs.iter().chain([&sampled]);
-            tops.push(top.map(|(id, logprob)| (token_text(*id, tokenizer), json!(logprob))).collect::<Map<_, _>>());
+/// `logprobs` of a choice.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Logprobs<'t> {
+    Chat {
+        content: Vec<TokenLogprobs<'t>>,
+        refusal: (),
+    },
+    /// Lists side by side.
+    Text {
+        tokens: Vec<Cow<'t, str>>,
+        token_logprobs: Vec<f64>,
+        top_logprobs: Option<Vec<Map<String, Value>>>,
+        text_offset: Vec<usize>,
+    },
+}
+
+impl<'t> Logprobs<'t> {
+    /// A completion's. The sampled token is always among its alternatives.
+    fn of_text(sampled: &[&'t SampledToken], tokenizer: &'t Tokenizer, offset: &mut usize) -> Self {
+        let (mut tokens, mut token_logprobs, mut tops, mut text_offset) = (vec![], vec![], vec![], vec![]);
+        let with_tops = sampled.iter().any(|token| !token.top_logprobs.is_empty());
+        for token in sampled {
+            let text = token_text(token.id, tokenizer);
+            if with_tops {
+                let top = token.top_logprobs.iter().copied().chain([(token.id, token.logprob)]);
+                tops.push(top.map(|(id, logprob)| (token_text(id, tokenizer).into_owned(), json!(logprob))).collect());
+            }
+            text_offset.push(*offset);
+            *offset += text.chars().count();
+            tokens.push(text);
+            token_logprobs.push(f64::from(token.logprob));
         }
-        offsets.push(*text_offset);
-        *text_offset += text.chars().count();
-        texts.push(text);
-        logprobs.push(token.logprob);
+        Logprobs::Text { tokens, token_logprobs, top_logprobs: with_tops.then_some(tops), text_offset }
     }
-    json!({
-        "tokens": texts,
-        "token_logprobs": logprobs,
-        "top_logprobs": with_tops.then_some(tops),
-        "text_offset": offsets,
-    })
 }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use fulgurite_backends::SampledToken;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +8,7 @@ use crate::call::{FinishReason, Finished};
 use crate::error::ProxyError;
 use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice, write_json};
 use crate::token_logprobs;
 
 /// How Responses writes an answer.
@@ -43,12 +41,17 @@ struct ResponseWriter {
     context: ReplyContext,
     items: OutputItems,
     /// All that was sampled.
-    tokens: Vec<Arc<Taken>>,
+    tokens: Vec<Kept>,
     /// The first token of which nothing has left yet.
     silent_since: usize,
     reasoning_tokens: usize,
     /// Number of the next event.
     next_event: u64,
+}
+
+struct Kept {
+    token: SampledToken,
+    is_text: bool,
 }
 
 impl ResponseWriter {
@@ -70,8 +73,8 @@ impl ResponseWriter {
         changes
     }
 
-    fn take(&mut self, taken: &Arc<Taken>) -> Vec<Change> {
-        self.tokens.push(Arc::clone(taken));
+    fn take(&mut self, taken: &Taken) -> Vec<Change> {
+        self.tokens.push(Kept { token: taken.token.clone(), is_text: taken.is_text });
         self.say(&taken.deltas)
     }
 
@@ -82,8 +85,8 @@ impl ResponseWriter {
     }
 
     /// Those tokens, the last ones, that a text is made of; what stands before them is markup.
-    fn tokens_of_text<'t>(&self, tokens: &'t [Arc<Taken>], text: &str) -> &'t [Arc<Taken>] {
-        let end = tokens.iter().rposition(|taken| taken.is_text).map_or(0, |last| last + 1);
+    fn tokens_of_text<'t>(&self, tokens: &'t [Kept], text: &str) -> &'t [Kept] {
+        let end = tokens.iter().rposition(|kept| kept.is_text).map_or(0, |last| last + 1);
         let (mut start, mut bytes) = (end, 0);
         while start > 0 && bytes < text.len() {
             start -= 1;
@@ -93,9 +96,9 @@ impl ResponseWriter {
         &tokens[start..end]
     }
 
-    fn entries(&self, tokens: &[Arc<Taken>]) -> Vec<Value> {
-        let tokens: Vec<SampledToken> = tokens.iter().map(|taken| taken.token.clone()).collect();
-        token_logprobs::entries(&tokens, &self.context.tokenizer)
+    fn entries(&self, tokens: &[Kept]) -> Vec<Value> {
+        let entries = token_logprobs::entries(tokens.iter().map(|kept| &kept.token), &self.context.tokenizer);
+        entries.iter().map(|entry| json!(entry)).collect()
     }
 
     fn response(&self, standing: &Standing) -> Value {
@@ -113,7 +116,7 @@ impl ResponseWriter {
         response["usage"] = usage(finished.prompt_tokens, finished.sampled_tokens, self.reasoning_tokens);
         if self.context.token_ids {
             response["prompt_token_ids"] = json!(*self.context.prompt);
-            response["token_ids"] = self.tokens.iter().map(|taken| taken.token.id).collect();
+            response["token_ids"] = self.tokens.iter().map(|kept| kept.token.id).collect();
             response["logprobs"] = json!({ "content": self.entries(&self.tokens) });
         }
         response
@@ -149,16 +152,15 @@ fn standing(finished: &Finished) -> Standing {
 }
 
 impl ReplyWriter for ResponseWriter {
-    fn whole(&mut self, choices: &[WholeChoice]) -> Value {
-        let mut reply = Value::Null;
-        for WholeChoice { tokens, finished } in choices {
-            for taken in tokens {
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
+        for choice in choices {
+            let finished = &choice.finished;
+            for taken in choice.tokens() {
                 self.take(taken);
             }
             self.end_items(finished);
-            reply = self.ended(finished);
+            write_json(out, &self.ended(finished));
         }
-        reply
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
@@ -167,7 +169,7 @@ impl ReplyWriter for ResponseWriter {
         self.write_standing("in_progress", response, out);
     }
 
-    fn token(&mut self, _choice: usize, taken: &Arc<Taken>, out: &mut Vec<u8>) {
+    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
         let changes = self.take(taken);
         self.write_changes(&changes, out);
     }

@@ -1,0 +1,139 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::remote::answer::{Answer, Piece};
+use crate::remote::connections::ReplyBody;
+use crate::remote::event_decoder::EventDecoder;
+use crate::remote::host::Host;
+use crate::{AnswerFault, SampleEvent, SampleSource, Sampled, WeightsVersion};
+
+/// Reads one wire's events.
+pub(crate) trait ReadEvent: Send + 'static {
+    /// What an event's data says, given how many tokens have come before; `None` for nothing.
+    fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault>;
+}
+
+/// The version of the weights that was last heard of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastWeights(Arc<Mutex<Option<WeightsVersion>>>);
+
+impl LastWeights {
+    pub(crate) fn get(&self) -> Option<WeightsVersion> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear(&self, event: &SampleEvent) {
+        let heard = match event {
+            SampleEvent::Token(token) => token.weights_version,
+            SampleEvent::WeightsVersions(versions) => versions.last().copied().flatten(),
+            SampleEvent::Finished(_) => None,
+        };
+        if heard.is_some() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heard;
+        }
+    }
+}
+
+/// An answer on its way from a host, read whenever it is waited for.
+pub(crate) struct AnswerStream<R> {
+    host: Arc<Host>,
+    /// Until the answer's end, or until it is stopped.
+    body: Option<ReplyBody>,
+    decoder: EventDecoder,
+    reader: R,
+    answer: Answer,
+    last_weights: LastWeights,
+    /// When the host was last heard of.
+    heard: Instant,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl<R: ReadEvent> AnswerStream<R> {
+    pub(crate) fn new(host: Arc<Host>, body: ReplyBody, reader: R, answer: Answer, last_weights: LastWeights) -> Self {
+        let silence = Box::pin(sleep(host.silence_limit()));
+        let decoder = EventDecoder::default();
+        Self { host, body: Some(body), decoder, reader, answer, last_weights, heard: Instant::now(), silence }
+    }
+
+    /// Reads what has come. Ready at the answer's end, or once nothing more can be waited for.
+    fn poll_read(&mut self, context: &mut Context<'_>, events: &mut Vec<Sampled>) -> Poll<Result<(), AnswerFault>> {
+        let before = events.len();
+        while let Some(body) = &mut self.body {
+            match body.poll_data(context) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    self.heard = Instant::now();
+                    if self.take(&bytes, events)? {
+                        self.body.take().map(|body| body.leave(context));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Err(AnswerFault::BrokenOff { message: format!(": {error}") }));
+                }
+                Poll::Ready(None) => return Poll::Ready(Err(AnswerFault::BrokenOff { message: String::new() })),
+                Poll::Pending if events.len() > before => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    ready!(self.poll_silence(context));
+                    return Poll::Ready(Err(AnswerFault::Silent { seconds: self.host.silence_limit().as_secs() }));
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether bytes end the answer, whose events they add.
+    fn take(&mut self, bytes: &[u8], events: &mut Vec<Sampled>) -> Result<bool, AnswerFault> {
+        let Self { decoder, reader, answer, last_weights, .. } = self;
+        let mut has_ended = false;
+        decoder.feed(bytes, |data| {
+            // What follows the end says nothing of the answer.
+            if has_ended {
+                return Ok(());
+            }
+            let Some(piece) = reader.read(data, answer.taken())? else { return Ok(()) };
+            for event in answer.take(piece)? {
+                last_weights.hear(&event);
+                has_ended |= matches!(event, SampleEvent::Finished(_));
+                events.push(Ok(event));
+            }
+            Ok(())
+        })?;
+        Ok(has_ended)
+    }
+
+    /// Ready once nothing has been heard for too long.
+    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.silence.as_mut().poll(context));
+            let end = self.heard + self.host.silence_limit();
+            if end <= Instant::now() {
+                return Poll::Ready(());
+            }
+            self.silence.as_mut().reset(end);
+        }
+    }
+}
+
+impl<R: ReadEvent> SampleSource for AnswerStream<R> {
+    fn poll_events(&mut self, context: &mut Context<'_>, events: &mut Vec<Sampled>) -> Poll<()> {
+        if let Err(fault) = ready!(self.poll_read(context, events)) {
+            self.stop();
+            events.push(Err(self.host.broken_answer(fault)));
+        }
+        Poll::Ready(())
+    }
+
+    /// Ends the connection, and so the host's work.
+    fn stop(&mut self) {
+        self.body = None;
+    }
+}
+
+impl<R> fmt::Debug for AnswerStream<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AnswerStream").field("host", &self.host.name()).finish_non_exhaustive()
+    }
+}

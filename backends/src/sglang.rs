@@ -6,7 +6,7 @@ use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
-use crate::remote::sampling_fields::sampling_fields;
+use crate::remote::sampling_fields::SamplingFields;
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
@@ -136,18 +136,17 @@ fn succeeded(remote: &Remote, reply: Value) -> Result<(), BackendError> {
 /// A request. What a server may have other defaults for is written out.
 fn body(request: &SampleRequest) -> Value {
     let sampling = &request.sampling;
-    let mut fields = sampling_fields(request);
-    let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
-    set("max_new_tokens", json!(request.max_tokens));
+    let mut fields = json!(SamplingFields::of(request));
+    fields["max_new_tokens"] = json!(request.max_tokens);
     // A positive i64 there.
-    set("sampling_seed", json!(request.seed & i64::MAX.cast_unsigned()));
-    set("ignore_eos", json!(false));
-    set("skip_special_tokens", json!(false));
+    fields["sampling_seed"] = json!(request.seed & i64::MAX.cast_unsigned());
+    fields["ignore_eos"] = json!(false);
+    fields["skip_special_tokens"] = json!(false);
     if !sampling.logit_bias.is_empty() {
-        set("logit_bias", json!(sampling.logit_bias));
+        fields["logit_bias"] = json!(sampling.logit_bias);
     }
     if let Some(Constraint::JsonSchema(schema)) = &sampling.constraint {
-        set("json_schema", json!(schema.to_string()));
+        fields["json_schema"] = json!(schema.to_string());
     }
     json!({
         "input_ids": request.prompt,

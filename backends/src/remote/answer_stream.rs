@@ -66,8 +66,10 @@ impl<R: ReadEvent> AnswerStream<R> {
             match body.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.heard = Instant::now();
-                    if self.take(&bytes, events)? {
-                        self.body.take().map(|body| body.leave(context));
+                    if self.take(&bytes, events)?
+                        && let Some(body) = self.body.take()
+                    {
+                        body.leave(context);
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {

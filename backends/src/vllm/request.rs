@@ -1,58 +1,107 @@
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use crate::remote::sampling_fields::sampling_fields;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::remote::sampling_fields::SamplingFields;
 use crate::{Constraint, SampleRequest};
 
 /// A request to `/v1/completions`.
-pub(super) fn completion(model: &str, request: &SampleRequest) -> Value {
-    let mut body = sampling(request, request.top_logprobs.max(1));
-    for (field, value) in [
-        ("model", json!(model)),
-        ("prompt", json!(request.prompt)),
-        ("stream", json!(true)),
-        ("return_token_ids", json!(true)),
-        ("return_tokens_as_token_ids", json!(true)),
-        ("skip_special_tokens", json!(false)),
-    ] {
-        body.insert(field.to_owned(), value);
-    }
-    Value::Object(body)
+#[derive(Debug, Serialize)]
+pub(super) struct Completion<'r> {
+    model: &'r str,
+    prompt: &'r [u32],
+    stream: bool,
+    return_token_ids: bool,
+    return_tokens_as_token_ids: bool,
+    skip_special_tokens: bool,
+    #[serde(flatten)]
+    sampling: Sampling<'r>,
 }
 
-/// A request to `/inference/v1/generate`. It counts the sampled token among the alternatives, so that one more is
-/// asked for, as far as servers allow.
-pub(super) fn generate(model: &str, request: &SampleRequest, greatest_top_logprobs: usize) -> Value {
-    let mut sampling = sampling(request, (request.top_logprobs + 1).min(greatest_top_logprobs));
-    sampling.insert("detokenize".to_owned(), json!(false));
-    json!({
-        "model": model,
-        "token_ids": request.prompt,
-        "stream": true,
-        "return_token_ids": true,
-        "sampling_params": sampling,
-    })
+/// A request to `/inference/v1/generate`.
+#[derive(Debug, Serialize)]
+pub(super) struct Generate<'r> {
+    model: &'r str,
+    token_ids: &'r [u32],
+    stream: bool,
+    return_token_ids: bool,
+    sampling_params: Sampling<'r>,
 }
 
 /// The fields that both have. All that a server may have other defaults for is written out: it takes them from the
 /// model's `generation_config.json`.
-fn sampling(request: &SampleRequest, logprobs: usize) -> Map<String, Value> {
-    let sampling = &request.sampling;
-    let mut fields = sampling_fields(request);
-    let mut set = |field: &str, value: Value| fields.insert(field.to_owned(), value);
-    set("max_tokens", json!(request.max_tokens));
-    set("seed", json!(seed(request.seed)));
-    // The request's stop tokens alone end an answer. A constraint's end, though, is the model's own.
-    set("ignore_eos", json!(sampling.constraint.is_none()));
-    set("logprobs", json!(logprobs));
-    if !sampling.logit_bias.is_empty() {
-        set("logit_bias", json!(sampling.logit_bias));
+#[derive(Debug, Serialize)]
+struct Sampling<'r> {
+    #[serde(flatten)]
+    shared: SamplingFields<'r>,
+    max_tokens: usize,
+    seed: i64,
+    /// The request's stop tokens alone end an answer. A constraint's end, though, is the model's own.
+    ignore_eos: bool,
+    logprobs: usize,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    logit_bias: &'r BTreeMap<u32, f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_outputs: Option<StructuredOutputs<'r>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detokenize: Option<bool>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum StructuredOutputs<'r> {
+    Json(&'r Value),
+    Grammar(&'r str),
+}
+
+impl<'r> Completion<'r> {
+    pub(super) fn new(model: &'r str, request: &'r SampleRequest) -> Self {
+        Self {
+            model,
+            prompt: &request.prompt,
+            stream: true,
+            return_token_ids: true,
+            return_tokens_as_token_ids: true,
+            skip_special_tokens: false,
+            sampling: Sampling::new(request, request.top_logprobs.max(1)),
+        }
     }
-    match &sampling.constraint {
-        Some(Constraint::JsonSchema(schema)) => drop(set("structured_outputs", json!({ "json": schema }))),
-        Some(Constraint::Lark(grammar)) => drop(set("structured_outputs", json!({ "grammar": grammar }))),
-        None => {}
+}
+
+impl<'r> Generate<'r> {
+    /// The route counts the sampled token among the alternatives, so that one more is asked for, as far as servers
+    /// allow.
+    pub(super) fn new(model: &'r str, request: &'r SampleRequest, greatest_top_logprobs: usize) -> Self {
+        let sampling = Sampling::new(request, (request.top_logprobs + 1).min(greatest_top_logprobs));
+        Self {
+            model,
+            token_ids: &request.prompt,
+            stream: true,
+            return_token_ids: true,
+            sampling_params: Sampling { detokenize: Some(false), ..sampling },
+        }
     }
-    fields
+}
+
+impl<'r> Sampling<'r> {
+    fn new(request: &'r SampleRequest, logprobs: usize) -> Self {
+        let sampling = &request.sampling;
+        let structured_outputs = sampling.constraint.as_ref().map(|constraint| match constraint {
+            Constraint::JsonSchema(schema) => StructuredOutputs::Json(schema),
+            Constraint::Lark(grammar) => StructuredOutputs::Grammar(grammar),
+        });
+        Self {
+            shared: SamplingFields::of(request),
+            max_tokens: request.max_tokens,
+            seed: seed(request.seed),
+            ignore_eos: structured_outputs.is_none(),
+            logprobs,
+            logit_bias: &sampling.logit_bias,
+            structured_outputs,
+            detokenize: None,
+        }
+    }
 }
 
 /// A seed is an i64 there, and -1 asks for none.
@@ -65,8 +114,18 @@ fn seed(seed: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::SamplingParameters;
+
+    fn completion(model: &str, request: &SampleRequest) -> Value {
+        json!(Completion::new(model, request))
+    }
+
+    fn generate(model: &str, request: &SampleRequest, greatest_top_logprobs: usize) -> Value {
+        json!(Generate::new(model, request, greatest_top_logprobs))
+    }
 
     fn request(sampling: SamplingParameters) -> SampleRequest {
         SampleRequest {

@@ -3,7 +3,8 @@ use reqwest::StatusCode;
 
 use super::completions::CompletionReader;
 use super::generate::GenerateReader;
-use super::{request, weights};
+use super::request::{Completion, Generate};
+use super::weights;
 use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
@@ -100,10 +101,10 @@ impl Wire for Vllm {
         if server.generates {
             // The server tells the version of the model below an adapter.
             let answer = answer.of_weights(serving.adapter.as_ref().and(serving.version));
-            let body = request::generate(model, request, GREATEST_TOP_LOGPROBS);
+            let body = Generate::new(model, request, GREATEST_TOP_LOGPROBS);
             remote.stream(GENERATE, &body, answer, GenerateReader).await
         } else {
-            let body = request::completion(model, request);
+            let body = Completion::new(model, request);
             remote.stream(COMPLETIONS, &body, answer.of_weights(serving.version), CompletionReader).await
         }
     }

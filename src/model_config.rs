@@ -1,9 +1,11 @@
 //! `[[models]]` of the config, and the flag `--model` that says the same.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, UpstreamDialect};
+use fulgurite_engine::{LoraModule, LoraOptions};
 use serde::{Deserialize, Serialize};
 
 /// `[[models]]`
@@ -39,10 +41,16 @@ pub struct ModelEntry {
     /// The model at a `tinker` service; `name` unless told otherwise.
     #[serde(default)]
     pub base_model: Option<String>,
-    /// Rank of the adapters that are trained beside the model at a `tinker` service; 0 trains the model itself, where the
-    /// service does that.
-    #[serde(default = "lora_rank")]
-    pub lora_rank: u32,
+    /// Rank of the adapter that is trained beside the model; 0 trains the model itself. At a `tinker` service it is 32
+    /// unless told otherwise, and 0 elsewhere.
+    #[serde(default)]
+    pub lora_rank: Option<u32>,
+    /// What the adapter's product is scaled with, times its rank.
+    #[serde(default)]
+    pub lora_alpha: Option<f64>,
+    /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
+    #[serde(default)]
+    pub lora_modules: Option<BTreeSet<LoraModule>>,
 }
 
 fn auto() -> String {
@@ -51,10 +59,6 @@ fn auto() -> String {
 
 fn max_concurrency() -> usize {
     fulgurite_backends::ReplicaOptions::default().max_concurrency
-}
-
-fn lora_rank() -> u32 {
-    32
 }
 
 /// Who samples.
@@ -108,11 +112,32 @@ impl Backend {
 }
 
 impl ModelEntry {
+    /// The adapter that this process is to train beside the model, if it is to train one; its numbers begin by `seed`.
+    pub fn lora(&self, seed: u64) -> Option<LoraOptions> {
+        let rank = self.lora_rank.filter(|&rank| rank > 0)? as usize;
+        let mut lora = LoraOptions::new(rank, seed);
+        lora.alpha = self.lora_alpha.unwrap_or(lora.alpha);
+        lora.modules = self.lora_modules.clone().unwrap_or(lora.modules);
+        Some(lora)
+    }
+
     /// Refuses what does not go together.
     pub fn check(&self) -> Result<()> {
         let backend = self.backend.name();
-        if self.backend != Backend::Tinker && (self.base_model.is_some() || self.lora_rank != lora_rank()) {
-            bail!("backend = \"{backend}\" knows no base_model and no lora_rank: leave them out");
+        if self.backend != Backend::Tinker && self.base_model.is_some() {
+            bail!("backend = \"{backend}\" knows no base_model: leave it out");
+        }
+        let has_form = self.lora_alpha.is_some() || self.lora_modules.is_some();
+        if self.backend == Backend::Tinker && has_form {
+            bail!("backend = \"tinker\" leaves lora_alpha and lora_modules to the service: leave them out");
+        }
+        let takes_adapters =
+            matches!(self.backend, Backend::Embedded | Backend::Vllm | Backend::Sglang | Backend::Tinker);
+        if !takes_adapters && (has_form || self.lora_rank.is_some()) {
+            bail!("backend = \"{backend}\" takes no adapters: leave out lora_rank, lora_alpha and lora_modules");
+        }
+        if has_form && self.lora_rank.unwrap_or(0) == 0 {
+            bail!("lora_alpha and lora_modules are of an adapter, which needs lora_rank = 16 or so");
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
@@ -173,7 +198,9 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         max_concurrency: max_concurrency(),
         changeover: Changeover::default(),
         base_model: None,
-        lora_rank: lora_rank(),
+        lora_rank: None,
+        lora_alpha: None,
+        lora_modules: None,
     };
     match backend {
         Backend::Embedded => entry.path = place.into(),
@@ -215,7 +242,7 @@ mod tests {
         );
         assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
         let model = parse_model("q=tinker:http://h,path=models/q,base_model=Qwen/Qwen3-8B").unwrap();
-        assert_eq!((model.base_model.as_deref(), model.lora_rank), (Some("Qwen/Qwen3-8B"), 32));
+        assert_eq!((model.base_model.as_deref(), model.lora_rank), (Some("Qwen/Qwen3-8B"), None));
         let model = parse_model("judge=anthropic:https://api.anthropic.com,upstream_model=x,api_key_env=KEY").unwrap();
         assert_eq!((model.backend, model.upstream_model.as_deref()), (Backend::Anthropic, Some("x")));
         model.check().unwrap();
@@ -240,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_has_what_is_told_of_it_and_else_the_engines_defaults() {
+        let model = parse_model("tiny=embedded:models/tiny").unwrap();
+        assert_eq!(model.lora(3), None);
+        assert_eq!(ModelEntry { lora_rank: Some(0), ..model.clone() }.lora(3), None);
+        let plain = ModelEntry { lora_rank: Some(8), ..model.clone() };
+        plain.check().unwrap();
+        assert_eq!(plain.lora(3), Some(LoraOptions::new(8, 3)));
+        let text = "name = 'm'\nbackend = 'vllm'\npath = 'p'\nurls = ['http://h']\nlora_rank = 4\nlora_alpha = 8\n\
+                    lora_modules = ['q_proj', 'lm_head']";
+        let told: ModelEntry = toml::from_str(text).unwrap();
+        told.check().unwrap();
+        let modules = [LoraModule::Query, LoraModule::Head].into();
+        assert_eq!(told.lora(3), Some(LoraOptions { rank: 4, alpha: 8.0, modules, seed: 3 }));
+    }
+
+    #[test]
     fn what_does_not_go_together_is_refused() {
         let remote = parse_model("q=sglang:http://h,path=p").unwrap();
         remote.check().unwrap();
@@ -258,7 +301,10 @@ mod tests {
             (ModelEntry { urls: remote.urls.clone(), ..embedded.clone() }, "leave out urls"),
             (ModelEntry { api_key_env: Some("K".into()), ..embedded.clone() }, "api_key_env"),
             (ModelEntry { base_model: Some("m".into()), ..remote.clone() }, "base_model"),
-            (ModelEntry { lora_rank: 8, ..remote.clone() }, "lora_rank"),
+            (ModelEntry { lora_alpha: Some(8.0), ..remote.clone() }, "needs lora_rank"),
+            (ModelEntry { lora_rank: Some(0), lora_alpha: Some(8.0), ..embedded.clone() }, "needs lora_rank"),
+            (ModelEntry { lora_rank: Some(8), lora_alpha: Some(8.0), ..tinker.clone() }, "to the service"),
+            (ModelEntry { lora_rank: Some(8), ..upstream.clone() }, "no adapters"),
             (ModelEntry { urls: two, ..tinker }, "one service"),
             (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),

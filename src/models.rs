@@ -11,7 +11,7 @@ use fulgurite_backends::tinker::{
 };
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
-    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver,
+    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
 use fulgurite_engine::Engine;
 use fulgurite_engine::tinker_server::TinkerBase;
@@ -21,6 +21,9 @@ use serde_json::Value;
 use crate::config::{Config, EngineConfig};
 use crate::model_config::{Backend, ModelEntry};
 use crate::server::LoadedModel;
+
+/// Rank of the adapters that are trained at a service unless told otherwise.
+const SERVICE_RANK: u32 = 32;
 
 /// How long a remote host may be silent in the middle of a request.
 const SILENCE_LIMIT: Duration = Duration::from_secs(600);
@@ -77,8 +80,8 @@ pub struct TrainedModel {
 }
 
 impl TrainedModel {
-    /// Opens the weights in `path`. Those of a model that is sampled at remote hosts are handed to them through
-    /// directories in `published`. A service that trains has its own weights; the adapters beside them begin by the run's seed.
+    /// Opens the weights in `path`, to train them or an adapter over them. What is sampled at remote hosts is handed to them
+    /// through directories in `published`. A service that trains has its own weights. Adapters begin by the run's seed.
     pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
         if entry.backend == Backend::Tinker {
             let served = remote_model(entry, path)?;
@@ -87,13 +90,12 @@ impl TrainedModel {
         }
         let LoadedModel { mut served, engine } =
             LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
-        engine.check_training_memory().with_context(|| format!("model `{}`", entry.name))?;
-        let mut learner: Arc<dyn Learner> = engine.learner();
+        let (mut learner, source) = learner_of(&engine, entry, config)?;
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
             let hosts = remote(entry, &limits).with_context(|| format!("model `{}`", entry.name))?;
             served.sampler = Arc::new(hosts);
-            learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published));
+            learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
         }
         Ok(Self { served, learner, _engine: Some(engine) })
     }
@@ -127,9 +129,9 @@ impl ServersModel {
         }
         let LoadedModel { served, engine } =
             LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
-        engine.check_training_memory().with_context(model)?;
+        let (learner, source) = learner_of(&engine, entry, config)?;
         Ok(Self {
-            learner: Arc::new(PublishingLearner::new(engine.learner(), receiver, published)),
+            learner: Arc::new(PublishingLearner::new(learner, receiver, published, source)),
             tokenizer: served.renderer.tokenizer().fingerprint().to_owned(),
             _engine: Some(engine),
         })
@@ -140,10 +142,31 @@ impl ServersModel {
 fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver) -> Result<TinkerLearner> {
     // Services take seeds for signed numbers of 32 bits.
     let seed = Some(seed & i32::MAX as u64);
-    let lora_config =
-        LoraConfig { rank: entry.lora_rank, seed, train_unembed: true, train_mlp: true, train_attn: true };
+    let lora_config = LoraConfig {
+        rank: entry.lora_rank.unwrap_or(SERVICE_RANK),
+        seed,
+        train_unembed: true,
+        train_mlp: true,
+        train_attn: true,
+    };
     let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
     Ok(TinkerLearner::new(tinker_service(entry)?, options, receiver))
+}
+
+/// What trains a model of this process, all of it or an adapter beside it, and what the weights are that it saves.
+fn learner_of(
+    engine: &Engine,
+    entry: &ModelEntry,
+    config: &Config,
+) -> Result<(Arc<dyn Learner>, fn(PathBuf) -> WeightsSource)> {
+    let model = || format!("model `{}`", entry.name);
+    match entry.lora(config.run.seed) {
+        Some(lora) => Ok((engine.lora_learner(&lora).with_context(model)?, WeightsSource::Adapter)),
+        None => {
+            engine.check_training_memory().with_context(model)?;
+            Ok((engine.learner(), WeightsSource::Model))
+        }
+    }
 }
 
 /// The hosts of a remote model as one.

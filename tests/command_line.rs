@@ -385,7 +385,9 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.max_concurrency = 256  # default
     models.0.changeover = "drain"  # default
     models.0.base_model = null  # default
-    models.0.lora_rank = 32  # default
+    models.0.lora_rank = null  # default
+    models.0.lora_alpha = null  # default
+    models.0.lora_modules = null  # default
     "#);
 }
 

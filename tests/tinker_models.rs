@@ -148,6 +148,6 @@ fn a_config_that_a_service_cannot_serve_says_why() {
     "#);
     insta::assert_snapshot!(failure("backend = \"vllm\"\nurls = [\"http://h\"]\nbase_model = \"b\""), @r#"
     error: [directory]/c.toml: models[0] `q`
-      caused by: backend = "vllm" knows no base_model and no lora_rank: leave them out
+      caused by: backend = "vllm" knows no base_model: leave it out
     "#);
 }

@@ -8,18 +8,25 @@ use crate::{
     WeightsReceiver, WeightsSource, WeightsVersion,
 };
 
-/// A learner whose weights are sampled from elsewhere: it publishes them by writing a model directory, which the
-/// sampler's hosts read. They must see that directory under the same path.
+/// A learner whose weights are sampled from elsewhere: it publishes them by writing a directory, which the sampler's
+/// hosts read. They must see that directory under the same path.
 pub struct PublishingLearner {
     learner: Arc<dyn Learner>,
     receiver: Box<dyn WeightsReceiver>,
     directory: PathBuf,
+    source: fn(PathBuf) -> WeightsSource,
 }
 
 impl PublishingLearner {
-    /// Gives what `learner` learns to `receiver`, through directories in `directory`.
-    pub fn new(learner: Arc<dyn Learner>, receiver: impl WeightsReceiver, directory: PathBuf) -> Self {
-        Self { learner, receiver: Box::new(receiver), directory }
+    /// Gives what `learner` learns to `receiver`, through directories in `directory`. `source` says what the learner writes:
+    /// [`WeightsSource::Model`] or [`WeightsSource::Adapter`].
+    pub fn new(
+        learner: Arc<dyn Learner>,
+        receiver: impl WeightsReceiver,
+        directory: PathBuf,
+        source: fn(PathBuf) -> WeightsSource,
+    ) -> Self {
+        Self { learner, receiver: Box::new(receiver), directory, source }
     }
 
     /// Removes what was published before, by a process that died too: a host that comes back is given the newest.
@@ -70,6 +77,6 @@ impl Learner for PublishingLearner {
         let directory = self.directory.join(format!("{:06}", version.0));
         self.clear().await?;
         self.learner.save_weights(&directory).await?;
-        self.receiver.load_weights(&NewWeights { version, source: WeightsSource::Model(directory) }).await
+        self.receiver.load_weights(&NewWeights { version, source: (self.source)(directory) }).await
     }
 }

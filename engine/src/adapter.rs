@@ -6,7 +6,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::adapter_layout::{AdaptedProjection, AdapterLayout, Projection};
 use crate::kernels::{PackedMatrix, multiply, multiply_add, transposed_multiply_add};
-use crate::{LoraOptions, ModelConfig};
+use crate::{EngineError, LoraOptions, MemoryNeed, ModelConfig};
 
 /// One version of a LoRA adapter: the numbers as they are saved, and a copy packed for the forward pass.
 #[derive(Clone, Debug)]
@@ -70,6 +70,14 @@ impl Adapter {
         let mut adapter = Self { layout, alpha, values, packed };
         adapter.pack();
         adapter
+    }
+
+    /// A fresh one that is to be trained, or why not: the options, or the memory that the model, of `need`, leaves.
+    pub(crate) fn begin(config: &ModelConfig, options: &LoraOptions, need: MemoryNeed) -> Result<Self, EngineError> {
+        options.check()?;
+        let numbers = AdapterLayout::new(config, options.rank, &options.modules).length;
+        need.with_adapter(numbers).check_training()?;
+        Ok(Self::fresh(config, options))
     }
 
     /// A fresh one. Each `A` is uniform within `1 / √inputs` of 0, which is He's bound at a negative slope of √5, as PEFT

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::WeightsVersion;
 
+use crate::adapter::Adapter;
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
 use crate::memory::MemoryNeed;
@@ -123,11 +124,13 @@ impl Engine {
     }
 
     /// Another half that learns: a fresh adapter over the weights that are sampled from now, which stay as they are and
-    /// are shared with the sampler. It reaches the sampler when it is published.
+    /// are shared with the sampler. It reaches the sampler when it is published. Refused, with the sum of bytes, if it
+    /// cannot be trained in the memory that is available now.
     pub fn lora_learner(&self, options: &LoraOptions) -> Result<Arc<EmbeddedLearner>, EngineError> {
         let (weights, source) = (self.published.current().policy.weights.clone(), self.directory.clone());
-        let learner = EmbeddedLearner::over(weights, options, self.threads, source, Some(self.published.clone()))?;
-        Ok(Arc::new(learner))
+        let adapter = Adapter::begin(&self.config, options, self.memory_need)?;
+        let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
+        Ok(Arc::new(EmbeddedLearner::new(policy, self.threads, source, Some(self.published.clone()))))
     }
 }
 

@@ -21,6 +21,9 @@ pub struct MemoryNeed {
     pub activations: u64,
     /// The most that is kept of sequences for prompts that begin alike.
     pub prefix_cache: u64,
+    /// One version of the adapter, if that is what is trained, ready for use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<u64>,
 }
 
 impl MemoryNeed {
@@ -40,6 +43,19 @@ impl MemoryNeed {
             moments: 2 * parameters * NUMBER,
             activations: shards * (rows * activations_per_row(config) + logits) * NUMBER,
             prefix_cache: 0,
+            adapter: None,
+        }
+    }
+
+    /// The same, where an adapter of so many numbers is trained over the model, which is then there once.
+    pub(crate) fn with_adapter(self, numbers: usize) -> Self {
+        let numbers = numbers as u64;
+        Self {
+            gradients: SHARDS as u64 * numbers * NUMBER,
+            moments: 2 * numbers * NUMBER,
+            // Its matrices are packed, too.
+            adapter: Some(2 * numbers * NUMBER),
+            ..self
         }
     }
 
@@ -48,9 +64,14 @@ impl MemoryNeed {
         self.version() + self.prefix_cache
     }
 
-    /// To train all weights while the version before them is sampled from.
+    /// To train all weights, or the adapter, while the version before is sampled from.
     pub fn training(&self) -> u64 {
-        self.version() + self.sampling() + self.gradients + self.moments + self.activations
+        self.sampling() + self.trained_beside() + self.gradients + self.moments + self.activations
+    }
+
+    /// What is there beside the version of the weights that is sampled from: another one, or two of the adapter.
+    fn trained_beside(&self) -> u64 {
+        self.adapter.map_or(self.version(), |adapter| 2 * adapter)
     }
 
     /// One version of the weights, ready for use.
@@ -71,9 +92,9 @@ impl MemoryNeed {
     /// Once one version is there, from which nothing has been sampled yet.
     pub(crate) fn check_training(&self) -> Result<(), EngineError> {
         let parts = format!(
-            "another version of the weights {} + gradients {} + the optimizer's moments {} + activations {} + prefix \
-             cache {}",
-            mebibytes(self.version()),
+            "{} {} + gradients {} + the optimizer's moments {} + activations {} + prefix cache {}",
+            if self.adapter.is_some() { "two versions of the adapter" } else { "another version of the weights" },
+            mebibytes(self.trained_beside()),
             mebibytes(self.gradients),
             mebibytes(self.moments),
             mebibytes(self.activations),
@@ -115,6 +136,8 @@ pub fn available_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoraOptions;
+    use crate::adapter::Adapter;
     use crate::layout::Layout;
     use crate::test_models::tiny_config;
     use crate::weights::{Model, Weights};
@@ -140,12 +163,25 @@ mod tests {
     }
 
     #[test]
+    fn an_adapter_is_all_that_its_training_holds_beside_the_model() {
+        let config = tiny_config();
+        let adapter = Adapter::fresh(&config, &LoraOptions::new(3, 0));
+        let held = adapter.values.len() as u64 * NUMBER;
+        let whole = MemoryNeed::of(&config, 0);
+        let need = whole.with_adapter(adapter.values.len());
+        let trained = 2 * (2 * held) + SHARDS as u64 * held + 2 * held;
+        assert_eq!(need.training(), whole.sampling() + trained + whole.activations);
+    }
+
+    #[test]
     fn a_model_that_does_not_fit_is_refused_with_the_sum() {
         let config = ModelConfig { vocab_size: 1 << 40, ..tiny_config() };
         let need = MemoryNeed::of(&config, 0);
         let error = need.check_training().unwrap_err().to_string();
         assert!(error.starts_with("to be trained the model needs") && error.contains("moments"), "{error}");
         assert!(need.check_sampling().is_err());
+        let error = need.with_adapter(1 << 50).check_training().unwrap_err().to_string();
+        assert!(error.contains("two versions of the adapter"), "{error}");
         MemoryNeed::of(&tiny_config(), 0).check_training().unwrap();
     }
 }

@@ -54,15 +54,14 @@ impl Sdk {
 }
 
 #[test]
-fn official_sdks_train_and_sample() {
-    for sdk in sdks() {
+fn official_sdks_train_and_sample_all_weights_and_adapters() {
+    for (sdk, rank) in sdks().iter().flat_map(|sdk| [(sdk, "0"), (sdk, "8")]) {
         let directory = tempfile::tempdir().unwrap();
         let (server, model) = start(directory.path());
-        let found = sdk.run("every_call.py", &server, [model]);
+        let found = sdk.run("every_call.py", &server, [model.as_os_str(), rank.as_ref()]);
         for (what, words) in [
             ("loss", "not public"),
             ("step", "the gradient was dropped"),
-            ("rank", "LoRA is not available yet"),
             ("base", "no base model `other`"),
             ("prompt", "context length"),
         ] {
@@ -91,13 +90,14 @@ fn official_sdks_see_what_there_is_and_change_it() {
 
 #[test]
 fn official_sdks_go_on_after_the_server_was_killed() {
-    for sdk in sdks() {
+    for (sdk, rank) in sdks().iter().flat_map(|sdk| [(sdk, "0"), (sdk, "4")]) {
         let directory = tempfile::tempdir().unwrap();
         let (mut server, _) = start(directory.path());
-        let before = sdk.run("resume.py", &server, ["before"]);
+        let before = sdk.run("resume.py", &server, ["before", rank]);
         server.process.kill();
         server = start_again(directory.path());
-        let after = sdk.run("resume.py", &server, ["after", &text(&before["path"]), &text(&before["sampler_path"])]);
+        let saved = [text(&before["path"]), text(&before["sampler_path"])];
+        let after = sdk.run("resume.py", &server, ["after", rank, &saved[0], &saved[1]]);
         for same in ["losses", "logprobs", "tokens"] {
             assert_eq!(after[same], before[same], "{same}");
         }

@@ -59,6 +59,13 @@ evaluation = {{ every = 2, samples_per_task = 2 }}
         Self { directory }
     }
 
+    /// Has adapters of this rank trained; 0 is all weights.
+    fn train_adapters(&self, rank: usize) {
+        let config = std::fs::read_to_string(self.path("t.toml")).unwrap();
+        let path = "path = \"model-{seed}\"\n";
+        std::fs::write(self.path("t.toml"), config.replace(path, &format!("{path}lora_rank = {rank}\n"))).unwrap();
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -107,8 +114,12 @@ fn account(project: &Project, run: &str, summary: &Value) -> BTreeMap<String, u6
 
 /// What the weights are, byte for byte.
 fn weights(summary: &Value) -> Vec<u8> {
-    let checkpoint = Path::new(summary["checkpoint"].as_str().unwrap());
-    std::fs::read(checkpoint.join("model.safetensors")).unwrap()
+    saved(summary, "model.safetensors")
+}
+
+/// A file of the last checkpoint.
+fn saved(summary: &Value, file: &str) -> Vec<u8> {
+    std::fs::read(Path::new(summary["checkpoint"].as_str().unwrap()).join(file)).unwrap()
 }
 
 /// Pays for every third letter, so that rewards differ without a model that has learnt anything.
@@ -119,11 +130,20 @@ const SMALL: &str = "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 5\nlearni
 
 #[test]
 fn the_hello_run_learns_to_comply() {
+    learns_to_comply("hello.toml");
+}
+
+#[test]
+fn the_hello_run_learns_to_comply_by_an_adapter() {
+    learns_to_comply("hello-lora.toml");
+}
+
+fn learns_to_comply(config: &str) {
     let runs = tempfile::tempdir().unwrap();
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello/hello.toml");
-    let text = std::fs::read_to_string(config).unwrap();
-    std::fs::write(runs.path().join("hello.toml"), text).unwrap();
-    let output = fulgurite(["train", "hello.toml", "--json"]).current_dir(runs.path()).output().unwrap();
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello").join(config)).unwrap();
+    std::fs::write(runs.path().join(config), text).unwrap();
+    let output = fulgurite(["train", config, "--json"]).current_dir(runs.path()).output().unwrap();
     let lines = lines(output);
     let (summary, steps) = lines.split_last().unwrap();
     let number = |key: &str| summary[key].as_f64().unwrap_or_else(|| panic!("{key}: {summary}"));
@@ -178,13 +198,23 @@ fn a_model_that_another_host_samples_is_trained_to_the_same_bytes() {
 
 #[test]
 fn a_model_that_our_tinker_server_trains_ends_in_the_same_bytes() {
+    trains_the_same_at_our_tinker_server(0, "model.safetensors");
+}
+
+#[test]
+fn an_adapter_that_our_tinker_server_trains_ends_in_the_same_bytes() {
+    trains_the_same_at_our_tinker_server(4, "adapter_model.safetensors");
+}
+
+fn trains_the_same_at_our_tinker_server(rank: usize, file: &str) {
     let project = Project::new(UNEVEN, SMALL);
+    project.train_adapters(rank);
     let here = project.train("here", &[]).pop().unwrap();
     let served = project.path("served.toml");
     std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
     let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
     let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = 0\nurls = [\"{}\"]", server.url);
+    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
     std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"", &service)).unwrap();
     let there = project.train("there", &[]).pop().unwrap();
     assert_eq!(here["trained_tokens"], there["trained_tokens"]);
@@ -194,8 +224,27 @@ fn a_model_that_our_tinker_server_trains_ends_in_the_same_bytes() {
     let checkpoint = Path::new(there["checkpoint"].as_str().unwrap()).join("tinker_checkpoint.json");
     let checkpoint: Value = serde_json::from_str(&std::fs::read_to_string(checkpoint).unwrap()).unwrap();
     let kept = checkpoint["path"].as_str().unwrap().strip_prefix("tinker://").unwrap();
-    let kept = project.path("fulgurite-tinker/weights").join(kept).join("model.safetensors");
-    assert!(weights(&here) == std::fs::read(kept).unwrap());
+    let kept = project.path("fulgurite-tinker/weights").join(kept).join(file);
+    assert!(saved(&here, file) == std::fs::read(kept).unwrap());
+}
+
+#[test]
+fn an_adapter_is_trained_beside_its_model_and_goes_on_after_a_kill() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.train_adapters(4);
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
+    let run = project.path("killed");
+    eventually("a step", || (recorded_steps(&run) >= 2).then_some(()));
+    train.kill().unwrap();
+    train.wait().unwrap();
+    let summary = project.train("killed", &["--resume"]).pop().unwrap();
+    for file in ["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"] {
+        assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
+    }
+    assert!(!Path::new(summary["checkpoint"].as_str().unwrap()).join("model.safetensors").exists());
+    assert_eq!(summary["max_logprob_difference"], json!(0.0));
+    account(&project, "killed", &summary);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use fulgurite_backends::WeightsSource;
 use safetensors::Dtype;
 
 use crate::EngineError;
-use crate::adapter_files::{read_into_adapter, write_adapter};
+use crate::adapter_files::{read_adapter, read_into_adapter, write_adapter};
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
 use crate::files::{
@@ -13,7 +15,7 @@ use crate::files::{
 use crate::layout::{Layout, Tensor};
 use crate::optimizer::AdamState;
 use crate::policy::Policy;
-use crate::weights::Model;
+use crate::weights::{Model, Weights};
 
 const OPTIMIZER: &str = "optimizer.safetensors";
 const FIRST_MOMENT: &str = "first_moment.";
@@ -98,6 +100,25 @@ pub(crate) fn read_model(directory: &Path, model: &Model) -> Result<Vec<f32>, En
         return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
     }
     read_weights(directory, &model.layout)
+}
+
+/// Reads what is to be sampled from: weights of the model that `base` is of, or an adapter over those.
+pub(crate) fn read_policy(source: &WeightsSource, base: &Arc<Weights>) -> Result<Policy, EngineError> {
+    let model = &base.model;
+    match source {
+        WeightsSource::Model(directory) => {
+            let values = read_model(directory, model)?;
+            Ok(Policy::of(Arc::new(Weights::new(model.clone(), values))))
+        }
+        WeightsSource::Adapter(directory) => {
+            let adapter = read_adapter(directory, &model.config)?;
+            Ok(Policy { weights: base.clone(), adapter: Some(Arc::new(adapter)) })
+        }
+        WeightsSource::Kept(name) => {
+            let message = format!("an embedded model takes a directory as new weights, and keeps none called `{name}`");
+            Err(EngineError::Request { message })
+        }
+    }
 }
 
 /// Writes a model directory that holds weights alone. It appears whole or not at all.

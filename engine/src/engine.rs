@@ -113,6 +113,11 @@ impl Engine {
         self.memory_need.check_training()
     }
 
+    /// The weights that are sampled from now, beside the adapter if there is one.
+    pub(crate) fn weights(&self) -> Arc<Weights> {
+        self.published.current().policy.weights.clone()
+    }
+
     /// The half that samples.
     pub fn sampler(&self) -> Arc<EmbeddedSampler> {
         self.sampler.clone()
@@ -127,7 +132,7 @@ impl Engine {
     /// are shared with the sampler. It reaches the sampler when it is published. Refused, with the sum of bytes, if it
     /// cannot be trained in the memory that is available now.
     pub fn lora_learner(&self, options: &LoraOptions) -> Result<Arc<EmbeddedLearner>, EngineError> {
-        let (weights, source) = (self.published.current().policy.weights.clone(), self.directory.clone());
+        let (weights, source) = (self.weights(), self.directory.clone());
         let adapter = Adapter::begin(&self.config, options, self.memory_need)?;
         let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
         Ok(Arc::new(EmbeddedLearner::new(policy, self.threads, source, Some(self.published.clone()))))

@@ -6,6 +6,7 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep, WeightsVersion,
 };
 
+use crate::adapter::Adapter;
 use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
 use crate::files::{CONFIG, read_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
@@ -15,7 +16,7 @@ use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, SHARDS, Scored, Shard, deal};
 use crate::weights::{Model, Weights};
-use crate::{EngineError, ModelConfig};
+use crate::{EngineError, LoraOptions, ModelConfig};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -68,6 +69,19 @@ impl EmbeddedLearner {
         let values = read_weights(directory, &model.layout)?;
         let policy = Policy::of(Arc::new(Weights::new(model, values)));
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))
+    }
+
+    /// Trains a fresh adapter over the weights of the model directory `source`, on its own: no sampler belongs to it.
+    pub(crate) fn over(
+        weights: Arc<Weights>,
+        options: &LoraOptions,
+        threads: usize,
+        source: &Path,
+    ) -> Result<Self, EngineError> {
+        let config = &weights.model.config;
+        let adapter = Adapter::begin(config, options, MemoryNeed::of(config, 0))?;
+        let policy = Policy { weights, adapter: Some(Arc::new(adapter)) };
+        Ok(Self::new(policy, threads, source.to_path_buf(), None))
     }
 
     /// As [`Learner::forward_backward`], but with the logprobs of all targets.

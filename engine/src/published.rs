@@ -1,8 +1,13 @@
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use fulgurite_backends::WeightsVersion;
+use fulgurite_backends::{WeightsSource, WeightsVersion};
 
+use crate::EngineError;
+use crate::adapter_files::ADAPTER_CONFIG;
+use crate::checkpoint::read_policy;
 use crate::policy::Policy;
+use crate::weights::Weights;
 
 /// Weights that requests are sampled from.
 #[derive(Debug)]
@@ -14,6 +19,18 @@ pub(crate) struct Published {
 /// Weights that can be sampled from and scored under as long as they are kept, whatever a learner does meanwhile.
 #[derive(Clone, Debug)]
 pub struct WeightsSnapshot(pub(crate) Arc<Published>);
+
+impl WeightsSnapshot {
+    /// The weights of a directory, of the model that `base` is of, or of the adapter over those that is there.
+    pub(crate) fn read(directory: &Path, base: &Arc<Weights>, version: WeightsVersion) -> Result<Self, EngineError> {
+        let source = match directory.join(ADAPTER_CONFIG).exists() {
+            true => WeightsSource::Adapter(directory.to_path_buf()),
+            false => WeightsSource::Model(directory.to_path_buf()),
+        };
+        let policy = read_policy(&source, base)?;
+        Ok(Self(Arc::new(Published { version, policy })))
+    }
+}
 
 /// The weights that the sampler gives to requests which arrive now. A change is one step: nobody sees half of it.
 #[derive(Debug)]

@@ -1,19 +1,15 @@
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
-    WeightsVersion,
+    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion,
 };
 
-use crate::adapter_files::read_adapter;
-use crate::checkpoint::read_model;
+use crate::checkpoint::read_policy;
 use crate::generation::Generation;
 use crate::grammars::{Grammar, Grammars};
-use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::scheduler::Scheduler;
 use crate::stop_sequences::StopSequences;
@@ -102,7 +98,7 @@ impl Sampler for EmbeddedSampler {
     async fn load_weights(&self, new: &NewWeights) -> Result<(), BackendError> {
         let (published, version, source) = (self.published.clone(), new.version, new.source.clone());
         let read = move || -> Result<(), EngineError> {
-            let policy = read_policy(&source, &published.current().policy)?;
+            let policy = read_policy(&source, &published.current().policy.weights)?;
             published.replace(version, policy);
             Ok(())
         };
@@ -121,21 +117,6 @@ impl EmbeddedSampler {
     /// The weights that requests which arrive now are sampled from.
     pub(crate) fn snapshot(&self) -> WeightsSnapshot {
         WeightsSnapshot(self.published.current())
-    }
-
-    /// The weights of a model directory, of the dimensions of this sampler's model.
-    pub(crate) async fn read_snapshot(
-        &self,
-        directory: &Path,
-        version: WeightsVersion,
-    ) -> Result<WeightsSnapshot, BackendError> {
-        let (source, published) = (WeightsSource::Model(directory.to_path_buf()), self.published.clone());
-        let read = move || -> Result<_, EngineError> {
-            let policy = read_policy(&source, &published.current().policy)?;
-            Ok(WeightsSnapshot(Arc::new(Published { version, policy })))
-        };
-        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
-        Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
     }
 
     /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
@@ -167,25 +148,6 @@ impl EmbeddedSampler {
             Ok(()) => Ok(stream),
             Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
             Err(TrySendError::Disconnected(_)) => Err(stopped()),
-        }
-    }
-}
-
-/// Reads what is to be sampled from, for the model that `current` is of.
-fn read_policy(source: &WeightsSource, current: &Policy) -> Result<Policy, EngineError> {
-    let (weights, model) = (&current.weights, &current.weights.model);
-    match source {
-        WeightsSource::Model(directory) => {
-            let values = read_model(directory, model)?;
-            Ok(Policy::of(Arc::new(Weights::new(model.clone(), values))))
-        }
-        WeightsSource::Adapter(directory) => {
-            let adapter = read_adapter(directory, &model.config)?;
-            Ok(Policy { weights: weights.clone(), adapter: Some(Arc::new(adapter)) })
-        }
-        WeightsSource::Kept(name) => {
-            let message = format!("an embedded model takes a directory as new weights, and keeps none called `{name}`");
-            Err(EngineError::Request { message })
         }
     }
 }

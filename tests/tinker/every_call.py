@@ -1,5 +1,5 @@
 """The official SDK trains a model and samples from it, at the server whose URL is the first argument. The second is the
-base model's path. Prints what was found, as one line of JSON."""
+base model's path, the third the rank of the adapter that is trained, 0 for all weights. Prints what was found, as one line of JSON."""
 
 import json
 import math
@@ -11,10 +11,12 @@ from sdk import close, datum, logprobs, ready, refusal, takes
 from tinker import types
 
 url, path = sys.argv[1:3]
+rank = int(sys.argv[3])
 service = tinker.ServiceClient(base_url=url, api_key="tml-test")
 [model] = service.get_server_capabilities().supported_models
-training = ready(service.create_lora_training_client(base_model=model.model_name, rank=0))
+training = ready(service.create_lora_training_client(base_model=model.model_name, rank=rank, seed=5))
 info = training.get_info()
+assert (info.is_lora, info.lora_rank) == (rank > 0, rank), info
 assert info.model_data.model_name == "tiny" and info.model_data.tokenizer_id == path, info
 
 sequence = [70, 81, 92, 73, 84, 95]
@@ -86,6 +88,12 @@ plain = types.SamplingParams(max_tokens=4, seed=3, stop=[])
 base = ready(service.create_sampling_client(base_model=model.model_name))
 assert not numpy.allclose(base.compute_logprobs(prompt).result()[1:], before[:2], atol=1e-2)
 
+# An adapter can be taken away in PEFT's form.
+if rank and hasattr(training, "save_weights_external"):
+    away = training.save_weights_external("away").result().path
+    links = service.create_rest_client().get_external_weights_urls(away).result().urls
+    assert set(links) == {"adapter_config.json", "adapter_model.safetensors"}, links
+
 # A sampled row trains with each of the policy losses; the first ratio is exactly 1.
 current = ready(training.save_weights_and_get_sampling_client())
 answer = current.sample(prompt, num_samples=1, sampling_params=plain).result().sequences[0]
@@ -111,7 +119,6 @@ for loss, config in [
 refused = {
     "loss": refusal(lambda: training.forward_backward([row], "stable_reinforce").result()),
     "step": refusal(lambda: training.optim_step(types.AdamParams()).result()),
-    "rank": refusal(lambda: ready(service.create_lora_training_client(base_model="tiny", rank=8))),
     "base": refusal(lambda: ready(service.create_lora_training_client(base_model="other", rank=0))),
     "prompt": refusal(lambda: current.sample(types.ModelInput.from_ints([1] * 500), 1, plain).result()),
 }

@@ -45,6 +45,7 @@ assert checkpoints()["sampler_weights/sampler"].expires_at is None
 newest_first = [checkpoint.tinker_path for checkpoint in rest.list_user_checkpoints(limit=2).result().checkpoints]
 assert newest_first == [sampler_path, path], newest_first
 assert rest.get_weights_info_by_tinker_path(path).result().base_model == "tiny"
+assert not run.is_lora, run
 assert "there is no checkpoint" in refusal(lambda: rest.get_weights_info_by_tinker_path(path + "2").result())
 session_id = run_id.split(":")[0]
 [sampler_id] = rest.get_session(session_id).result().sampler_ids

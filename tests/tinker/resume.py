@@ -1,5 +1,5 @@
-"""The official SDK trains at the server whose URL is the first argument: `before` trains a model, saves it and goes on;
-`after` goes on from what was saved, whose path is the third argument. Prints what the going on came to, as one line of JSON."""
+"""The official SDK trains at the server whose URL is the first argument: `before` trains a model, or an adapter of the rank
+that the third argument is, saves it and goes on; `after` goes on from what was saved, whose paths are the next. Prints what the going on came to, as one line of JSON."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from sdk import datum, ready
 from tinker import types
 
 url, phase = sys.argv[1:3]
+rank = int(sys.argv[3])
 service = tinker.ServiceClient(base_url=url, api_key="tml-test")
 row = [70, 81, 92, 73, 84, 95]
 data = [datum(row)]
@@ -24,13 +25,15 @@ def train(training, steps):
 
 
 if phase == "before":
-    training = ready(service.create_lora_training_client(base_model="tiny", rank=0))
+    training = ready(service.create_lora_training_client(base_model="tiny", rank=rank))
     train(training, 5)
     path = training.save_state("state").result().path
     sampler_path = training.save_weights_for_sampler("sampler").result().path
     found = {"path": path, "sampler_path": sampler_path, "losses": train(training, 4)}
 else:
-    path, sampler_path = sys.argv[3:5]
+    path, sampler_path = sys.argv[4:6]
+    told = service.create_rest_client().get_weights_info_by_tinker_path(path).result()
+    assert (told.is_lora, told.lora_rank) == (rank > 0, rank), told
     with_optimizer = ready(service.create_training_client_from_state_with_optimizer(path))
     weights_alone = ready(service.create_training_client_from_state(path))
     found = {"losses": train(with_optimizer, 4), "weights_alone": train(weights_alone, 4)}

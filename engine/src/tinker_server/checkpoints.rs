@@ -110,7 +110,14 @@ async fn weights_info(State(server): Server, body: Bytes) -> Result<Json<Value>,
     let registry = server.registry();
     let found = registry.checkpoints.get(&tinker_path);
     let found = found.ok_or_else(|| Refusal::not_found("checkpoint", &tinker_path))?;
-    Ok(Json(json!({ "base_model": found.base_model, "is_lora": false, "lora_rank": 0 })))
+    Ok(Json(json!({
+        "base_model": found.base_model,
+        "is_lora": found.adapter.is_some(),
+        "lora_rank": found.adapter.map_or(0, |adapter| adapter.rank),
+        "train_unembed": found.adapter.map(|adapter| adapter.train_unembed),
+        "train_mlp": found.adapter.map(|adapter| adapter.train_mlp),
+        "train_attn": found.adapter.map(|adapter| adapter.train_attn),
+    })))
 }
 
 async fn copy_weights(
@@ -198,6 +205,7 @@ impl TinkerServer {
             session_id: session_id.unwrap_or_default(),
             project_id: destination_project_id,
             base_model: source.base_model.clone(),
+            adapter: source.adapter,
             last_request: created,
             user_metadata: None,
             inflight: None,

@@ -10,13 +10,16 @@
 //! - `downloads`, `tar`: checkpoints' files for whoever has a link.
 //! - `server`, `sessions`: what there is, and who keeps it.
 //! - `futures`: results that are waited for.
-//! - `training_runs`, `model`, `training_request`: what is asked of training runs; one at work; what its passes compute over.
+//! - `training_runs`, `adapters`, `model`, `training_request`: what is asked of training runs; what they train beside a
+//!   base; one at work; what its passes compute over.
 //! - `sampling`, `sample_answer`, `weights_cache`: requests for samples, their answers, the weights behind them.
 //! - `state_directory`, `names`: what outlives the process; what files may be called.
 //!
-//! Full fine-tuning is `lora_config.rank` 0, which the API does not know otherwise. Logprobs of samples are those of the
+//! Adapters have alpha 32 and share their base's weights. Full fine-tuning is `lora_config.rank`
+//! 0, which the API does not know otherwise. Logprobs of samples are those of the
 //! distribution that was sampled from, after temperature, top-k and top-p.
 
+mod adapters;
 mod checkpoints;
 mod downloads;
 mod futures;

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use fulgurite_backends::tinker::wire::{
-    AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, ModelCreated, OptimStepResponse, RequestFailed,
-    SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
+    AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, LoraConfig, ModelCreated, OptimStepResponse,
+    RequestFailed, SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
 };
 use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, WeightsVersion};
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::adapters::lora_options;
 use super::checkpoints::expiry;
 use super::futures::{Outcome, Promise};
 use super::names::fresh_id;
@@ -24,6 +25,8 @@ use crate::EmbeddedLearner;
 #[derive(Clone, Debug)]
 pub(super) struct Model {
     pub(super) base: Arc<TinkerBase>,
+    /// What it trains beside the base; the base itself without it.
+    pub(super) adapter: Option<LoraConfig>,
     pub(super) session_id: String,
     /// What is to be done. The worker ends when all of these are gone.
     pub(super) orders: UnboundedSender<Order>,
@@ -69,6 +72,8 @@ pub(super) struct Source {
     /// As the client called it.
     pub(super) path: String,
     pub(super) directory: PathBuf,
+    /// What it holds.
+    pub(super) adapter: Option<LoraConfig>,
     /// Whether the optimizer goes on, too.
     pub(super) optimizer: bool,
 }
@@ -84,19 +89,26 @@ pub(super) struct Save {
 
 impl Model {
     /// Starts a model's worker, which waits for its first order.
-    pub(super) fn start(server: &Arc<TinkerServer>, base: Arc<TinkerBase>, session_id: String, id: String) -> Self {
+    pub(super) fn start(
+        server: &Arc<TinkerServer>,
+        base: Arc<TinkerBase>,
+        adapter: Option<LoraConfig>,
+        session_id: String,
+        id: String,
+    ) -> Self {
         let (orders, received) = unbounded_channel();
         let next = Arc::new(AtomicU64::new(0));
         let worker = Worker {
             server: Arc::downgrade(server),
             base: base.clone(),
+            adapter,
             id,
             next: next.clone(),
             learner: None,
             spoilt: None,
         };
         tokio::spawn(worker.run(received));
-        Self { base, session_id, orders, next }
+        Self { base, adapter, session_id, orders, next }
     }
 
     /// Whether a place is so far ahead that its request is better sent later.
@@ -109,6 +121,7 @@ impl Model {
 struct Worker {
     server: Weak<TinkerServer>,
     base: Arc<TinkerBase>,
+    adapter: Option<LoraConfig>,
     id: String,
     next: Arc<AtomicU64>,
     /// There once the model has begun.
@@ -163,8 +176,13 @@ impl Worker {
     }
 
     async fn begin(&mut self, source: Option<Source>) -> Result<Outcome, RequestFailed> {
-        let (directory, threads) = (self.base.directory.clone(), self.server()?.options.threads);
-        let open = move || EmbeddedLearner::open(&directory, threads);
+        let (base, adapter, threads) = (self.base.clone(), self.adapter, self.server()?.options.threads);
+        let open = move || match adapter {
+            Some(config) => {
+                EmbeddedLearner::over(base.weights.clone(), &lora_options(&config), threads, &base.directory)
+            }
+            None => EmbeddedLearner::open(&base.directory, threads),
+        };
         self.learner = Some(run_blocking(open).await.map_err(failure)?);
         match source {
             None => json(&ModelCreated { model_id: self.id.clone() }),
@@ -262,6 +280,7 @@ impl Worker {
         let record = CheckpointRecord {
             path: path.to_string(),
             base_model: self.base.name.clone(),
+            adapter: self.adapter,
             directory,
             created,
             size_bytes,

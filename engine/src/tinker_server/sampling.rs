@@ -119,7 +119,7 @@ impl TinkerServer {
                 found.ok_or_else(|| Refusal::not_found("checkpoint", path))?
             }
         };
-        Ok(self.weights.get(&base.sampler, &self.state.resolve(&directory)).await?)
+        Ok(self.weights.get(&base.weights, &self.state.resolve(&directory)).await?)
     }
 
     /// The weights that a run has put in flight last. They may be replaced while they are read.
@@ -127,7 +127,7 @@ impl TinkerServer {
         let last = || self.registry().runs.get(run_id).and_then(|run| run.inflight.clone());
         loop {
             let directory = last().ok_or_else(|| Refusal::not_found("weights in flight of", run_id))?;
-            match self.weights.get(&base.sampler, &self.state.resolve(&directory)).await {
+            match self.weights.get(&base.weights, &self.state.resolve(&directory)).await {
                 Err(_) if last().is_some_and(|now| now != directory) => {}
                 read => return Ok(read?),
             }

@@ -13,6 +13,7 @@ use super::refusals::Refusal;
 use super::state_directory::{CheckpointRecord, Record, RunRecord, SamplerRecord, SessionRecord, StateDirectory, now};
 use super::weights_cache::WeightsCache;
 use crate::files::{CONFIG, GENERATION_CONFIG};
+use crate::weights::Weights;
 use crate::{EmbeddedSampler, Engine, EngineError, ModelConfig};
 
 /// How often sessions and checkpoints are looked at that nobody may need any more.
@@ -56,6 +57,8 @@ pub struct TinkerBase {
     pub(super) name: String,
     pub(super) directory: PathBuf,
     pub(super) sampler: Arc<EmbeddedSampler>,
+    /// As the model was opened: what adapters stand beside, whatever is put behind the sampler.
+    pub(super) weights: Arc<Weights>,
     pub(super) config: ModelConfig,
     /// What the model ends texts with.
     pub(super) ends: Vec<u32>,
@@ -71,6 +74,7 @@ impl TinkerBase {
             name: name.to_owned(),
             ends: ends(&directory, engine.config())?,
             sampler: engine.sampler(),
+            weights: engine.weights(),
             config: engine.config().clone(),
             directory,
         })

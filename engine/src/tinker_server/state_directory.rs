@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fulgurite_backends::tinker::wire::{CheckpointPath, FinishSessionRequest};
+use fulgurite_backends::tinker::wire::{CheckpointPath, FinishSessionRequest, LoraConfig};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -63,6 +63,9 @@ pub(super) struct RunRecord {
     #[serde(default)]
     pub(super) project_id: Option<String>,
     pub(super) base_model: String,
+    /// The adapter that it trains; all weights without one.
+    #[serde(default)]
+    pub(super) adapter: Option<LoraConfig>,
     pub(super) last_request: f64,
     pub(super) user_metadata: Option<UserMetadata>,
     /// The weights that it has put in flight last, below the state directory.
@@ -76,6 +79,9 @@ pub(super) struct CheckpointRecord {
     /// `tinker://RUN/KIND/NAME`.
     pub(super) path: String,
     pub(super) base_model: String,
+    /// The adapter that it holds; all weights without one.
+    #[serde(default)]
+    pub(super) adapter: Option<LoraConfig>,
     /// Where its files are, below the state directory.
     pub(super) directory: PathBuf,
     pub(super) created: f64,

@@ -8,6 +8,7 @@ use fulgurite_backends::tinker::wire::{
 };
 use serde_json::json;
 
+use super::adapters::{asked_adapter, is_same_form};
 use super::futures::{Outcome, Taken};
 use super::model::{Model, Order, Save, Source, Work};
 use super::names::{check_name, fresh_id};
@@ -22,7 +23,14 @@ struct NewRun {
     model_seq_id: u64,
     user_metadata: Option<UserMetadata>,
     /// What it begins with, or why it cannot.
-    beginning: Result<(Arc<TinkerBase>, Option<Source>), String>,
+    beginning: Result<Beginning, String>,
+}
+
+/// What a training run begins with.
+struct Beginning {
+    base: Arc<TinkerBase>,
+    adapter: Option<LoraConfig>,
+    source: Option<Source>,
 }
 
 impl TinkerServer {
@@ -34,9 +42,8 @@ impl TinkerServer {
         let CreateModelRequest { session_id, model_seq_id, base_model, lora_config, optimizer_config, user_metadata } =
             request;
         let beginning = || {
-            check_adapters(lora_config)?;
             check_optimizer(&optimizer_config)?;
-            Ok((self.base(&base_model)?, None))
+            Ok(Beginning { base: self.base(&base_model)?, adapter: asked_adapter(lora_config)?, source: None })
         };
         self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }).await
     }
@@ -53,15 +60,23 @@ impl TinkerServer {
             (Some(model_id), ..) => {
                 let model = self.model(&model_id)?;
                 let work = match source {
-                    Ok((base, source)) if Arc::ptr_eq(&model.base, &base) => Work::Load(source),
-                    Ok((_, source)) => Work::Nothing { because: format!("{} is of another base model", source.path) },
+                    Ok((base, source)) if !Arc::ptr_eq(&model.base, &base) => {
+                        Work::Nothing { because: format!("{} is of another base model", source.path) }
+                    }
+                    Ok((_, source)) if !is_same_form(model.adapter, source.adapter) => {
+                        let because = format!("{} is of another LoRA configuration than {model_id}", source.path);
+                        Work::Nothing { because }
+                    }
+                    Ok((_, source)) => Work::Load(source),
                     Err(because) => Work::Nothing { because },
                 };
                 self.submit(&model_id, seq_id, work)
             }
             (None, Some(session_id), Some(model_seq_id)) => {
                 let beginning = optimizer_config.as_ref().map_or(Ok(()), check_optimizer);
-                let beginning = beginning.and(source.map(|(base, source)| (base, Some(source))));
+                let begin =
+                    |(base, source): (_, Source)| Beginning { base, adapter: source.adapter, source: Some(source) };
+                let beginning = beginning.and(source.map(begin));
                 self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }).await
             }
             _ => Err(Refusal::bad_request("neither model_id nor session_id and model_seq_id say what loads")),
@@ -84,7 +99,10 @@ impl TinkerServer {
             return Err(format!("`{path}` is of the base model `{}`", base.name));
         }
         let directory = self.state.resolve(&found.directory);
-        Ok((base, Source { path: request.path.clone(), directory, optimizer: request.optimizer }))
+        Ok((
+            base,
+            Source { path: request.path.clone(), directory, adapter: found.adapter, optimizer: request.optimizer },
+        ))
     }
 
     /// Takes a new run; one that cannot begin has an error for a result.
@@ -97,7 +115,7 @@ impl TinkerServer {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };
-        let (base, source) = match run.beginning {
+        let Beginning { base, adapter, source } = match run.beginning {
             Ok(beginning) => beginning,
             Err(message) => {
                 promise.keep(Outcome::Failed(users_fault(message)));
@@ -109,6 +127,7 @@ impl TinkerServer {
             session_id: run.session_id.clone(),
             project_id: None,
             base_model: base.name.clone(),
+            adapter,
             last_request: now(),
             user_metadata: run.user_metadata,
             inflight: None,
@@ -117,7 +136,7 @@ impl TinkerServer {
             self.futures.forget(&submitted.request_id);
             return Err(error.into());
         }
-        let model = Model::start(self, base, run.session_id, id.clone());
+        let model = Model::start(self, base, adapter, run.session_id, id.clone());
         // Its worker has just begun to wait.
         drop(model.orders.send(Order { place: Some(0), work: Work::Begin(source), promise }));
         let mut registry = self.registry();
@@ -128,7 +147,7 @@ impl TinkerServer {
 
     /// What a model is.
     pub(super) fn model_info(&self, id: &str) -> Result<GetInfoResponse, Refusal> {
-        let base = self.model(id)?.base;
+        let Model { base, adapter, .. } = self.model(id)?;
         let model_data = ModelData {
             arch: Some(base.config.architecture.name().to_owned()),
             model_name: Some(base.name.clone()),
@@ -137,8 +156,8 @@ impl TinkerServer {
         Ok(GetInfoResponse {
             model_id: id.to_owned(),
             model_data,
-            is_lora: Some(false),
-            lora_rank: Some(0),
+            is_lora: Some(adapter.is_some()),
+            lora_rank: Some(adapter.map_or(0, |adapter| adapter.rank)),
             model_name: Some(base.name.clone()),
             optimizer_config: OptimizerConfig::default(),
         })
@@ -269,15 +288,6 @@ impl TinkerServer {
             Ok(()) => Ok(submitted),
             Err(_) => Err(Refusal::not_found("model", model_id)),
         }
-    }
-}
-
-fn check_adapters(lora_config: Option<LoraConfig>) -> Result<(), String> {
-    match lora_config {
-        Some(LoraConfig { rank, .. }) if rank > 0 => {
-            Err(format!("LoRA is not available yet: use rank 0, which trains all weights, and not {rank}"))
-        }
-        _ => Ok(()),
     }
 }
 

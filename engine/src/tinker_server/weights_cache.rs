@@ -1,11 +1,13 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fulgurite_backends::{BackendError, WeightsVersion};
 use tokio::sync::Mutex;
 
-use crate::EmbeddedSampler;
+use super::server::run_blocking;
 use crate::published::WeightsSnapshot;
+use crate::weights::Weights;
 
 /// Weights that stay in memory beside those that are being sampled from: a model and its next few versions.
 const KEPT: usize = 4;
@@ -17,17 +19,16 @@ pub(super) struct WeightsCache {
 }
 
 impl WeightsCache {
-    /// The weights of a directory, read unless they are in memory.
-    pub(super) async fn get(
-        &self,
-        sampler: &EmbeddedSampler,
-        directory: &Path,
-    ) -> Result<WeightsSnapshot, BackendError> {
+    /// The weights of a directory, or of the adapter over `base` in it, read unless they are in memory.
+    pub(super) async fn get(&self, base: &Arc<Weights>, directory: &Path) -> Result<WeightsSnapshot, BackendError> {
         let mut recent = self.recent.lock().await;
         let found = recent.iter().position(|(known, _)| known == directory);
         let snapshot = match found.and_then(|index| recent.remove(index)) {
             Some((_, snapshot)) => snapshot,
-            None => sampler.read_snapshot(directory, WeightsVersion::default()).await?,
+            None => {
+                let (base, directory) = (base.clone(), directory.to_path_buf());
+                run_blocking(move || WeightsSnapshot::read(&directory, &base, WeightsVersion::default())).await?
+            }
         };
         keep(&mut recent, directory, snapshot.clone());
         Ok(snapshot)

@@ -153,12 +153,11 @@ fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver)
     Ok(TinkerLearner::new(tinker_service(entry)?, options, receiver))
 }
 
+/// What a directory of saved weights is for who is to sample from them.
+type SavedAs = fn(PathBuf) -> WeightsSource;
+
 /// What trains a model of this process, all of it or an adapter beside it, and what the weights are that it saves.
-fn learner_of(
-    engine: &Engine,
-    entry: &ModelEntry,
-    config: &Config,
-) -> Result<(Arc<dyn Learner>, fn(PathBuf) -> WeightsSource)> {
+fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(Arc<dyn Learner>, SavedAs)> {
     let model = || format!("model `{}`", entry.name);
     match entry.lora(config.run.seed) {
         Some(lora) => Ok((engine.lora_learner(&lora).with_context(model)?, WeightsSource::Adapter)),

@@ -434,7 +434,9 @@ impl Grpo {
             uses.extend(evaluation.uses);
         }
         set(&mut metrics, "time/total", total);
-        uses.extend(accounting::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?);
+        // Apart from the step: in a store that others use too, they may be many.
+        let leftovers = accounting::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?;
+        self.record.record_uses(&self.identity.run_id, leftovers).await?;
         // A stop between two checkpoints would lose the updates after the last one.
         let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
         let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));

@@ -21,6 +21,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Seconds that a key lives which is issued to agents: longer than a run lasts.
 const KEY_SECONDS: u64 = 90 * 24 * 3600;
 
+/// Uses in one request: few megabytes, where servers take tens.
+const USES_PER_REQUEST: usize = 20_000;
+
 /// The record of a server. What is written carries ids of its own, so that a request whose answer was lost is sent again
 /// and counts once.
 #[derive(Clone)]
@@ -180,7 +183,11 @@ impl Record for RemoteRecord {
     }
 
     async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<(), RecordError> {
-        Ok(self.server.tell(&self.run_route(run_id, &["uses"]), &json!({ "uses": uses })).await?)
+        let url = self.run_route(run_id, &["uses"]);
+        for uses in uses.chunks(USES_PER_REQUEST) {
+            self.server.tell(&url, &json!({ "uses": uses })).await?;
+        }
+        Ok(())
     }
 
     async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), RecordError> {

@@ -12,7 +12,7 @@ use crate::dialect::Dialect;
 use crate::generations::{self, rebuild};
 use crate::model::Generation;
 use crate::sql::{Sql, column, count};
-use crate::tokens::PrefixHasher;
+use crate::tokens::{PrefixHasher, pack_tokens};
 use crate::{Result, Store, StoreError};
 
 use laws::{LAWS, Law};
@@ -203,7 +203,7 @@ impl Check<'_> {
     /// Whether length and hash, by which later prompts find this generation, are those of its tokens.
     fn context(&mut self, row: &AnyRow, generation: &Generation) -> Result<()> {
         let tokens = [generation.prompt_tokens.as_slice(), generation.sampled_tokens.as_slice()].concat();
-        let hash = PrefixHasher::new(&tokens).prefix(tokens.len()).unwrap_or_default();
+        let hash = PrefixHasher::new(&pack_tokens(&tokens)).prefix(tokens.len()).unwrap_or_default();
         let (length, stored): (i64, &[u8]) = (column(row, "context_length")?, column(row, "context_hash")?);
         if usize::try_from(length) != Ok(tokens.len()) {
             let message = format!("it has {} tokens and says {length}", tokens.len());

@@ -52,6 +52,11 @@ impl Conversation {
         Some(Self { messages, answer })
     }
 
+    #[cfg(test)]
+    pub fn said(messages: Vec<Object>, answer: Object) -> Self {
+        Self { messages, answer }
+    }
+
     /// Undoes [`Conversation::take`].
     pub fn put_back(&self, attributes: &mut Object) {
         for (index, message) in self.messages.iter().enumerate() {
@@ -66,13 +71,57 @@ impl Conversation {
 
     /// Whether its messages are so many, with this hash.
     pub fn has(&self, length: i64, hash: &[u8]) -> Result<bool> {
-        let last = hashes(&self.messages)?.pop().unwrap_or_default();
-        Ok(usize::try_from(length) == Ok(self.messages.len()) && last == hash)
+        let written = self.written()?;
+        Ok(usize::try_from(length) == Ok(self.messages.len()) && written.hash() == hash)
+    }
+
+    /// Its text.
+    pub fn written(&self) -> Result<WrittenConversation> {
+        let messages: Vec<String> =
+            self.messages.iter().map(|message| to_json("messages", message)).collect::<Result<_>>()?;
+        Ok(WrittenConversation { hashes: hashes(&messages), messages, answer: to_json("answer", &self.answer)? })
+    }
+}
+
+/// A conversation as JSON text.
+#[derive(Debug)]
+pub(crate) struct WrittenConversation {
+    /// Each by itself.
+    messages: Vec<String>,
+    /// The hash of each beginning of the messages, the shortest first: of one message, of two, and so on.
+    hashes: Vec<MessagesHash>,
+    pub answer: String,
+}
+
+impl WrittenConversation {
+    /// Number of its messages.
+    pub fn length(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Of all its messages.
+    pub fn hash(&self) -> MessagesHash {
+        self.hashes.last().copied().unwrap_or_default()
+    }
+
+    /// The hash of its first so many messages; `None` if it has fewer, or of none.
+    pub fn hash_of_first(&self, length: usize) -> Option<MessagesHash> {
+        self.hashes.get(length.checked_sub(1)?).copied()
+    }
+
+    /// The message after the first so many.
+    pub fn message(&self, index: usize) -> Option<&str> {
+        self.messages.get(index).map(String::as_str)
+    }
+
+    /// Those from this one on as they stand in a list behind others, each with a comma before it.
+    pub fn listed_from(&self, index: usize) -> String {
+        self.messages.iter().skip(index).flat_map(|message| [",", message]).collect()
     }
 
     /// What the store keeps of it where there are no earlier calls.
     pub fn whole(&self) -> Result<StoredConversation> {
-        self.behind(None, &hashes(&self.messages)?)
+        self.behind(None)
     }
 
     /// What the store keeps of it, given the earlier calls of the same attempt.
@@ -82,25 +131,20 @@ impl Conversation {
         rollout_id: &str,
         attempt_id: &str,
     ) -> Result<StoredConversation> {
-        let hashes = hashes(&self.messages)?;
-        let parent = find_parent(connection, rollout_id, attempt_id, &hashes).await?;
-        self.behind(parent, &hashes)
+        let parent = find_parent(connection, rollout_id, attempt_id, &self.hashes).await?;
+        self.behind(parent)
     }
 
-    fn behind(&self, parent: Option<Parent>, hashes: &[MessagesHash]) -> Result<StoredConversation> {
+    fn behind(&self, parent: Option<Parent>) -> Result<StoredConversation> {
         let held = parent.as_ref().map_or(0, |parent| parent.length);
-        let mut new: Vec<Option<&Object>> = self.messages.iter().skip(held).map(Some).collect();
-        if let (Some(first), Some(parent)) = (new.first_mut(), &parent)
-            && *first == parent.answer.as_ref()
-        {
-            *first = None;
-        }
+        let answered = parent.as_ref().and_then(|parent| parent.answer.as_deref());
+        let first = self.message(held).map(|first| if answered == Some(first) { "null" } else { first });
         Ok(StoredConversation {
-            parent_id: parent.map(|parent| parent.generation_id),
-            messages: to_json("messages", &new)?,
-            answer: to_json("answer", &self.answer)?,
+            messages: format!("[{}{}]", first.unwrap_or_default(), self.listed_from(held + 1)),
+            answer: self.answer.clone(),
             length: to_integer("messages", self.messages.len())?,
-            hash: hashes.last().copied().unwrap_or_default(),
+            hash: self.hash(),
+            parent_id: parent.map(|parent| parent.generation_id),
         })
     }
 }
@@ -137,19 +181,16 @@ pub(crate) struct StoredConversation {
     pub hash: MessagesHash,
 }
 
-type MessagesHash = [u8; 32];
+/// Stands for a list of messages.
+pub(crate) type MessagesHash = [u8; 32];
 
-/// The hash of each beginning of a list of messages, the shortest first: of one message, of two, and so on.
-fn hashes(messages: &[Object]) -> Result<Vec<MessagesHash>> {
+fn hashes(messages: &[String]) -> Vec<MessagesHash> {
     let mut hash = MessagesHash::default();
     messages
         .iter()
         .map(|message| {
-            let mut hasher = Sha256::new();
-            hasher.update(hash);
-            hasher.update(to_json("messages", message)?);
-            hash = hasher.finalize().into();
-            Ok(hash)
+            hash = Sha256::new().chain_update(hash).chain_update(message).finalize().into();
+            hash
         })
         .collect()
 }
@@ -158,7 +199,8 @@ fn hashes(messages: &[Object]) -> Result<Vec<MessagesHash>> {
 struct Parent {
     generation_id: String,
     length: usize,
-    answer: Option<Object>,
+    /// As JSON text.
+    answer: Option<String>,
 }
 
 /// The generation of the same attempt whose messages are the longest beginning of these; of equal ones, the latest.
@@ -189,7 +231,7 @@ async fn find_parent(
                 .bind(generation_id.as_str())
                 .fetch_one(&mut *connection)
                 .await?;
-            let answer = optional_json(&found, "answer")?;
+            let answer = column(&found, "answer")?;
             return Ok(Some(Parent { generation_id, length, answer }));
         }
     }

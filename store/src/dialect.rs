@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::AnyConnection;
 
+use crate::recording;
 use crate::store::Synchronous;
 
 /// How long a transaction on PostgreSQL may stand still before the server ends it, so that a server that is frozen
@@ -112,6 +113,14 @@ impl Dialect {
                 timeouts(busy)
             ),
             (Self::Postgres, Synchronous::Normal) => format!("{} SET synchronous_commit = off", timeouts(busy)),
+        }
+    }
+
+    /// Prepares a connection to a database that is up to date for recording calls.
+    pub fn prepare_recording(self) -> &'static str {
+        match self {
+            Self::Sqlite => recording::PREPARATION,
+            Self::Postgres => "",
         }
     }
 

@@ -136,6 +136,12 @@ fn known_failure(error: &sqlx::Error) -> Option<StoreError> {
     }
 }
 
+/// Whether SQLite refuses what was written, and not to write.
+pub(crate) fn is_constraint(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == 19)
+}
+
 /// SQLite's extended result codes, of which the low byte is the primary one.
 fn sqlite_code(code: u32, message: String) -> Option<StoreError> {
     /// The operating system refused to make the file longer.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sqlx::AnyConnection;
 
 use crate::attempts::existing_attempt;
-use crate::generations;
 use crate::model::{
     ArchiveRecord, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout, ArchivedUse,
     Attempt, AttemptRef, Generation, Imported, NewGeneration, Object, ResourcesUpdate, Run, Span, Step, Worker,
 };
+use crate::recording;
 use crate::rollouts::{existing_rollout, run_and_step};
 use crate::runs::require_run;
 use crate::spans::{insert_span, raise_sequence_id};
@@ -274,7 +274,7 @@ async fn import_generation(write: &mut Write, archived: ArchivedGeneration) -> R
         return Err(StoreError::invalid("span", "is not that of the generation"));
     }
     require_attempt(write.connection(), &span).await?;
-    generations::import(write, as_recorded(generation, span.attributes.clone()), span).await
+    recording::import(write, as_recorded(generation, span.attributes.clone()), span).await
 }
 
 /// A generation as it was given to the store, with the attributes of its span.

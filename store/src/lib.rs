@@ -28,6 +28,7 @@ mod otlp;
 mod prune;
 mod raw_sql;
 mod recorded_calls;
+mod recording;
 mod refused;
 mod resources;
 mod rest;

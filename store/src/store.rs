@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use sqlx::migrate::Migrator;
 use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection, AnyPool};
+use sqlx::{Any, AnyConnection, AnyPool, Connection};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -14,6 +14,7 @@ use crate::keys::IssuedKeys;
 use crate::listener::Listener;
 use crate::location::{Access, Location};
 use crate::recorded_calls::CallListener;
+use crate::recording::LatestCalls;
 use crate::signals::Signals;
 use crate::sql::{column, count};
 use crate::writer::{Write, Writer};
@@ -87,6 +88,7 @@ struct Inner {
     /// Once somebody has asked for them.
     issued_keys: OnceCell<IssuedKeys>,
     call_listener: OnceLock<CallListener>,
+    latest_calls: LatestCalls,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -99,10 +101,13 @@ impl Store {
     pub async fn open(url: &str, options: StoreOptions) -> Result<Self> {
         let location = Location::parse(url)?;
         let (dialect, busy) = (location.dialect(), options.busy_timeout);
-        let writing = dialect.prepare_writing(options.synchronous, busy);
-        let connector = location.connector(Access::Create, writing)?;
-        let mut connection = connector.connect().await?;
+        let preparation = dialect.prepare_writing(options.synchronous, busy);
+        let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
+        connection.close().await?;
+        let writing = format!("{preparation}; {}", dialect.prepare_recording());
+        let connector = location.connector(Access::Change, writing)?;
+        let connection = connector.connect().await?;
         let readers = location.connector(Access::Change, dialect.prepare_reading(busy))?.pool(READERS).await?;
         let signals = Arc::new(Signals::default());
         let listener = match location {
@@ -129,8 +134,9 @@ impl Store {
 
     fn new(readers: AnyPool, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
-        let call_listener = OnceLock::new();
-        let inner = Inner { readers, writer, signals, opened, issued_keys, call_listener, _listener: listener };
+        let (call_listener, latest_calls) = (OnceLock::new(), LatestCalls::default());
+        let inner =
+            Inner { readers, writer, signals, opened, issued_keys, call_listener, latest_calls, _listener: listener };
         Self { inner: Arc::new(inner) }
     }
 
@@ -179,6 +185,10 @@ impl Store {
 
     pub(crate) fn call_listener(&self) -> &OnceLock<CallListener> {
         &self.inner.call_listener
+    }
+
+    pub(crate) fn latest_calls(&self) -> &LatestCalls {
+        &self.inner.latest_calls
     }
 
     pub(crate) fn signals(&self) -> &Signals {

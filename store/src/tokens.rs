@@ -4,7 +4,9 @@ use sha2::{Digest, Sha256};
 
 /// Little-endian, four bytes each.
 pub(crate) fn pack_tokens(tokens: &[u32]) -> Vec<u8> {
-    tokens.iter().flat_map(|token| token.to_le_bytes()).collect()
+    let mut packed = Vec::with_capacity(size_of_val(tokens));
+    tokens.iter().for_each(|token| packed.extend_from_slice(&token.to_le_bytes()));
+    packed
 }
 
 /// Undoes [`pack_tokens`]; `None` if the bytes do not come in fours.
@@ -15,7 +17,9 @@ pub(crate) fn unpack_tokens(bytes: &[u8]) -> Option<Vec<u32>> {
 
 /// Little-endian, four bytes each.
 pub(crate) fn pack_logprobs(logprobs: &[f32]) -> Vec<u8> {
-    logprobs.iter().flat_map(|logprob| logprob.to_le_bytes()).collect()
+    let mut packed = Vec::with_capacity(size_of_val(logprobs));
+    logprobs.iter().for_each(|logprob| packed.extend_from_slice(&logprob.to_le_bytes()));
+    packed
 }
 
 /// Undoes [`pack_logprobs`]; `None` if the bytes do not come in fours.
@@ -27,25 +31,27 @@ pub(crate) fn unpack_logprobs(bytes: &[u8]) -> Option<Vec<f32>> {
 /// The first half of the SHA-256 of packed tokens.
 pub(crate) type ContextHash = [u8; 16];
 
-/// Hashes a sequence of tokens once and tells the hash of any of its prefixes, shortest first.
+/// Bytes of a packed token.
+pub(crate) const TOKEN_BYTES: usize = size_of::<u32>();
+
+/// Hashes a sequence of packed tokens once and tells the hash of any of its prefixes, shortest first.
 pub(crate) struct PrefixHasher<'t> {
-    rest: &'t [u32],
+    rest: &'t [u8],
+    /// Tokens.
     hashed: usize,
     state: Sha256,
 }
 
 impl<'t> PrefixHasher<'t> {
-    pub fn new(tokens: &'t [u32]) -> Self {
-        Self { rest: tokens, hashed: 0, state: Sha256::new() }
+    pub fn new(packed: &'t [u8]) -> Self {
+        Self { rest: packed, hashed: 0, state: Sha256::new() }
     }
 
     /// The hash of the first `length` tokens; `None` if there are not so many, or if a longer prefix was asked for
     /// before.
     pub fn prefix(&mut self, length: usize) -> Option<ContextHash> {
-        let (next, rest) = self.rest.split_at_checked(length.checked_sub(self.hashed)?)?;
-        for token in next {
-            self.state.update(token.to_le_bytes());
-        }
+        let (next, rest) = self.rest.split_at_checked(TOKEN_BYTES.checked_mul(length.checked_sub(self.hashed)?)?)?;
+        self.state.update(next);
         (self.rest, self.hashed) = (rest, length);
         let digest = self.state.clone().finalize();
         digest.first_chunk().copied()
@@ -76,9 +82,10 @@ mod tests {
         #[test]
         fn a_prefix_hashes_as_it_does_alone(tokens: Vec<u32>, cut: prop::sample::Index) {
             let length = cut.index(tokens.len() + 1);
-            let mut whole = PrefixHasher::new(&tokens);
+            let packed = pack_tokens(&tokens);
+            let mut whole = PrefixHasher::new(&packed);
             whole.prefix(length / 2);
-            let alone = PrefixHasher::new(&tokens[..length]).prefix(length);
+            let alone = PrefixHasher::new(&packed[..length * TOKEN_BYTES]).prefix(length);
             prop_assert_eq!(whole.prefix(length), alone);
             prop_assert_eq!(whole.prefix(tokens.len() + 1), None);
         }

@@ -11,6 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
+use crate::model::RecordedGeneration;
+use crate::recording::{CALLS_AT_ONCE, CallRecord, record_at_once, record_one_by_one};
 use crate::signals::{Effects, Signals};
 use crate::telemetry::WriterMetrics;
 use crate::{Result, StoreError};
@@ -53,6 +55,12 @@ trait Job: Send {
     fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool>;
     /// Tells the caller how it went, given how the transaction went.
     fn answer(self: Box<Self>, transaction: Result<()>);
+    /// The call that it records, if that is all it does.
+    fn call(&self) -> Option<&CallRecord> {
+        None
+    }
+    /// Keeps what became of that call, which was recorded together with others.
+    fn was_recorded(&mut self, _recorded: RecordedGeneration) {}
 }
 
 struct CallerJob<T, F> {
@@ -88,6 +96,47 @@ where
     fn answer(self: Box<Self>, transaction: Result<()>) {
         // Nobody listens any more if the caller has been dropped; what was committed stays.
         let _ = self.caller.send(transaction.and(self.result));
+    }
+}
+
+/// Records a call.
+struct CallJob {
+    call: CallRecord,
+    result: Result<RecordedGeneration>,
+    caller: oneshot::Sender<Result<RecordedGeneration>>,
+}
+
+impl CallJob {
+    async fn record(&self, write: &mut Write) -> Result<RecordedGeneration> {
+        if Dialect::of(write.connection()) == Dialect::Sqlite
+            && let Some(mut recorded) = record_at_once(write.connection(), &[&self.call]).await?
+            && let Some(recorded) = recorded.pop()
+        {
+            return Ok(recorded);
+        }
+        record_one_by_one(write, &self.call).await
+    }
+}
+
+impl Job for CallJob {
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            self.result = self.record(write).await;
+            self.result.is_ok()
+        })
+    }
+
+    fn answer(self: Box<Self>, transaction: Result<()>) {
+        // What was committed stays, whether or not somebody still listens.
+        let _ = self.caller.send(transaction.and(self.result));
+    }
+
+    fn call(&self) -> Option<&CallRecord> {
+        Some(&self.call)
+    }
+
+    fn was_recorded(&mut self, recorded: RecordedGeneration) {
+        self.result = Ok(recorded);
     }
 }
 
@@ -139,7 +188,17 @@ impl Writer {
     {
         let (caller, answer) = oneshot::channel();
         let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller, only_if_awaited };
-        self.messages.send(Message::Work(Box::new(job))).await.map_err(|_| StoreError::Closed)?;
+        self.send(Box::new(job), answer).await
+    }
+
+    /// Records a call, as [`Writer::write`] does its work.
+    pub async fn record(&self, call: CallRecord) -> Result<RecordedGeneration> {
+        let (caller, answer) = oneshot::channel();
+        self.send(Box::new(CallJob { call, result: Err(StoreError::Closed), caller }), answer).await
+    }
+
+    async fn send<T>(&self, job: Box<dyn Job>, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        self.messages.send(Message::Work(job)).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -184,8 +243,12 @@ impl Task {
                     }
                 }
             }
-            if !jobs.is_empty() {
+            // What is one statement needs no transaction around it, and takes no more than it can.
+            let together = if jobs.iter().all(|job| job.call().is_some()) { CALLS_AT_ONCE } else { BATCH_LENGTH };
+            while !jobs.is_empty() {
+                let later = jobs.split_off(together.min(jobs.len()));
                 self.write_together(jobs).await;
+                jobs = later;
             }
         }
         if let Some(connection) = self.connection
@@ -224,6 +287,10 @@ impl Task {
             None => self.connector.connect().await?,
         };
         let mut write = Write { connection, effects: Effects::default() };
+        if record_calls(&mut write, jobs, &self.metrics).await? {
+            self.connection = Some(write.connection);
+            return Ok(Effects::default());
+        }
         let outcome = run_jobs(&mut write, jobs, &self.signals, &self.metrics).await;
         // A connection that cannot be taken back to a known state is not used again.
         if outcome.is_ok() || write.execute("ROLLBACK").await.is_ok() {
@@ -231,6 +298,22 @@ impl Task {
         }
         outcome
     }
+}
+
+/// Records calls as one statement, where there is nothing else to do; whether that was possible. An error leaves the
+/// connection in an unknown state.
+async fn record_calls(write: &mut Write, jobs: &mut [Box<dyn Job>], metrics: &WriterMetrics) -> Result<bool> {
+    let Some(calls) = jobs.iter().map(|job| job.call()).collect::<Option<Vec<_>>>() else { return Ok(false) };
+    if Dialect::of(&write.connection) != Dialect::Sqlite {
+        return Ok(false);
+    }
+    let began = Instant::now();
+    let Some(recorded) = record_at_once(write.connection(), &calls).await? else { return Ok(false) };
+    metrics.commit.record(began.elapsed());
+    for (job, recorded) in jobs.iter_mut().zip(recorded) {
+        job.was_recorded(recorded);
+    }
+    Ok(true)
 }
 
 /// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the

@@ -1,8 +1,13 @@
+use futures::future::join_all;
 use proptest::prelude::*;
+use serde_json::json;
 use sqlx::Row;
 
 use super::*;
-use crate::model::{AttemptStatus, RolloutStatus};
+use crate::conversations::Conversation;
+use crate::dialect::Dialect;
+use crate::generations::CLIENT_GONE;
+use crate::model::{AttemptStatus, Generation, GenerationFilter, NewRollout, Object, RolloutStatus};
 use crate::testing::{TestStore, generation};
 
 async fn stored_bytes(store: &Store) -> i64 {
@@ -177,4 +182,179 @@ proptest! {
             assert!(stored_bytes(&store).await <= 4 * added as i64);
         });
     }
+}
+
+/// A call of one of three attempts, as an earlier call of the same attempt and what is new make it.
+#[derive(Clone, Debug)]
+struct Turn {
+    attempt: usize,
+    /// Counted from the latest.
+    earlier: Option<usize>,
+    new: Vec<u32>,
+    sampled: Vec<u32>,
+    has_messages: bool,
+    is_left: bool,
+    /// Whether it is recorded together with the next one.
+    waits: bool,
+}
+
+fn calls() -> impl Strategy<Value = Vec<Turn>> {
+    let tokens = || prop::collection::vec(0..2_u32, 0..3);
+    let turn =
+        (0..3_usize, prop::option::weighted(0.7, 0..4_usize), tokens(), tokens(), 0..8_u8, 0..8_u8, any::<bool>())
+            .prop_map(|(attempt, earlier, new, sampled, text, left, waits)| Turn {
+                attempt,
+                earlier,
+                new,
+                sampled,
+                has_messages: text > 0,
+                is_left: left == 0,
+                waits,
+            });
+    prop::collection::vec(turn, 1..16)
+}
+
+const ATTEMPTS: [(&str, &str); 3] = [("ro-0", "at-0"), ("ro-0", "at-1"), ("ro-1", "at-0")];
+
+/// The calls that such turns make. Every new token is a message too, and what is sampled is the answer.
+fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
+    let mut said: [Vec<(Vec<u32>, Vec<Object>)>; 3] = Default::default();
+    let message = |role: &str, content: String| json!({ "role": role, "content": content }).as_object().cloned();
+    let mut generations = Vec::new();
+    for (number, turn) in turns.iter().enumerate() {
+        let before = &mut said[turn.attempt];
+        let (mut prompt, mut messages) = match turn.earlier {
+            Some(earlier) if !before.is_empty() => before[before.len() - 1 - earlier % before.len()].clone(),
+            _ => Default::default(),
+        };
+        prompt.extend(&turn.new);
+        messages.extend(turn.new.iter().filter_map(|token| message("user", token.to_string())));
+        let answer = message("assistant", format!("{:?}", turn.sampled)).unwrap();
+        let mut attributes = json!({ "gen_ai.request.model": "m" }).as_object().cloned().unwrap();
+        if turn.has_messages {
+            Conversation::said(messages.clone(), answer.clone()).put_back(&mut attributes);
+        }
+        let (rollout_id, attempt_id) = ATTEMPTS[turn.attempt];
+        generations.push(NewGeneration {
+            generation_id: format!("g{number}"),
+            rollout_id: rollout_id.to_owned(),
+            attempt_id: attempt_id.to_owned(),
+            name: "openai.chat.completion".into(),
+            trace_id: "0af7651916cd43dd8448eb211c80319c".into(),
+            span_id: format!("{number:016x}"),
+            start_time: 1.5,
+            end_time: 2.5,
+            attributes,
+            model: "tiny".into(),
+            prompt_tokens: prompt.clone(),
+            sampled_tokens: turn.sampled.clone(),
+            logprobs: (number % 3 > 0).then(|| vec![-0.5; turn.sampled.len()]),
+            stop_reason: if turn.is_left { CLIENT_GONE.into() } else { "stop".into() },
+            weights_versions: Vec::new(),
+            sampling: json!({"temperature": 1.0}),
+            seed: u64::MAX - number as u64,
+            renderer: "template".into(),
+            tokenizer: "sha256:0".into(),
+            request_digest: "d".into(),
+            branch_reason: None,
+            client_gone: turn.is_left,
+            defect: None,
+        });
+        prompt.extend(&turn.sampled);
+        messages.push(answer);
+        before.push((prompt, messages));
+    }
+    generations
+}
+
+async fn with_attempts() -> TestStore {
+    let store = TestStore::new().await;
+    let rollout = |id: &str| NewRollout { rollout_id: Some(id.to_owned()), ..NewRollout::default() };
+    store.enqueue_rollouts(vec![rollout("ro-0"), rollout("ro-1")]).await.unwrap();
+    for (rollout_id, attempt_id) in ATTEMPTS {
+        store.open_attempt(rollout_id, attempt_id).await.unwrap();
+    }
+    store
+}
+
+/// Everything that recording changes, but for times.
+async fn rows(store: &Store) -> Vec<crate::SqlRows> {
+    let mut rows = Vec::new();
+    for query in [
+        "SELECT rollout_id, status, queue_position FROM rollouts ORDER BY rollout_id",
+        "SELECT rollout_id, attempt_id, status, end_time, last_heartbeat_time IS NULL AS unheard FROM attempts
+         ORDER BY rollout_id, attempt_id",
+        "SELECT * FROM sequence_counters ORDER BY rollout_id",
+        "SELECT * FROM spans ORDER BY position",
+        "SELECT * FROM generations ORDER BY position",
+    ] {
+        rows.push(store.query_sql(query).await.unwrap());
+    }
+    rows
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(crate::testing::cases()))]
+
+    #[test]
+    fn calls_that_are_recorded_at_once_leave_the_same_rows_as_one_by_one(turns in calls()) {
+        // On one thread, so that those that are sent together are written together.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (at_once, one_by_one) = (with_attempts().await, with_attempts().await);
+            let generations = generations(&turns);
+            let mut expected = Vec::new();
+            for generation in generations.clone() {
+                let call = CallRecord::new(generation, &[]).unwrap();
+                let record = one_by_one
+                    .write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }));
+                expected.push(record.await.unwrap());
+            }
+            let (mut waiting, mut recorded) = (Vec::new(), Vec::new());
+            for (generation, turn) in generations.into_iter().zip(&turns) {
+                waiting.push(at_once.record_generation(generation));
+                if !turn.waits {
+                    recorded.extend(join_all(std::mem::take(&mut waiting)).await);
+                }
+            }
+            recorded.extend(join_all(waiting).await);
+            let recorded: Vec<_> = recorded.into_iter().map(Result::unwrap).collect();
+            assert_eq!(recorded, expected);
+            assert_eq!(rows(&at_once).await, rows(&one_by_one).await);
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_is_recorded_in_one_statement_a_call() {
+    let store = with_attempts().await;
+    if Dialect::of(&store.reader().await.unwrap()) != Dialect::Sqlite {
+        return;
+    }
+    let turn = |_| Turn {
+        attempt: 0,
+        earlier: Some(0),
+        new: vec![1, 2],
+        sampled: vec![1],
+        has_messages: true,
+        is_left: false,
+        waits: false,
+    };
+    let mut earlier = Vec::new();
+    for (number, generation) in generations(&(0..8).map(turn).collect::<Vec<_>>()).into_iter().enumerate() {
+        let call = CallRecord::new(generation, &earlier).unwrap();
+        earlier.extend(call.continuable());
+        let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+        let recorded = record.await.unwrap().expect("it is as it is supposed to be").remove(0);
+        let parent_id = number.checked_sub(1).map(|parent| format!("g{parent}"));
+        let sequence_id = number as u64 + 1;
+        assert_eq!(recorded, RecordedGeneration { generation_id: format!("g{number}"), sequence_id, parent_id });
+    }
+    // Nothing is recorded where the guess is out of date.
+    let mut outdated = generations(&(0..9).map(turn).collect::<Vec<_>>()).pop().unwrap();
+    outdated.generation_id = "outdated".into();
+    let call = CallRecord::new(outdated, &earlier[..7]).unwrap();
+    let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+    assert_eq!(record.await.unwrap(), None);
+    assert_eq!(store.statistics().await.unwrap().spans, 8);
 }

@@ -1,0 +1,197 @@
+//! Calls as one statement of SQLite's: the insertion into a view, whose trigger does whatever a call changes. Outside a
+//! transaction the statement is one, so that a call is one trip to the database and one commit.
+
+use std::sync::{Arc, LazyLock};
+
+use sqlx::any::AnyArguments;
+use sqlx::query::Query;
+use sqlx::{Any, AnyConnection, AssertSqlSafe};
+
+use crate::error::is_constraint;
+use crate::model::RecordedGeneration;
+use crate::sql::{column, count, to_integer};
+use crate::writer::now;
+use crate::{Result, StoreError};
+
+use super::CallRecord;
+
+/// Calls that one statement takes, at most.
+pub(crate) const CALLS_AT_ONCE: usize = 32;
+
+/// Makes view and trigger, of the one connection.
+///
+/// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
+/// equal ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: refused if there
+/// is none such, or if another one might be longer, whose tokens would have to be looked at.
+pub(crate) const PREPARATION: &str = "
+    CREATE TEMP VIEW call_records AS SELECT
+        NULL AS rollout_id, NULL AS attempt_id, NULL AS heard_time, NULL AS span_id, NULL AS trace_id, NULL AS name,
+        NULL AS start_time, NULL AS end_time, NULL AS body_before, NULL AS body_after, NULL AS generation_id,
+        NULL AS branch_reason, NULL AS model, NULL AS prompt_tokens, NULL AS sampled_tokens, NULL AS logprobs,
+        NULL AS prompt_length, NULL AS sampled_length, NULL AS context_hash, NULL AS stop_reason,
+        NULL AS weights_versions, NULL AS sampling, NULL AS seed, NULL AS renderer, NULL AS tokenizer,
+        NULL AS request_digest, NULL AS client_gone, NULL AS defect, NULL AS parent_length, NULL AS parent_hash,
+        NULL AS first_message, NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
+        NULL AS messages_parent_length, NULL AS messages_parent_hash;
+    CREATE TEMP TRIGGER call_is_recorded INSTEAD OF INSERT ON call_records BEGIN
+        UPDATE attempts SET last_heartbeat_time = NEW.heard_time,
+            end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
+            status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
+        WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id;
+        UPDATE rollouts SET status = 'running', queue_position = NULL
+        WHERE rollout_id = NEW.rollout_id AND status IN ('preparing', 'requeuing') AND 'running' = (
+            SELECT CASE attempt_id WHEN NEW.attempt_id THEN status END FROM attempts
+            WHERE rollout_id = NEW.rollout_id ORDER BY sequence_id DESC LIMIT 1);
+        INSERT INTO sequence_counters (rollout_id, value) VALUES (NEW.rollout_id, 1)
+        ON CONFLICT (rollout_id) DO UPDATE SET value = value + 1;
+        INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
+        SELECT NEW.rollout_id, NEW.attempt_id, NEW.span_id, value, NEW.trace_id, NEW.name, NEW.start_time,
+            NEW.end_time, NEW.body_before || value || NEW.body_after
+        FROM sequence_counters WHERE rollout_id = NEW.rollout_id;
+        SELECT RAISE(ABORT, 'another call may be continued') WHERE EXISTS (
+            SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
+                AND context_length > COALESCE(NEW.parent_length, 0) AND context_length <= NEW.prompt_length
+                AND stop_reason <> 'client_gone'
+        ) OR EXISTS (
+            SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
+                AND messages_length > COALESCE(NEW.messages_parent_length, 0)
+                AND messages_length <= NEW.messages_length AND stop_reason <> 'client_gone'
+        );
+        INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
+            prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
+            weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
+            messages_parent_id, messages, answer, messages_length, messages_hash)
+        SELECT NEW.generation_id, NEW.rollout_id, NEW.attempt_id, NEW.span_id, (
+                SELECT generation_id FROM generations WHERE rollout_id = NEW.rollout_id
+                    AND attempt_id = NEW.attempt_id AND context_length = NEW.parent_length
+                    AND context_hash = NEW.parent_hash AND stop_reason <> 'client_gone'
+                ORDER BY position DESC LIMIT 1
+            ), NEW.branch_reason, NEW.model, NEW.prompt_tokens, NEW.sampled_tokens, NEW.logprobs, NEW.sampled_length,
+            NEW.prompt_length + NEW.sampled_length, NEW.context_hash, NEW.stop_reason, NEW.weights_versions,
+            NEW.sampling, NEW.seed, NEW.renderer, NEW.tokenizer, NEW.request_digest, NEW.client_gone, NEW.defect,
+            before.generation_id,
+            '[' || COALESCE(CASE NEW.first_message WHEN before.answer THEN 'null' ELSE NEW.first_message END, '')
+                || NEW.later_messages || ']',
+            NEW.answer, NEW.messages_length, NEW.messages_hash
+        FROM (SELECT 1) LEFT JOIN (
+            SELECT generation_id, answer FROM generations WHERE rollout_id = NEW.rollout_id
+                AND attempt_id = NEW.attempt_id AND messages_length = NEW.messages_parent_length
+                AND messages_hash = NEW.messages_parent_hash AND stop_reason <> 'client_gone'
+            ORDER BY position DESC LIMIT 1
+        ) AS before;
+        SELECT RAISE(ABORT, 'there is no such call to continue') FROM generations
+        WHERE generation_id = NEW.generation_id AND (
+            (parent_id IS NULL) <> (NEW.parent_length IS NULL)
+            OR (messages_parent_id IS NULL) <> (NEW.messages_parent_length IS NULL));
+    END;";
+
+/// Columns of the view.
+const COLUMNS: usize = 37;
+
+/// The insertion of so many calls, from one on, and the question what became of them.
+static STATEMENTS: LazyLock<[Arc<str>; CALLS_AT_ONCE]> = LazyLock::new(|| {
+    std::array::from_fn(|index| {
+        let row = format!("({})", list(COLUMNS));
+        let rows = vec![row; index + 1].join(", ");
+        format!(
+            "INSERT INTO call_records VALUES {rows};
+             SELECT g.generation_id, s.sequence_id, g.parent_id
+             FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE g.generation_id IN ({})",
+            list(index + 1)
+        )
+        .into()
+    })
+});
+
+/// Places of so many arguments.
+fn list(arguments: usize) -> String {
+    vec!["?"; arguments].join(", ")
+}
+
+/// Records calls, at most [`CALLS_AT_ONCE`], in their order. `None`, with nothing changed, if one of them must be
+/// recorded in another way, or cannot be.
+pub(crate) async fn record_at_once(
+    connection: &mut AnyConnection,
+    calls: &[&CallRecord],
+) -> Result<Option<Vec<RecordedGeneration>>> {
+    let Some(statement) = calls.len().checked_sub(1).and_then(|index| STATEMENTS.get(index)) else { return Ok(None) };
+    let heard_time = now();
+    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(statement)));
+    for call in calls {
+        query = bind(query, call, heard_time)?;
+    }
+    for call in calls {
+        query = query.bind(call.generation.generation_id.as_str());
+    }
+    let rows = match query.fetch_all(connection).await {
+        Err(error) if is_constraint(&error) => return Ok(None),
+        rows => rows?,
+    };
+    let mut recorded = Vec::with_capacity(rows.len());
+    for call in calls {
+        let id = &call.generation.generation_id;
+        let mut found = None;
+        for row in &rows {
+            if column::<&str>(row, "generation_id")? == id {
+                found = Some(row);
+            }
+        }
+        let row = found.ok_or_else(|| StoreError::not_found("generation", id))?;
+        recorded.push(RecordedGeneration {
+            generation_id: id.clone(),
+            sequence_id: count(row, "sequence_id")?,
+            parent_id: column(row, "parent_id")?,
+        });
+    }
+    Ok(Some(recorded))
+}
+
+type CallQuery<'q> = Query<'q, Any, AnyArguments>;
+
+/// Appends the columns of the view, in their order.
+fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Result<CallQuery<'q>> {
+    let generation = &call.generation;
+    let held_tokens = call.context_parent.map_or(0, |(length, _)| length);
+    let held_messages = call.messages_parent.map_or(0, |(length, _)| length);
+    let written = call.conversation.as_ref();
+    let integer = |field, length: Option<usize>| length.map(|length| to_integer(field, length)).transpose();
+    let query = query
+        .bind(generation.rollout_id.as_str())
+        .bind(generation.attempt_id.as_str())
+        .bind(heard_time)
+        .bind(generation.span_id.as_str())
+        .bind(generation.trace_id.as_str())
+        .bind(generation.name.as_str())
+        .bind(generation.start_time)
+        .bind(generation.end_time)
+        .bind(call.body.before.as_str())
+        .bind(call.body.after.as_str())
+        .bind(generation.generation_id.as_str())
+        .bind(generation.branch_reason.as_deref())
+        .bind(generation.model.as_str())
+        .bind(call.prompt_from(held_tokens))
+        .bind(call.sampled())
+        .bind(call.packed_logprobs.as_deref())
+        .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
+        .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
+        .bind(call.context().1.to_vec())
+        .bind(generation.stop_reason.as_str())
+        .bind(call.weights_versions.as_str())
+        .bind(call.sampling.as_str())
+        .bind(generation.seed.cast_signed())
+        .bind(generation.renderer.as_str())
+        .bind(generation.tokenizer.as_str())
+        .bind(generation.request_digest.as_str())
+        .bind(i64::from(generation.client_gone))
+        .bind(generation.defect.as_deref())
+        .bind(integer("prompt_tokens", call.context_parent.map(|(length, _)| length))?)
+        .bind(call.context_parent.map(|(_, hash)| hash.to_vec()))
+        .bind(written.and_then(|written| written.message(held_messages)))
+        .bind(written.map(|written| written.listed_from(held_messages + 1)))
+        .bind(written.map(|written| written.answer.as_str()))
+        .bind(integer("messages", written.map(|written| written.length()))?)
+        .bind(written.map(|written| written.hash().to_vec()))
+        .bind(integer("messages", call.messages_parent.map(|(length, _)| length))?)
+        .bind(call.messages_parent.map(|(_, hash)| hash.to_vec()));
+    Ok(query)
+}

@@ -1,0 +1,172 @@
+use crate::Result;
+use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
+use crate::generation_spans::span_of;
+use crate::generations::CLIENT_GONE;
+use crate::model::{NewGeneration, Span};
+use crate::sql::to_json;
+use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES, pack_logprobs, pack_tokens};
+
+use super::validate;
+
+/// Why a generation must not be trained: at least one of its logprobs was not a finite number.
+const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
+
+/// A call that is to be recorded, in the form that its rows take.
+pub(crate) struct CallRecord {
+    /// Its attributes are in the span's body and in the conversation.
+    pub generation: NewGeneration,
+    pub body: SpanBody,
+    pub conversation: Option<WrittenConversation>,
+    pub sampling: String,
+    pub weights_versions: String,
+    /// Prompt and answer.
+    packed_tokens: Vec<u8>,
+    pub packed_logprobs: Option<Vec<u8>>,
+    /// The call that it is supposed to continue.
+    pub context_parent: Option<(usize, ContextHash)>,
+    /// The call whose messages its own are supposed to begin with.
+    pub messages_parent: Option<(usize, MessagesHash)>,
+    pub known: KnownCall,
+}
+
+/// What a later call of the same attempt is compared with: numbers of tokens and of messages, and their hashes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownCall {
+    /// Prompt and answer.
+    pub context: Option<(usize, ContextHash)>,
+    /// The prompt's.
+    pub messages: Option<(usize, MessagesHash)>,
+}
+
+impl CallRecord {
+    /// Prepares a call, given earlier ones of its attempt, of which it is supposed to continue the longest that it can.
+    pub fn new(mut generation: NewGeneration, earlier: &[KnownCall]) -> Result<Self> {
+        validate(&generation)?;
+        let conversation = Conversation::take(&mut generation.attributes);
+        let attributes = std::mem::take(&mut generation.attributes);
+        let body = SpanBody::new(&span_of(&generation, attributes, 0))?;
+        let mut packed_tokens = pack_tokens(&generation.prompt_tokens);
+        packed_tokens.extend(pack_tokens(&generation.sampled_tokens));
+        let conversation = conversation.as_ref().map(Conversation::written).transpose()?;
+        let mut hasher = PrefixHasher::new(&packed_tokens);
+        let context_parent = longest_context(earlier, generation.prompt_tokens.len(), &mut hasher);
+        let messages_parent = conversation.as_ref().and_then(|written| longest_beginning(earlier, written));
+        let length = generation.prompt_tokens.len() + generation.sampled_tokens.len();
+        let hash = hasher.prefix(length).unwrap_or_default();
+        let known = KnownCall {
+            context: Some((length, hash)),
+            messages: conversation.as_ref().map(|written| (written.length(), written.hash())),
+        };
+        let finite = generation.logprobs.iter().flatten().all(|logprob| logprob.is_finite());
+        if !finite {
+            generation.defect = Some(NON_FINITE_LOGPROBS.to_owned());
+        }
+        Ok(Self {
+            sampling: to_json("sampling", &generation.sampling)?,
+            weights_versions: to_json("weights_versions", &generation.weights_versions)?,
+            packed_logprobs: generation.logprobs.as_deref().filter(|_| finite).map(pack_logprobs),
+            generation,
+            body,
+            conversation,
+            packed_tokens,
+            context_parent,
+            messages_parent,
+            known,
+        })
+    }
+
+    /// The packed prompt.
+    pub fn prompt(&self) -> &[u8] {
+        self.packed_tokens.get(..TOKEN_BYTES * self.generation.prompt_tokens.len()).unwrap_or_default()
+    }
+
+    /// The packed prompt from this token on.
+    pub fn prompt_from(&self, token: usize) -> &[u8] {
+        self.prompt().get(TOKEN_BYTES * token..).unwrap_or_default()
+    }
+
+    /// The packed answer.
+    pub fn sampled(&self) -> &[u8] {
+        self.packed_tokens.get(TOKEN_BYTES * self.generation.prompt_tokens.len()..).unwrap_or_default()
+    }
+
+    /// Tokens of prompt and answer, and the hash that stands for them.
+    pub fn context(&self) -> (usize, ContextHash) {
+        self.known.context.unwrap_or_default()
+    }
+
+    /// What later calls are compared with, unless nobody can continue it.
+    pub fn continuable(&self) -> Option<KnownCall> {
+        (self.generation.stop_reason != CLIENT_GONE).then_some(self.known)
+    }
+}
+
+/// The longest of the earlier calls whose prompt and answer this prompt begins with.
+fn longest_context(
+    earlier: &[KnownCall],
+    prompt_length: usize,
+    hasher: &mut PrefixHasher<'_>,
+) -> Option<(usize, ContextHash)> {
+    let mut contexts: Vec<_> = earlier.iter().filter_map(|call| call.context).collect();
+    contexts.retain(|(length, _)| (1..=prompt_length).contains(length));
+    contexts.sort_unstable();
+    let mut longest = None;
+    // The hasher goes forwards only.
+    for (length, hash) in contexts {
+        if hasher.prefix(length) == Some(hash) {
+            longest = Some((length, hash));
+        }
+    }
+    longest
+}
+
+/// The longest of the earlier calls whose messages these begin with.
+fn longest_beginning(earlier: &[KnownCall], written: &WrittenConversation) -> Option<(usize, MessagesHash)> {
+    let beginnings = earlier.iter().filter_map(|call| call.messages);
+    let begins = |(length, hash): &(usize, MessagesHash)| written.hash_of_first(*length).as_ref() == Some(hash);
+    beginnings.filter(begins).max()
+}
+
+/// A span as its row holds it, in JSON, up to its place in its rollout and from there on.
+pub(crate) struct SpanBody {
+    pub before: String,
+    pub after: String,
+}
+
+impl SpanBody {
+    fn new(span: &Span) -> Result<Self> {
+        const KEY: &str = r#""sequence_id":"#;
+        let mut before = to_json("span", span)?;
+        // Ids come first; a quote inside them is escaped, so that they do not hold the key.
+        let end = before.find(KEY).map_or(before.len(), |start| start + KEY.len());
+        let after = before.split_off(end);
+        Ok(Self { before, after: after.trim_start_matches(|digit: char| digit.is_ascii_digit()).to_owned() })
+    }
+
+    /// The whole text.
+    pub fn at(&self, sequence_id: u64) -> String {
+        format!("{}{sequence_id}{}", self.before, self.after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_continues_the_longest_context_that_it_begins_with() {
+        let packed = pack_tokens(&[1, 2, 3, 4]);
+        let known = |tokens: &[u32]| {
+            let packed = pack_tokens(tokens);
+            let hash = PrefixHasher::new(&packed).prefix(tokens.len()).unwrap();
+            KnownCall { context: Some((tokens.len(), hash)), messages: None }
+        };
+        let longest = |earlier: &[KnownCall]| {
+            longest_context(earlier, 4, &mut PrefixHasher::new(&packed)).map(|(length, _)| length)
+        };
+        let other = known(&[1, 2, 9]);
+        assert_eq!(longest(&[known(&[1]), known(&[1, 2]), other, known(&[1, 2, 3, 4, 5])]), Some(2));
+        assert_eq!(longest(&[known(&[1, 2, 3, 4]), known(&[1])]), Some(4));
+        assert_eq!(longest(&[other, known(&[])]), None);
+    }
+}

@@ -1,0 +1,240 @@
+use sqlx::AnyConnection;
+
+use crate::attempts::hear_of;
+use crate::conversations::{Conversation, StoredConversation};
+use crate::generations::{CLIENT_GONE, load_chains};
+use crate::model::{NewGeneration, RecordedGeneration, Span};
+use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
+use crate::sql::{column, count, to_integer};
+use crate::tokens::PrefixHasher;
+use crate::writer::Write;
+use crate::{Result, StoreError};
+
+use super::CallRecord;
+
+/// The sequence id of a rollout's first span.
+const FIRST: u64 = 1;
+
+/// Records a call.
+pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+    let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
+    hear_of(write, rollout_id, attempt_id).await?;
+    let sequence_id = allocate_sequence_id(write, rollout_id).await?;
+    record_at(write, call, sequence_id, sequence_id == FIRST).await
+}
+
+/// Records a call in the place of its beginning.
+pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+    let NewGeneration { generation_id, rollout_id, attempt_id, .. } = &call.generation;
+    hear_of(write, rollout_id, attempt_id).await?;
+    // Nothing continues such a generation: its client never had it as an answer.
+    let begun = sqlx::query(
+        "DELETE FROM generations WHERE generation_id = $1 AND rollout_id = $2 AND attempt_id = $3 AND stop_reason = $4
+         RETURNING span_id",
+    )
+    .bind(generation_id.as_str())
+    .bind(rollout_id.as_str())
+    .bind(attempt_id.as_str())
+    .bind(CLIENT_GONE)
+    .fetch_optional(write.connection())
+    .await?
+    .ok_or_else(|| StoreError::not_found("generation", generation_id))?;
+    let span = sqlx::query(
+        "DELETE FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3 RETURNING sequence_id",
+    )
+    .bind(rollout_id.as_str())
+    .bind(attempt_id.as_str())
+    .bind(column::<&str>(&begun, "span_id")?)
+    .fetch_one(write.connection())
+    .await?;
+    record_at(write, call, count(&span, "sequence_id")?, false).await
+}
+
+/// Stores a generation of an archive together with its span, as they were; whether they were not there before.
+pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut span: Span) -> Result<bool> {
+    span.attributes = generation.attributes.clone();
+    Conversation::take(&mut span.attributes);
+    let call = CallRecord::new(generation, &[])?;
+    let conversation = stored_conversation(write.connection(), &call).await?;
+    if !insert_span(write, &span).await? {
+        return Ok(false);
+    }
+    raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
+    let parent = find_parent(write.connection(), &call).await?;
+    insert(write.connection(), &call, parent.as_ref(), conversation.as_ref()).await?;
+    Ok(true)
+}
+
+/// Records a call at its place. `is_first` says that its rollout has had none before, so that none need be looked for.
+async fn record_at(
+    write: &mut Write,
+    call: &CallRecord,
+    sequence_id: u64,
+    is_first: bool,
+) -> Result<RecordedGeneration> {
+    let conversation = match (&call.conversation, is_first) {
+        (Some(written), true) => Some(written.whole()?),
+        _ => stored_conversation(write.connection(), call).await?,
+    };
+    insert_call_span(write.connection(), call, sequence_id).await?;
+    let parent = if is_first { None } else { find_parent(write.connection(), call).await? };
+    insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await?;
+    Ok(RecordedGeneration {
+        generation_id: call.generation.generation_id.clone(),
+        sequence_id,
+        parent_id: parent.map(|parent| parent.generation_id),
+    })
+}
+
+/// What the store keeps of what was said.
+async fn stored_conversation(connection: &mut AnyConnection, call: &CallRecord) -> Result<Option<StoredConversation>> {
+    let Some(written) = &call.conversation else { return Ok(None) };
+    let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
+    written.without_known(connection, rollout_id, attempt_id).await.map(Some)
+}
+
+async fn insert_call_span(connection: &mut AnyConnection, call: &CallRecord, sequence_id: u64) -> Result<()> {
+    let generation = &call.generation;
+    let inserted = sqlx::query(
+        "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING",
+    )
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(generation.span_id.as_str())
+    .bind(to_integer("sequence_id", sequence_id)?)
+    .bind(generation.trace_id.as_str())
+    .bind(generation.name.as_str())
+    .bind(generation.start_time)
+    .bind(generation.end_time)
+    .bind(call.body.at(sequence_id))
+    .execute(&mut *connection)
+    .await?
+    .rows_affected();
+    if inserted > 0 {
+        return Ok(());
+    }
+    refuse_known(connection, &generation.generation_id).await?;
+    Err(StoreError::Conflict { kind: "span", id: generation.span_id.clone() })
+}
+
+async fn refuse_known(connection: &mut AnyConnection, generation_id: &str) -> Result<()> {
+    let known = sqlx::query("SELECT 1 FROM generations WHERE generation_id = $1")
+        .bind(generation_id)
+        .fetch_optional(connection)
+        .await?;
+    match known {
+        None => Ok(()),
+        Some(_) => Err(conflict(generation_id)),
+    }
+}
+
+fn conflict(generation_id: &str) -> StoreError {
+    StoreError::Conflict { kind: "generation", id: generation_id.to_owned() }
+}
+
+/// A generation that others may continue.
+struct Context {
+    generation_id: String,
+    /// Tokens of its prompt and answer.
+    length: usize,
+    hash: Vec<u8>,
+}
+
+/// The generation of the same attempt whose prompt and answer are the longest prefix of this prompt; of equal ones,
+/// the latest.
+async fn find_parent(connection: &mut AnyConnection, call: &CallRecord) -> Result<Option<Context>> {
+    let generation = &call.generation;
+    let rows = sqlx::query(
+        "SELECT generation_id, context_length, context_hash FROM generations
+         WHERE rollout_id = $1 AND attempt_id = $2 AND context_length > 0 AND context_length <= $3
+             AND stop_reason <> $4
+         ORDER BY context_length, position",
+    )
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
+    .bind(CLIENT_GONE)
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut hasher = PrefixHasher::new(call.prompt());
+    let mut matching = Vec::new();
+    for row in &rows {
+        let candidate = Context {
+            generation_id: column(row, "generation_id")?,
+            length: count(row, "context_length")?,
+            hash: column(row, "context_hash")?,
+        };
+        if hasher.prefix(candidate.length).is_some_and(|hash| hash[..] == candidate.hash) {
+            matching.push(candidate);
+        }
+    }
+    while let Some(candidate) = matching.pop() {
+        // A hash only says where to look; the tokens themselves decide.
+        let chain = load_chains(connection, &[candidate.generation_id.as_str()]).await?;
+        let mut context = Vec::with_capacity(candidate.length);
+        for link in chain {
+            context.extend(link.prompt_delta);
+            context.extend(link.sampled_tokens);
+        }
+        if generation.prompt_tokens.starts_with(&context) && context.len() == candidate.length {
+            return Ok(Some(candidate));
+        }
+        tracing::warn!(generation_id = candidate.generation_id, "a context hash matches tokens that differ");
+    }
+    Ok(None)
+}
+
+/// Inserts a generation, unless its id is taken.
+async fn insert(
+    connection: &mut AnyConnection,
+    call: &CallRecord,
+    parent: Option<&Context>,
+    conversation: Option<&StoredConversation>,
+) -> Result<()> {
+    let generation = &call.generation;
+    let (context_length, context_hash) = call.context();
+    let inserted = sqlx::query(
+        "INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
+             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
+             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
+             messages_parent_id, messages, answer, messages_length, messages_hash)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+             $23, $24, $25, $26, $27)
+         ON CONFLICT (generation_id) DO NOTHING",
+    )
+    .bind(generation.generation_id.as_str())
+    .bind(generation.rollout_id.as_str())
+    .bind(generation.attempt_id.as_str())
+    .bind(generation.span_id.as_str())
+    .bind(parent.map(|parent| parent.generation_id.as_str()))
+    .bind(generation.branch_reason.as_deref())
+    .bind(generation.model.as_str())
+    .bind(call.prompt_from(parent.map_or(0, |parent| parent.length)))
+    .bind(call.sampled())
+    .bind(call.packed_logprobs.as_deref())
+    .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
+    .bind(to_integer("prompt_tokens", context_length)?)
+    .bind(&context_hash[..])
+    .bind(generation.stop_reason.as_str())
+    .bind(call.weights_versions.as_str())
+    .bind(call.sampling.as_str())
+    .bind(generation.seed.cast_signed())
+    .bind(generation.renderer.as_str())
+    .bind(generation.tokenizer.as_str())
+    .bind(generation.request_digest.as_str())
+    .bind(i64::from(generation.client_gone))
+    .bind(generation.defect.as_deref())
+    .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
+    .bind(conversation.map(|conversation| conversation.messages.as_str()))
+    .bind(conversation.map(|conversation| conversation.answer.as_str()))
+    .bind(conversation.map(|conversation| conversation.length))
+    .bind(conversation.map(|conversation| &conversation.hash[..]))
+    .execute(connection)
+    .await?
+    .rows_affected();
+    match inserted {
+        0 => Err(conflict(&generation.generation_id)),
+        _ => Ok(()),
+    }
+}

@@ -72,6 +72,16 @@ impl AttemptMemories {
         }
     }
 
+    /// Forgets an attempt that has ended, unless a call of it is under way. It takes no calls any more; a client's session
+    /// that goes on is read from the store again.
+    pub(crate) fn forget(&self, rollout_id: &str, attempt_id: &str) {
+        let ids = (rollout_id.to_owned(), attempt_id.to_owned());
+        let mut state = self.state();
+        if state.memories.get(&ids).is_some_and(|remembered| !remembered.is_used()) {
+            state.remove(&ids);
+        }
+    }
+
     fn cell(&self, rollout_id: &str, attempt_id: &str) -> Arc<OnceCell<Arc<AttemptMemory>>> {
         let mut state = self.state();
         state.now += 1;
@@ -85,13 +95,23 @@ impl AttemptMemories {
     }
 }
 
+impl Remembered {
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.memory) > 1 || self.memory.get().is_none_or(|memory| Arc::strong_count(memory) > 1)
+    }
+}
+
 impl State {
+    fn remove(&mut self, ids: &(String, String)) {
+        if let Some(forgotten) = self.memories.remove(ids) {
+            let size = forgotten.memory.get().map_or(0, |memory| BYTES_PER_ATTEMPT + memory.size());
+            self.size = self.size.saturating_sub(size);
+        }
+    }
+
     /// Forgets the least recently used of those that nobody is using, until they hold no more than `limit`.
     fn make_room(&mut self, limit: usize) {
-        let is_used = |memory: &Arc<OnceCell<Arc<AttemptMemory>>>| {
-            Arc::strong_count(memory) > 1 || memory.get().is_none_or(|memory| Arc::strong_count(memory) > 1)
-        };
-        let idle = self.memories.iter().filter(|(_, remembered)| !is_used(&remembered.memory));
+        let idle = self.memories.iter().filter(|(_, remembered)| !remembered.is_used());
         let mut idle: Vec<(u64, (String, String))> =
             idle.map(|(ids, remembered)| (remembered.last_used, ids.clone())).collect();
         idle.sort_unstable();
@@ -99,10 +119,7 @@ impl State {
             if self.size <= limit {
                 break;
             }
-            if let Some(forgotten) = self.memories.remove(&ids) {
-                let size = forgotten.memory.get().map_or(0, |memory| BYTES_PER_ATTEMPT + memory.size());
-                self.size = self.size.saturating_sub(size);
-            }
+            self.remove(&ids);
         }
     }
 }
@@ -161,4 +178,28 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
 
 fn is_first_answer(call: &RecordedCall) -> bool {
     call.choice == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_has_ended_is_forgotten_unless_a_call_of_it_is_under_way() {
+        let memories = AttemptMemories::new(1 << 20);
+        let cell = memories.cell("ro", "at");
+        assert!(cell.set(Arc::new(AttemptMemory::new(0))).is_ok());
+        memories.grow(BYTES_PER_ATTEMPT);
+        let kept = || {
+            let state = memories.state();
+            (state.memories.len(), state.size)
+        };
+        memories.forget("ro", "at");
+        assert_eq!(kept(), (1, BYTES_PER_ATTEMPT), "its cell is in use");
+        drop(cell);
+        memories.forget("ro", "other");
+        assert_eq!(kept(), (1, BYTES_PER_ATTEMPT));
+        memories.forget("ro", "at");
+        assert_eq!(kept(), (0, 0));
+    }
 }

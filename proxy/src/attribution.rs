@@ -158,6 +158,11 @@ impl Owner {
         }
     }
 
+    /// Whether what is to be recorded is one call alone, whose session begins and ends with it.
+    pub(crate) fn is_one_call(&self) -> bool {
+        matches!(self, Owner::Session { ids, unfinished } if ids.get().is_none() && unfinished.load(Ordering::Acquire) == 1)
+    }
+
     /// Notes that one of the calls is recorded. A session is one request, and over with its last call; what it sampled
     /// stays, and can be rewarded later.
     pub(crate) async fn end_call(&self, proxy: &Proxy) -> Result<(), StoreError> {
@@ -174,11 +179,6 @@ impl Owner {
 
 /// Opens a session rollout for a request that names none, so that it is recorded and can be rewarded later.
 async fn open_session(proxy: &Proxy) -> Result<SessionIds, StoreError> {
-    let rollout = NewRollout {
-        input: serde_json::Value::Null,
-        metadata: json!({ "kind": "session" }).as_object().cloned(),
-        ..NewRollout::default()
-    };
-    let opened = proxy.shared.store.start_rollout(rollout, None).await?;
+    let opened = proxy.shared.store.start_rollout(NewRollout::session(), None).await?;
     Ok(SessionIds { rollout_id: opened.rollout.rollout_id, attempt_id: opened.attempt.attempt_id })
 }

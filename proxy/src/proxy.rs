@@ -179,7 +179,14 @@ impl Proxy {
             upstream_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
             kept_replies: KeptReplies::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        let remembering = Arc::downgrade(&shared);
+        shared.store.tell_of_ended_attempts(move |rollout_id, attempt_id| {
+            if let Some(shared) = remembering.upgrade() {
+                shared.memories.forget(rollout_id, attempt_id);
+            }
+        });
+        Ok(Self { shared })
     }
 
     /// A model that is sampled here.

@@ -38,7 +38,8 @@ pub(crate) async fn record(
         return Ok(false);
     }
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
-    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let is_session = began.before.is_none() && call.owner.is_one_call();
+    let (rollout_id, attempt_id) = if is_session { Default::default() } else { call.owner.ids(proxy).await? };
     let mut attributes = call.attributes;
     for (key, value) in [
         ("gen_ai.response.id", json!(call.generation_id)),
@@ -78,6 +79,7 @@ pub(crate) async fn record(
     };
     match began.before {
         Some(_) => proxy.shared.store.replace_generation(generation).await?,
+        None if is_session => proxy.shared.store.record_session(generation).await?,
         None => proxy.shared.store.record_generation(generation).await?,
     };
     if let Some(admission) = &call.admission {

@@ -271,6 +271,9 @@ pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: Attem
     if let Some(status) = update.status {
         attempt.status = status;
         attempt.end_time = status.is_ended().then(now);
+        if status.is_ended() {
+            write.attempt_ended(&attempt);
+        }
     }
     sqlx::query(
         "UPDATE attempts SET status = $3, end_time = $4, worker_id = $5, last_heartbeat_time = $6, metadata = $7

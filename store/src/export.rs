@@ -2,8 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection};
+use sqlx::AnyConnection;
 
 use crate::attempts::attempt_from_row;
 use crate::conversations::conversations;
@@ -15,6 +14,7 @@ use crate::model::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Cursor, Generation, ListFilter, Part, Span,
 };
+use crate::readers::Reader;
 use crate::resources::resources_from_row;
 use crate::rollouts::rollout_from_row;
 use crate::runs::{run_from_row, step_from_row};
@@ -46,7 +46,7 @@ enum Stage {
 
 /// An archive that is being read, of one moment of the store.
 pub struct Export {
-    connection: PoolConnection<Any>,
+    connection: Reader,
     filter: ListFilter,
     stages: VecDeque<Stage>,
     cursor: Cursor,
@@ -62,11 +62,10 @@ impl Store {
             ArchiveScope::Spans => vec![Spans],
             ArchiveScope::Generations => vec![Generations],
         };
-        let mut connection = self.reader().await?;
+        // It ends with its transaction open.
+        let mut connection = self.own_reader().await?;
         let begin = Dialect::of(&connection).begin_snapshot();
         sqlx::raw_sql(begin).execute(&mut *connection).await?;
-        // It ends with its transaction open.
-        connection.close_on_drop();
         Ok(Export { connection, filter, stages: stages.into(), cursor: Cursor::default() })
     }
 }

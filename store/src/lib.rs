@@ -27,6 +27,7 @@ mod model_weights;
 mod otlp;
 mod prune;
 mod raw_sql;
+mod readers;
 mod recorded_calls;
 mod recording;
 mod refused;

@@ -44,7 +44,7 @@ async fn listen(url: &str, signals: &Signals) -> Result<Infallible, sqlx::Error>
         match listener.try_recv().await? {
             Some(notification) => {
                 if let Some(effects) = signals.read(notification.payload()) {
-                    signals.raise(effects);
+                    signals.raise(&effects);
                 }
             }
             // The connection was lost, and is there again.

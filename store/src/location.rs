@@ -12,7 +12,7 @@ use crate::dialect::Dialect;
 use crate::{Result, StoreError};
 
 /// How long to try to reach a database.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether a database may be made, changed, or only read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,8 @@ impl Location {
             Self::Postgres(url) => url.parse(),
         };
         let options = options.map_err(|error| StoreError::invalid("store.url", error.to_string()))?;
+        // Every statement would be timed and its text looked at, whether or not anybody reads it.
+        let options = options.disable_statement_logging();
         Ok(Connector { options, preparation: preparation.into() })
     }
 }
@@ -128,8 +130,6 @@ impl Connector {
             .acquire_timeout(PATIENCE)
             .idle_timeout(None)
             .max_lifetime(None)
-            // A file does not go away; a server may, and then its connections are made anew.
-            .test_before_acquire(self.options.database_url.scheme() != "sqlite")
             .after_connect(move |connection, _| {
                 let preparation = Arc::clone(&preparation);
                 Box::pin(async move { prepare(connection, &preparation).await })

@@ -262,6 +262,14 @@ pub struct NewRollout {
     pub metadata: Option<Object>,
 }
 
+impl NewRollout {
+    /// One that nobody has asked for: for calls that do not say whose they are.
+    pub fn session() -> Self {
+        let metadata = Object::from_iter([("kind".to_owned(), "session".into())]);
+        Self { metadata: Some(metadata), ..Self::default() }
+    }
+}
+
 /// Changes to a rollout: `None` keeps what is there; the inner `None` of a nullable field sets null.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RolloutUpdate {

@@ -97,12 +97,11 @@ impl Store {
     /// nobody else may be writing.
     pub async fn give_space_back(&self) -> Result<Space> {
         self.writer()?;
-        let mut connection = self.reader().await?;
+        let mut connection = self.own_reader().await?;
         if Dialect::of(&connection) == Dialect::Postgres {
             return Ok(Space::LeftToTheServer);
         }
         // The connection has been made for reading only, and is not used again.
-        connection.close_on_drop();
         sqlx::raw_sql("PRAGMA query_only = OFF; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
             .execute(&mut *connection)
             .await?;

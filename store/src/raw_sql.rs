@@ -41,9 +41,8 @@ impl Store {
     /// [`StoreError::Invalid`] for several statements, or for one that is not a query.
     pub async fn query_sql(&self, text: &str) -> Result<SqlRows> {
         check(text)?;
-        let mut connection = self.reader().await?;
-        // It may have been told to behave differently from now on.
-        connection.close_on_drop();
+        // It may be told to behave differently from then on.
+        let mut connection = self.own_reader().await?;
         // What it may do is the user's own choice: the database refuses to write.
         let rows = sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&mut *connection).await?;
         let columns = rows.first().map(|row| row.columns().iter().map(|column| column.name().to_owned()).collect());

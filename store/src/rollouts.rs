@@ -329,6 +329,16 @@ async fn latest_attempts(connection: &mut AnyConnection, rollouts: &[Rollout]) -
     Ok(attempts)
 }
 
+/// The id of a rollout that nobody has named.
+pub(crate) fn new_rollout_id() -> String {
+    new_id("ro-", 12)
+}
+
+/// The id of an attempt that nobody has named.
+pub(crate) fn new_attempt_id() -> String {
+    new_id("at-", 8)
+}
+
 /// Stores a rollout unless its id is known; gives what is stored, and whether it is new.
 pub(crate) async fn insert_rollout(
     write: &mut Write,
@@ -345,7 +355,7 @@ pub(crate) async fn insert_rollout(
         None => latest_resources_id(write.connection()).await?,
     };
     let rollout = Rollout {
-        rollout_id: new.rollout_id.unwrap_or_else(|| new_id("ro-", 12)),
+        rollout_id: new.rollout_id.unwrap_or_else(new_rollout_id),
         input: new.input,
         start_time: now(),
         end_time: None,
@@ -459,7 +469,7 @@ async fn rollout_finished(write: &mut Write, rollout_id: &str) -> Result<()> {
 
 async fn hand_out(write: &mut Write, mut rollout: Rollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
     set_rollout_status(write, &mut rollout, RolloutStatus::Preparing).await?;
-    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, &new_id("at-", 8), worker_id).await?;
+    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, &new_attempt_id(), worker_id).await?;
     if let Some(worker_id) = worker_id {
         worker_took(write.connection(), worker_id, &attempt).await?;
     }

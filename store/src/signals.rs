@@ -1,16 +1,23 @@
 //! Waking those who wait for something to be committed, here and at other servers on the same database.
 
+use std::sync::OnceLock;
+
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 /// What others want to be told once a transaction has been committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     /// Rollouts that were put into the queue.
     pub queued: usize,
     /// Whether any rollout has finished.
     pub finished: bool,
+    /// Attempts that have ended, by rollout and attempt. Other servers are not told of them.
+    pub ended: Vec<(String, String)>,
 }
+
+/// Is told of attempts that have ended, by rollout and attempt.
+type EndListener = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Wakes those who wait.
 pub(crate) struct Signals {
@@ -20,6 +27,7 @@ pub(crate) struct Signals {
     pub finished: watch::Sender<()>,
     /// Turns true once nobody shall wait any more.
     pub closing: watch::Sender<bool>,
+    ends: OnceLock<EndListener>,
     /// Tells this store's own messages to others from theirs to it.
     sender: Uuid,
 }
@@ -30,6 +38,7 @@ impl Default for Signals {
             queued: Notify::default(),
             finished: watch::Sender::default(),
             closing: watch::Sender::default(),
+            ends: OnceLock::new(),
             sender: Uuid::now_v7(),
         }
     }
@@ -37,12 +46,22 @@ impl Default for Signals {
 
 impl Signals {
     /// Wakes whom these effects concern.
-    pub fn raise(&self, effects: Effects) {
+    pub fn raise(&self, effects: &Effects) {
         for _ in 0..effects.queued {
             self.queued.notify_one();
         }
         if effects.finished {
             self.finished.send_replace(());
+        }
+        if let Some(tell) = self.ends.get() {
+            effects.ended.iter().for_each(|(rollout_id, attempt_id)| tell(rollout_id, attempt_id));
+        }
+    }
+
+    /// From now on tells of attempts that have ended; there can be one who listens.
+    pub fn tell_of_ends(&self, tell: EndListener) {
+        if self.ends.set(tell).is_err() {
+            tracing::error!("the ends of attempts are told to somebody already");
         }
     }
 
@@ -59,16 +78,17 @@ impl Signals {
     }
 
     /// What the other servers are told of effects, if there is anything to tell.
-    pub fn message(&self, effects: Effects) -> Option<String> {
-        let Effects { queued, finished } = effects;
-        (effects != Effects::default()).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
+    pub fn message(&self, effects: &Effects) -> Option<String> {
+        let Effects { queued, finished, .. } = *effects;
+        (queued > 0 || finished).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
     }
 
     /// Reads the message of another server; `None` of this store's own, and of what is no message.
     pub fn read(&self, message: &str) -> Option<Effects> {
         let mut words = message.split(' ');
         let sender = Uuid::try_parse(words.next()?).ok()?;
-        let effects = Effects { queued: words.next()?.parse().ok()?, finished: words.next()? == "1" };
+        let effects =
+            Effects { queued: words.next()?.parse().ok()?, finished: words.next()? == "1", ended: Vec::new() };
         (sender != self.sender).then_some(effects)
     }
 }
@@ -80,12 +100,13 @@ mod tests {
     #[test]
     fn a_message_is_for_others() {
         let (one, other) = (Signals::default(), Signals::default());
-        for effects in [Effects { queued: 3, finished: false }, Effects { queued: 0, finished: true }] {
-            let message = one.message(effects).unwrap();
+        for (queued, finished) in [(3, false), (0, true)] {
+            let effects = Effects { queued, finished, ended: Vec::new() };
+            let message = one.message(&effects).unwrap();
             assert_eq!(other.read(&message), Some(effects));
             assert_eq!(one.read(&message), None);
         }
-        assert_eq!(one.message(Effects::default()), None);
+        assert_eq!(one.message(&Effects::default()), None);
         assert_eq!(one.read("something else"), None);
     }
 }

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sqlx::migrate::Migrator;
-use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection, AnyPool, Connection};
+use sqlx::{AnyConnection, Connection};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -13,6 +12,7 @@ use crate::dialect::Dialect;
 use crate::keys::IssuedKeys;
 use crate::listener::Listener;
 use crate::location::{Access, Location};
+use crate::readers::{Reader, Readers};
 use crate::recorded_calls::CallListener;
 use crate::recording::LatestCalls;
 use crate::signals::Signals;
@@ -20,8 +20,6 @@ use crate::sql::{column, count};
 use crate::writer::{Write, Writer};
 use crate::{Result, StoreError};
 
-/// Connections that read at the same time.
-const READERS: u32 = 4;
 /// How long to wait for another program that holds the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -81,7 +79,7 @@ impl fmt::Debug for Store {
 }
 
 struct Inner {
-    readers: AnyPool,
+    readers: Readers,
     writer: Option<Writer>,
     signals: Arc<Signals>,
     opened: Instant,
@@ -108,7 +106,7 @@ impl Store {
         let writing = format!("{preparation}; {}", dialect.prepare_recording());
         let connector = location.connector(Access::Change, writing)?;
         let connection = connector.connect().await?;
-        let readers = location.connector(Access::Change, dialect.prepare_reading(busy))?.pool(READERS).await?;
+        let readers = readers(&location, Access::Change, busy).await?;
         let signals = Arc::new(Signals::default());
         let listener = match location {
             Location::Sqlite(_) => None,
@@ -124,15 +122,16 @@ impl Store {
         if location.is_missing() {
             return Err(StoreError::not_found("store", url));
         }
-        let reading = location.dialect().prepare_reading(BUSY_TIMEOUT);
-        let readers = location.connector(Access::Read, reading)?.pool(READERS).await?;
+        let readers = readers(&location, Access::Read, BUSY_TIMEOUT).await?;
+        let mut reader = readers.acquire().await?;
         // SQLite looks into the file only now.
-        sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&readers).await?;
-        require_migrated(&mut *readers.acquire().await?).await?;
+        sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&mut *reader).await?;
+        require_migrated(&mut reader).await?;
+        drop(reader);
         Ok(Self::new(readers, None, Arc::default(), None))
     }
 
-    fn new(readers: AnyPool, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
+    fn new(readers: Readers, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
         let (call_listener, latest_calls) = (OnceLock::new(), LatestCalls::default());
         let inner =
@@ -157,6 +156,12 @@ impl Store {
     /// Ends every wait for work and for rollouts to finish, as if its time were over, and those that begin from now on.
     pub fn stop_waiting(&self) {
         self.inner.signals.closing.send_replace(true);
+    }
+
+    /// From now on tells `tell` of each attempt that this store ends, by rollout and attempt, once that is committed. It
+    /// must not block. There can be one such listener.
+    pub fn tell_of_ended_attempts(&self, tell: impl Fn(&str, &str) + Send + Sync + 'static) {
+        self.inner.signals.tell_of_ends(Box::new(tell));
     }
 
     /// Transactions committed since the store was opened. Writes that wait at the same time share one.
@@ -196,8 +201,13 @@ impl Store {
     }
 
     /// A connection for reading.
-    pub(crate) async fn reader(&self) -> Result<PoolConnection<Any>> {
-        Ok(self.inner.readers.acquire().await?)
+    pub(crate) async fn reader(&self) -> Result<Reader> {
+        self.inner.readers.acquire().await
+    }
+
+    /// A connection for reading that nobody uses before or after, for whoever changes how it behaves.
+    pub(crate) async fn own_reader(&self) -> Result<Reader> {
+        self.inner.readers.own().await
     }
 
     /// Runs `work` in a transaction; its result is given once that has been committed.
@@ -211,6 +221,14 @@ impl Store {
 
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)
+    }
+}
+
+async fn readers(location: &Location, access: Access, busy: Duration) -> Result<Readers> {
+    let connector = location.connector(access, location.dialect().prepare_reading(busy))?;
+    match location {
+        Location::Sqlite(_) => Ok(Readers::of_file(connector)),
+        Location::Postgres(_) => Readers::of_server(&connector).await,
     }
 }
 

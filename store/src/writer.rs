@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
-use crate::model::RecordedGeneration;
+use crate::model::{Attempt, RecordedGeneration};
 use crate::recording::{CALLS_AT_ONCE, CallRecord, record_at_once, record_one_by_one};
 use crate::signals::{Effects, Signals};
 use crate::telemetry::WriterMetrics;
@@ -42,6 +42,11 @@ impl Write {
     /// After the commit, those who wait for rollouts to finish are woken.
     pub fn rollout_finished(&mut self) {
         self.effects.finished = true;
+    }
+
+    /// After the commit, whoever remembers the attempt is told.
+    pub fn attempt_ended(&mut self, attempt: &Attempt) {
+        self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));
     }
 
     async fn execute(&mut self, sql: &'static str) -> Result<()> {
@@ -112,6 +117,7 @@ impl CallJob {
             && let Some(mut recorded) = record_at_once(write.connection(), &[&self.call]).await?
             && let Some(recorded) = recorded.pop()
         {
+            write.effects.finished |= self.call.session.is_some();
             return Ok(recorded);
         }
         record_one_by_one(write, &self.call).await
@@ -269,7 +275,7 @@ impl Task {
         match &outcome {
             Ok(effects) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                self.signals.raise(*effects);
+                self.signals.raise(effects);
             }
             Err(error) => {
                 self.metrics.lost.increment(1);
@@ -287,9 +293,9 @@ impl Task {
             None => self.connector.connect().await?,
         };
         let mut write = Write { connection, effects: Effects::default() };
-        if record_calls(&mut write, jobs, &self.metrics).await? {
+        if let Some(effects) = record_calls(&mut write, jobs, &self.metrics).await? {
             self.connection = Some(write.connection);
-            return Ok(Effects::default());
+            return Ok(effects);
         }
         let outcome = run_jobs(&mut write, jobs, &self.signals, &self.metrics).await;
         // A connection that cannot be taken back to a known state is not used again.
@@ -300,20 +306,25 @@ impl Task {
     }
 }
 
-/// Records calls as one statement, where there is nothing else to do; whether that was possible. An error leaves the
+/// Records calls as one statement, where there is nothing else to do and that is possible. An error leaves the
 /// connection in an unknown state.
-async fn record_calls(write: &mut Write, jobs: &mut [Box<dyn Job>], metrics: &WriterMetrics) -> Result<bool> {
-    let Some(calls) = jobs.iter().map(|job| job.call()).collect::<Option<Vec<_>>>() else { return Ok(false) };
+async fn record_calls(
+    write: &mut Write,
+    jobs: &mut [Box<dyn Job>],
+    metrics: &WriterMetrics,
+) -> Result<Option<Effects>> {
+    let Some(calls) = jobs.iter().map(|job| job.call()).collect::<Option<Vec<_>>>() else { return Ok(None) };
     if Dialect::of(&write.connection) != Dialect::Sqlite {
-        return Ok(false);
+        return Ok(None);
     }
     let began = Instant::now();
-    let Some(recorded) = record_at_once(write.connection(), &calls).await? else { return Ok(false) };
+    let Some(recorded) = record_at_once(write.connection(), &calls).await? else { return Ok(None) };
     metrics.commit.record(began.elapsed());
+    let finished = calls.iter().any(|call| call.session.is_some());
     for (job, recorded) in jobs.iter_mut().zip(recorded) {
         job.was_recorded(recorded);
     }
-    Ok(true)
+    Ok(Some(Effects { finished, ..Effects::default() }))
 }
 
 /// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the
@@ -332,7 +343,7 @@ async fn run_jobs(
             1 => write.execute("SAVEPOINT job").await?,
             _ => write.execute("RELEASE job; SAVEPOINT job").await?,
         }
-        let effects = write.effects;
+        let effects = write.effects.clone();
         if job.run(write).await {
             continue;
         }
@@ -344,14 +355,14 @@ async fn run_jobs(
             write.execute(dialect.begin()).await?;
         }
     }
-    if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(write.effects)) {
+    if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(&write.effects)) {
         // Leaves with the commit.
         sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(message).execute(write.connection()).await?;
     }
     let began = Instant::now();
     write.execute("COMMIT").await?;
     metrics.commit.record(began.elapsed());
-    Ok(write.effects)
+    Ok(std::mem::take(&mut write.effects))
 }
 
 /// Seconds since the Unix epoch.

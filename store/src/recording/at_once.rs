@@ -20,6 +20,10 @@ pub(crate) const CALLS_AT_ONCE: usize = 32;
 
 /// Makes view and trigger, of the one connection.
 ///
+/// A call with `session_config` is the only one of a session, which begins and ends with it; it does not matter which of
+/// the triggers comes first. An insertion of a `SELECT` would be a table of its own in between, made for every call, as
+/// would an order be, and so there is neither.
+///
 /// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
 /// equal ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: refused if there
 /// is none such, or if another one might be longer, whose tokens would have to be looked at.
@@ -32,12 +36,23 @@ pub(crate) const PREPARATION: &str = "
         NULL AS weights_versions, NULL AS sampling, NULL AS seed, NULL AS renderer, NULL AS tokenizer,
         NULL AS request_digest, NULL AS client_gone, NULL AS defect, NULL AS parent_length, NULL AS parent_hash,
         NULL AS first_message, NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
-        NULL AS messages_parent_length, NULL AS messages_parent_hash;
+        NULL AS messages_parent_length, NULL AS messages_parent_hash, NULL AS session_config,
+        NULL AS session_metadata;
+    CREATE TEMP TRIGGER session_is_recorded INSTEAD OF INSERT ON call_records WHEN NEW.session_config IS NOT NULL BEGIN
+        INSERT INTO rollouts (rollout_id, input, start_time, end_time, resources_id, status, config, metadata)
+        VALUES (NEW.rollout_id, 'null', NEW.heard_time, NEW.heard_time,
+            (SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1), 'succeeded',
+            NEW.session_config, NEW.session_metadata);
+        INSERT INTO completions (position, rollout_id)
+        VALUES ((SELECT COALESCE(MAX(position), 0) + 1 FROM completions), NEW.rollout_id);
+        INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, last_heartbeat_time)
+        VALUES (NEW.rollout_id, NEW.attempt_id, 1, NEW.heard_time, NEW.heard_time, 'succeeded', NEW.heard_time);
+    END;
     CREATE TEMP TRIGGER call_is_recorded INSTEAD OF INSERT ON call_records BEGIN
-        UPDATE attempts SET last_heartbeat_time = NEW.heard_time,
-            end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
-            status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
+        UPDATE attempts SET last_heartbeat_time = NEW.heard_time
         WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id;
+        UPDATE attempts SET status = 'running', end_time = NULL
+        WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id AND status IN ('preparing', 'unresponsive');
         UPDATE rollouts SET status = 'running', queue_position = NULL
         WHERE rollout_id = NEW.rollout_id AND status IN ('preparing', 'requeuing') AND 'running' = (
             SELECT CASE attempt_id WHEN NEW.attempt_id THEN status END FROM attempts
@@ -45,9 +60,11 @@ pub(crate) const PREPARATION: &str = "
         INSERT INTO sequence_counters (rollout_id, value) VALUES (NEW.rollout_id, 1)
         ON CONFLICT (rollout_id) DO UPDATE SET value = value + 1;
         INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
-        SELECT NEW.rollout_id, NEW.attempt_id, NEW.span_id, value, NEW.trace_id, NEW.name, NEW.start_time,
-            NEW.end_time, NEW.body_before || value || NEW.body_after
-        FROM sequence_counters WHERE rollout_id = NEW.rollout_id;
+        VALUES (NEW.rollout_id, NEW.attempt_id, NEW.span_id,
+            (SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id),
+            NEW.trace_id, NEW.name, NEW.start_time, NEW.end_time,
+            NEW.body_before || (SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id)
+                || NEW.body_after);
         SELECT RAISE(ABORT, 'another call may be continued') WHERE EXISTS (
             SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
                 AND context_length > COALESCE(NEW.parent_length, 0) AND context_length <= NEW.prompt_length
@@ -61,24 +78,29 @@ pub(crate) const PREPARATION: &str = "
             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
             messages_parent_id, messages, answer, messages_length, messages_hash)
-        SELECT NEW.generation_id, NEW.rollout_id, NEW.attempt_id, NEW.span_id, (
-                SELECT generation_id FROM generations WHERE rollout_id = NEW.rollout_id
-                    AND attempt_id = NEW.attempt_id AND context_length = NEW.parent_length
-                    AND context_hash = NEW.parent_hash AND stop_reason <> 'client_gone'
-                ORDER BY position DESC LIMIT 1
+        VALUES (NEW.generation_id, NEW.rollout_id, NEW.attempt_id, NEW.span_id, (
+                SELECT generation_id FROM generations WHERE position = (
+                    SELECT MAX(position) FROM generations
+                    WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
+                        AND context_length = NEW.parent_length AND context_hash = NEW.parent_hash
+                        AND stop_reason <> 'client_gone')
             ), NEW.branch_reason, NEW.model, NEW.prompt_tokens, NEW.sampled_tokens, NEW.logprobs, NEW.sampled_length,
             NEW.prompt_length + NEW.sampled_length, NEW.context_hash, NEW.stop_reason, NEW.weights_versions,
-            NEW.sampling, NEW.seed, NEW.renderer, NEW.tokenizer, NEW.request_digest, NEW.client_gone, NEW.defect,
-            before.generation_id,
-            '[' || COALESCE(CASE NEW.first_message WHEN before.answer THEN 'null' ELSE NEW.first_message END, '')
-                || NEW.later_messages || ']',
-            NEW.answer, NEW.messages_length, NEW.messages_hash
-        FROM (SELECT 1) LEFT JOIN (
-            SELECT generation_id, answer FROM generations WHERE rollout_id = NEW.rollout_id
-                AND attempt_id = NEW.attempt_id AND messages_length = NEW.messages_parent_length
-                AND messages_hash = NEW.messages_parent_hash AND stop_reason <> 'client_gone'
-            ORDER BY position DESC LIMIT 1
-        ) AS before;
+            NEW.sampling, NEW.seed, NEW.renderer, NEW.tokenizer, NEW.request_digest, NEW.client_gone, NEW.defect, (
+                SELECT generation_id FROM generations WHERE position = (
+                    SELECT MAX(position) FROM generations
+                    WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
+                        AND messages_length = NEW.messages_parent_length AND messages_hash = NEW.messages_parent_hash
+                        AND stop_reason <> 'client_gone')
+            ),
+            '[' || COALESCE(CASE NEW.first_message WHEN (
+                SELECT answer FROM generations WHERE position = (
+                    SELECT MAX(position) FROM generations
+                    WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
+                        AND messages_length = NEW.messages_parent_length AND messages_hash = NEW.messages_parent_hash
+                        AND stop_reason <> 'client_gone')
+            ) THEN 'null' ELSE NEW.first_message END, '') || NEW.later_messages || ']',
+            NEW.answer, NEW.messages_length, NEW.messages_hash);
         SELECT RAISE(ABORT, 'there is no such call to continue') FROM generations
         WHERE generation_id = NEW.generation_id AND (
             (parent_id IS NULL) <> (NEW.parent_length IS NULL)
@@ -86,7 +108,7 @@ pub(crate) const PREPARATION: &str = "
     END;";
 
 /// Columns of the view.
-const COLUMNS: usize = 37;
+const COLUMNS: usize = 39;
 
 /// The insertion of so many calls, from one on, and the question what became of them.
 static STATEMENTS: LazyLock<[Arc<str>; CALLS_AT_ONCE]> = LazyLock::new(|| {
@@ -192,6 +214,8 @@ fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Resu
         .bind(integer("messages", written.map(|written| written.length()))?)
         .bind(written.map(|written| written.hash().to_vec()))
         .bind(integer("messages", call.messages_parent.map(|(length, _)| length))?)
-        .bind(call.messages_parent.map(|(_, hash)| hash.to_vec()));
+        .bind(call.messages_parent.map(|(_, hash)| hash.to_vec()))
+        .bind(call.session.as_ref().map(|session| session.config.as_str()))
+        .bind(call.session.as_ref().map(|session| session.metadata.as_str()));
     Ok(query)
 }

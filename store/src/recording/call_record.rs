@@ -2,7 +2,7 @@ use crate::Result;
 use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
 use crate::generation_spans::span_of;
 use crate::generations::CLIENT_GONE;
-use crate::model::{NewGeneration, Span};
+use crate::model::{NewGeneration, NewRollout, Span};
 use crate::sql::to_json;
 use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES, pack_logprobs, pack_tokens};
 
@@ -26,7 +26,15 @@ pub(crate) struct CallRecord {
     pub context_parent: Option<(usize, ContextHash)>,
     /// The call whose messages its own are supposed to begin with.
     pub messages_parent: Option<(usize, MessagesHash)>,
-    pub known: KnownCall,
+    known: KnownCall,
+    /// The session that begins and ends with it.
+    pub session: Option<Session>,
+}
+
+/// A rollout that nobody has asked for, as JSON.
+pub(crate) struct Session {
+    pub config: String,
+    pub metadata: String,
 }
 
 /// What a later call of the same attempt is compared with: numbers of tokens and of messages, and their hashes.
@@ -72,7 +80,18 @@ impl CallRecord {
             context_parent,
             messages_parent,
             known,
+            session: None,
         })
+    }
+
+    /// Prepares the only call of a session, whose rollout and attempt it names.
+    pub fn alone(generation: NewGeneration) -> Result<Self> {
+        let rollout = NewRollout::session();
+        let session = Session {
+            config: to_json("config", &rollout.config.unwrap_or_default())?,
+            metadata: to_json("metadata", &rollout.metadata.unwrap_or_default())?,
+        };
+        Ok(Self { session: Some(session), ..Self::new(generation, &[])? })
     }
 
     /// The packed prompt.

@@ -17,6 +17,7 @@ pub(crate) use latest_calls::LatestCalls;
 pub(crate) use one_by_one::{import, record_one_by_one};
 
 use crate::model::{NewGeneration, RecordedGeneration, WeightsFrom};
+use crate::rollouts::{new_attempt_id, new_rollout_id};
 use crate::sql::{optional_plain, plain};
 use crate::{Result, Store, StoreError};
 
@@ -34,6 +35,17 @@ impl Store {
         if let Some(call) = continuable {
             latest_calls.note(attempt, call);
         }
+        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
+        Ok(recorded)
+    }
+
+    /// Records the only call of a session, which begins and ends with it, in one transaction. The ids of its rollout and
+    /// attempt are given here; those of the generation are not read.
+    pub async fn record_session(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+        let (rollout_id, attempt_id) = (new_rollout_id(), new_attempt_id());
+        let generation = NewGeneration { rollout_id, attempt_id, ..generation };
+        let telling = self.telling(&generation);
+        let recorded = self.writer()?.record(CallRecord::alone(generation)?).await?;
         telling.into_iter().for_each(|telling| telling.recorded(&recorded));
         Ok(recorded)
     }

@@ -1,9 +1,12 @@
 use sqlx::AnyConnection;
 
-use crate::attempts::hear_of;
+use crate::attempts::{apply, existing_attempt, hear_of, insert_attempt};
 use crate::conversations::{Conversation, StoredConversation};
 use crate::generations::{CLIENT_GONE, load_chains};
-use crate::model::{NewGeneration, RecordedGeneration, Span};
+use crate::model::{
+    AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RecordedGeneration, RolloutStatus, Span,
+};
+use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::sql::{column, count, to_integer};
 use crate::tokens::PrefixHasher;
@@ -15,8 +18,23 @@ use super::CallRecord;
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
 
-/// Records a call.
+/// Records a call, and the session that begins and ends with it, if there is one.
 pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+    if call.session.is_none() {
+        return record_next(write, call).await;
+    }
+    let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
+    let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
+    insert_rollout(write, session, RolloutStatus::Preparing).await?;
+    let attempt = insert_attempt(write.connection(), rollout_id, attempt_id, None).await?;
+    let recorded = record_next(write, call).await?;
+    let attempt = existing_attempt(write.connection(), rollout_id, &AttemptRef::Id(attempt.attempt_id)).await?;
+    apply(write, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
+    Ok(recorded)
+}
+
+/// Records a call of an attempt that is there.
+async fn record_next(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
     let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
     hear_of(write, rollout_id, attempt_id).await?;
     let sequence_id = allocate_sequence_id(write, rollout_id).await?;

@@ -281,9 +281,13 @@ async fn with_attempts() -> TestStore {
 async fn rows(store: &Store) -> Vec<crate::SqlRows> {
     let mut rows = Vec::new();
     for query in [
-        "SELECT rollout_id, status, queue_position FROM rollouts ORDER BY rollout_id",
-        "SELECT rollout_id, attempt_id, status, end_time, last_heartbeat_time IS NULL AS unheard FROM attempts
-         ORDER BY rollout_id, attempt_id",
+        "SELECT position, rollout_id, input, end_time IS NULL AS open, mode, resources_id, status, config, metadata,
+             run_id, step, queue_position
+         FROM rollouts ORDER BY rollout_id",
+        "SELECT rollout_id, attempt_id, sequence_id, status, end_time IS NULL AS open, worker_id,
+             last_heartbeat_time IS NULL AS unheard, metadata
+         FROM attempts ORDER BY rollout_id, attempt_id",
+        "SELECT * FROM completions ORDER BY position",
         "SELECT * FROM sequence_counters ORDER BY rollout_id",
         "SELECT * FROM spans ORDER BY position",
         "SELECT * FROM generations ORDER BY position",
@@ -357,4 +361,51 @@ async fn a_conversation_is_recorded_in_one_statement_a_call() {
     let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
     assert_eq!(record.await.unwrap(), None);
     assert_eq!(store.statistics().await.unwrap().spans, 8);
+}
+
+#[tokio::test]
+async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() {
+    let (at_once, one_by_one) = (with_attempts().await, with_attempts().await);
+    let turn = Turn {
+        attempt: 0,
+        earlier: None,
+        new: vec![1],
+        sampled: vec![2],
+        has_messages: true,
+        is_left: false,
+        waits: false,
+    };
+    let call = |number: usize| {
+        let generation = generations(&vec![turn.clone(); number + 1]).pop().unwrap();
+        let generation = NewGeneration { rollout_id: format!("ro-s{number}"), ..generation };
+        CallRecord::alone(generation).unwrap()
+    };
+    for store in [&at_once, &one_by_one] {
+        store.update_resources(Some("rs-1"), Object::new()).await.unwrap();
+    }
+    let commits = at_once.commits();
+    let mut finished = at_once.signals().finished.subscribe();
+    let recorded = at_once.writer().unwrap().record(call(0)).await.unwrap();
+    assert_eq!(at_once.commits(), commits + 1);
+    assert!(finished.has_changed().unwrap());
+    finished.mark_unchanged();
+    // Beside another write.
+    let other = at_once.next_sequence_id("ro-1");
+    let (other, second) = futures::join!(other, at_once.writer().unwrap().record(call(1)));
+    assert_eq!((other.unwrap(), second.unwrap().sequence_id), (1, 1));
+    assert!(finished.has_changed().unwrap());
+    one_by_one.next_sequence_id("ro-1").await.unwrap();
+    for number in 0..2 {
+        let call = call(number);
+        let expected = one_by_one
+            .write(move |write| Box::pin(async move { record_one_by_one(write, &call).await }))
+            .await
+            .unwrap();
+        assert!(number > 0 || expected == recorded);
+    }
+    assert_eq!(rows(&at_once).await, rows(&one_by_one).await);
+    let generation = generations(&[turn]).pop().unwrap();
+    let session = at_once.record_session(NewGeneration { generation_id: "alone".into(), ..generation }).await.unwrap();
+    assert_eq!(session.sequence_id, 1);
+    assert_eq!(at_once.statistics().await.unwrap().rollouts, 5);
 }

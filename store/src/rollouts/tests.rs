@@ -348,3 +348,21 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn whoever_remembers_attempts_is_told_of_their_end_once_it_is_committed() {
+    let store = TestStore::new().await;
+    let (told, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    store.tell_of_ended_attempts(move |rollout_id, attempt_id| {
+        told.send((rollout_id.to_owned(), attempt_id.to_owned())).unwrap();
+    });
+    let attempted = store.start().await;
+    let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());
+    store.update_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Running)).await.unwrap();
+    let bad = AttemptUpdate { last_heartbeat_time: Some(f64::NAN), ..AttemptUpdate::status(AttemptStatus::Failed) };
+    store.update_attempt(rollout_id, attempt_id, bad).await.unwrap_err();
+    assert!(ends.try_recv().is_err());
+    store.update_attempt(rollout_id, attempt_id, AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();
+    assert_eq!(ends.try_recv().unwrap(), (rollout_id.to_owned(), attempt_id.to_owned()));
+    assert!(ends.try_recv().is_err());
+}

@@ -185,6 +185,38 @@ fn a_place_far_ahead_is_refused_until_those_before_it_are_done() {
 }
 
 #[test]
+fn samples_of_a_copy_of_a_client_are_asked_after_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, _) = start(directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let opened = json!({ "session_id": session, "sampling_session_seq_id": 0, "base_model": "tiny" });
+    let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
+    let join = || server.post("/api/v1/join_sampling_session", &json!({ "sampling_session_id": sampler })).expect(200);
+    assert_eq!((join()["client_counter"].clone(), join()["client_counter"].clone()), (json!(1), json!(2)));
+    server.post("/api/v1/join_sampling_session", &json!({ "sampling_session_id": "x" })).expect(404);
+    assert_eq!(server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"], sampler);
+    let ask = |place: u64| {
+        let body = json!({
+            "sampling_session_id": sampler, "seq_id": place, "sampling_params": { "max_tokens": 2, "seed": 1 },
+            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
+        });
+        server.post("/api/v1/asample", &body).expect(200)["request_id"].clone()
+    };
+    let done = |copy: u64, cursor: &Value, timeout: Option<u64>| {
+        let target = json!({ "type": "sampling_session", "sampling_session_id": sampler, "cloned_sampler_id": copy });
+        let body = json!({ "target": target, "prev_cursor": cursor, "timeout": timeout });
+        server.post("/api/v1/retrieve_futures", &body).expect(200)
+    };
+    let asked = ask(2_000_000_000);
+    let told = done(2, &json!(0), None);
+    assert_eq!(told["completions"][0]["request_id"], asked, "{told}");
+    assert_eq!(told["completions"][0]["state"], "finished", "{told}");
+    for (copy, cursor) in [(0, &json!(0)), (2, &told["cursor"])] {
+        assert_eq!(done(copy, cursor, Some(0))["completions"], json!([]));
+    }
+}
+
+#[test]
 fn a_session_that_nobody_keeps_alive_is_over_and_its_checkpoints_stay() {
     let directory = tempfile::tempdir().unwrap();
     let (server, _) = start_with("session_seconds = 1.0", directory.path());

@@ -69,6 +69,18 @@ if takes(sampler.sample, "prompt_alt_tokens_k"):
     tokens, drawn_logprobs = (values.to_numpy() for values in (drawn.prompt_alt_tokens.tokens, drawn.prompt_alt_tokens.logprobs))
     likeliest = [row[0][0] for row in drawn.topk_prompt_logprobs[1:]]
     assert tokens.tolist() == [[token, token] for token in likeliest] and not drawn_logprobs.any(), drawn
+one = types.SamplingParams(max_tokens=2, seed=3, stop=[])
+if takes(sampler.sample, "target_prompt_logprobs"):
+    named = numpy.array([[likeliest[0], -1], [sequence[2], 5]])
+    asked = dict(target_prompt_logprobs=types.TensorData.from_numpy(named), topk_sample_logprobs=2)
+    told = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, **asked).result()
+    [[first, nothing], [second, _]] = told.target_prompt_logprobs.to_numpy()
+    assert first == drawn.topk_prompt_logprobs[1][0][1] and second == told.prompt_logprobs[2] and numpy.isnan(nothing), told
+    [sampled] = told.sequences
+    assert len(sampled.topk_logprobs) == 2 and all(len(row) == 2 for row in sampled.topk_logprobs), sampled
+if takes(sampler.sample, "prompt_logprobs_last_n"):
+    last = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, prompt_logprobs_last_n=1).result().prompt_logprobs
+    assert last[:2] == [None, None] and last[2] == several.prompt_logprobs[2], last
 until = types.SamplingParams(max_tokens=64, seed=3, stop=["a", "zz"], temperature=9.0)
 [sampled] = sampler.sample(prompt, num_samples=1, sampling_params=until).result().sequences
 assert sampled.stop_reason == "stop" and len(sampled.tokens) < 64, sampled

@@ -1,6 +1,7 @@
 """The official SDK asks the server whose URL is the first argument for more at once than it takes. Prints `{}` as the last
 line."""
 
+import pickle
 import sys
 
 import tinker
@@ -31,5 +32,14 @@ sampler = ready(service.create_sampling_client(base_model="tiny"))
 prompt, short = types.ModelInput.from_ints([5, 6]), types.SamplingParams(max_tokens=2, stop=[])
 pending = [sampler.sample(prompt, num_samples=100, sampling_params=short) for _ in range(30)]
 assert all(len(sampled.result().sequences) == 100 for sampled in pending)
+
+# As a client does that was told to ask after many at once.
+config = service.holder.get_client_config()
+if hasattr(config, "sample_use_retrieve_futures"):
+    together = {"sample_use_retrieve_futures": True, "sample_join_sampling_session": True}
+    service.holder._client_config = config.model_copy(update=together)
+    for sampler in (ready(service.create_sampling_client(base_model="tiny")), pickle.loads(pickle.dumps(sampler))):
+        pending = [sampler.sample(prompt, num_samples=3, sampling_params=short) for _ in range(40)]
+        assert all(len(sampled.result().sequences) == 3 for sampled in pending)
 close(service)
 print("{}")

@@ -3,7 +3,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fulgurite_backends::tinker::wire::protobuf::{ForwardBackwardOutput, SampleResponse};
-use fulgurite_backends::tinker::wire::{RequestFailed, SubmittedRequest};
+use fulgurite_backends::tinker::wire::{
+    FutureCompletion, FutureState, FuturesRetrieveResponse, RequestFailed, SubmittedRequest,
+};
+use prost::Message;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -29,6 +32,8 @@ pub(super) enum Outcome {
 #[derive(Debug, Default)]
 pub(super) struct Futures {
     entries: Mutex<HashMap<String, Entry>>,
+    /// How many of those that are asked after together are done.
+    done: watch::Sender<i64>,
 }
 
 #[derive(Debug)]
@@ -41,6 +46,8 @@ struct Entry {
     /// When it was told last, or seen to be over.
     since: Option<Instant>,
     is_told: bool,
+    /// Its place among those that are done.
+    done: Option<i64>,
 }
 
 impl Entry {
@@ -91,7 +98,10 @@ impl Futures {
         }
         let (sender, outcome) = watch::channel(None);
         let request_id = acknowledgement.request_id.clone();
-        entries.insert(request_id, Entry { acknowledgement, outcome, work: None, since: None, is_told: false });
+        entries.insert(
+            request_id,
+            Entry { acknowledgement, outcome, work: None, since: None, is_told: false, done: None },
+        );
         Taken::New(Promise(sender))
     }
 
@@ -127,6 +137,55 @@ impl Futures {
             }
             None => true,
         }
+    }
+
+    /// Notes for those who ask after many that one is done.
+    pub(super) fn note_done(&self, request_id: &str) {
+        if let Some(entry) = self.entries().get_mut(request_id) {
+            self.done.send_modify(|last| {
+                *last += 1;
+                entry.done = Some(*last);
+            });
+        }
+    }
+
+    /// Those of the requests that are done and were not when `cursor` was told; waits for the first of them for as long
+    /// as `patience`. A cursor of an earlier process knows of nothing.
+    pub(super) async fn done_after(
+        &self,
+        is_asked_for: impl Fn(&str) -> bool,
+        cursor: i64,
+        patience: Duration,
+    ) -> FuturesRetrieveResponse {
+        let mut done = self.done.subscribe();
+        let waited_for = async {
+            loop {
+                let last = *done.borrow_and_update();
+                let completions = self.completions(&is_asked_for, if cursor > last { 0 } else { cursor });
+                if !completions.is_empty() || done.changed().await.is_err() {
+                    return FuturesRetrieveResponse { completions, cursor: last };
+                }
+            }
+        };
+        let nothing_new = || FuturesRetrieveResponse { completions: Vec::new(), cursor };
+        tokio::time::timeout(patience, waited_for).await.unwrap_or_else(|_| nothing_new())
+    }
+
+    fn completions(&self, is_asked_for: impl Fn(&str) -> bool, cursor: i64) -> Vec<FutureCompletion> {
+        let entries = self.entries();
+        let is_new = |(id, entry): &(&String, &Entry)| entry.done.is_some_and(|done| done > cursor) && is_asked_for(id);
+        let completion = |(id, entry): (&String, &Entry)| {
+            let size = match entry.outcome.borrow().as_deref() {
+                Some(Outcome::Sample(response)) => Some(response.encoded_len() as u64),
+                _ => None,
+            };
+            FutureCompletion {
+                state: if size.is_some() { FutureState::Finished } else { FutureState::Failed },
+                request_id: id.clone(),
+                response_payload_uncompressed_size: size,
+            }
+        };
+        entries.iter().filter(is_new).map(completion).collect()
     }
 
     /// Waits for a result for as long as `patience`.
@@ -205,6 +264,30 @@ mod tests {
         assert!(futures.is_known("slow"));
         futures.sweep(begin + KEPT + KEPT + second);
         assert!(!futures.is_known("slow"));
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_after_many_are_told_what_is_new_of_theirs() {
+        let futures = Futures::default();
+        for id in ["a/1", "a/2", "b/1"] {
+            new(futures.take(request(id))).keep(Outcome::Sample(Box::default()));
+        }
+        drop(new(futures.take(request("a/3"))));
+        let of_a = |id: &str| id.starts_with("a/");
+        let nothing = futures.done_after(of_a, 0, Duration::ZERO).await;
+        assert_eq!((nothing.completions, nothing.cursor), (vec![], 0));
+        futures.note_done("b/1");
+        let waiting = futures.done_after(of_a, 0, KEPT);
+        let (told, ()) = tokio::join!(waiting, async { futures.note_done("a/2") });
+        let ids = |told: &FuturesRetrieveResponse| {
+            told.completions.iter().map(|done| (done.request_id.clone(), done.state)).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&told), [("a/2".to_owned(), FutureState::Finished)]);
+        futures.note_done("a/3");
+        let failed = futures.done_after(of_a, told.cursor, Duration::ZERO).await;
+        assert_eq!(ids(&failed), [("a/3".to_owned(), FutureState::Failed)]);
+        assert_eq!(futures.done_after(of_a, failed.cursor, Duration::ZERO).await.completions, []);
+        assert_eq!(futures.done_after(of_a, 1_000_000, Duration::ZERO).await.completions.len(), 2);
     }
 
     #[tokio::test]

@@ -10,9 +10,10 @@ use axum::{Json, Router};
 use fulgurite_backends::tinker::wire::protobuf::ForwardBackwardRequest;
 use fulgurite_backends::tinker::wire::{
     CancelFutureRequest, ClientConfig, CreateModelRequest, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
-    CreateSessionRequest, CreateSessionResponse, DynamicConfig, FinishSessionRequest, GetInfoRequest, GetInfoResponse,
-    GetSamplerResponse, HealthResponse, JsonForwardBackwardRequest, JsonForwardRequest, LoadWeightsRequest,
-    OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest, SaveWeightsExternalRequest,
+    CreateSessionRequest, CreateSessionResponse, DynamicConfig, FinishSessionRequest, FuturesRetrieveRequest,
+    FuturesRetrieveResponse, GetInfoRequest, GetInfoResponse, GetSamplerResponse, HealthResponse,
+    JoinSamplingSessionRequest, JoinSamplingSessionResponse, JsonForwardBackwardRequest, JsonForwardRequest,
+    LoadWeightsRequest, OptimStepRequest, QueueState, RetrieveFutureRequest, SampleRequest, SaveWeightsExternalRequest,
     SaveWeightsForSamplerRequest, SaveWeightsRequest, ServerCapabilities, SessionHeartbeatRequest,
     SessionHeartbeatResponse, SubmittedRequest, SupportedModel, TelemetryResponse, TryAgain, UnloadModelRequest,
 };
@@ -58,9 +59,11 @@ pub fn routes(server: Arc<TinkerServer>) -> Router {
         .route("/api/v1/save_weights_external", post(save_weights_external))
         .route("/api/v1/load_weights", post(load_weights))
         .route("/api/v1/create_sampling_session", post(create_sampling_session))
+        .route("/api/v1/join_sampling_session", post(join_sampling_session))
         .route("/api/v1/samplers/{sampler_id}", get(sampler))
         .route("/api/v1/asample", post(sample))
         .route("/api/v1/retrieve_future", post(retrieve_future))
+        .route("/api/v1/retrieve_futures", post(retrieve_futures))
         .route("/api/v1/cancel_future", post(cancel_future))
         .merge(checkpoints::routes())
         .merge(downloads::routes())
@@ -207,6 +210,14 @@ async fn sampler(State(server): Server, Path(sampler_id): Path<String>) -> Resul
     Ok(Json(GetSamplerResponse { sampler_id, base_model: found.base_model, model_path }))
 }
 
+async fn join_sampling_session(
+    State(server): Server,
+    body: Bytes,
+) -> Result<Json<JoinSamplingSessionResponse>, Refusal> {
+    let JoinSamplingSessionRequest { sampling_session_id } = read(&body)?;
+    server.join_sampling_session(&sampling_session_id).await.map(Json)
+}
+
 async fn sample(State(server): Server, body: Bytes) -> Submitted {
     server.sample(read::<SampleRequest>(&body)?).await.map(Json)
 }
@@ -224,6 +235,11 @@ async fn retrieve_future(State(server): Server, headers: HeaderMap, body: Bytes)
             Err(Refusal { status: StatusCode::GONE, detail: format!("the request {request_id} is not known any more") })
         }
     }
+}
+
+/// Clients are not told to ask so: after a restart they would wait for ever for what was under way before it.
+async fn retrieve_futures(State(server): Server, body: Bytes) -> Result<Json<FuturesRetrieveResponse>, Refusal> {
+    Ok(Json(server.done_samples(read::<FuturesRetrieveRequest>(&body)?).await))
 }
 
 /// A request that is done or not known is as well as cancelled.

@@ -1,6 +1,10 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use fulgurite_backends::tinker::wire::protobuf::{PromptAltTokens, SampleResponse, Tensor, TopkLogprobs};
 use fulgurite_backends::tinker::wire::{
-    CheckpointKind, CheckpointPath, CreateSamplingSessionRequest, CreateSamplingSessionResponse, RequestFailed,
+    CheckpointKind, CheckpointPath, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
+    FuturesRetrieveRequest, FuturesRetrieveResponse, JoinSamplingSessionResponse, RequestFailed,
     SampleRequest as WireRequest, StopSequences as AskedStops, SubmittedRequest, TensorData,
 };
 use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, StopSequence, derive_seed};
@@ -17,6 +21,9 @@ use crate::published::WeightsSnapshot;
 
 /// The greatest number of alternatives that is told for a place.
 const GREATEST_ALTERNATIVES: usize = 1000;
+
+/// How many places each copy of a sampling client has for its requests.
+const PLACES_OF_A_COPY: i64 = 1_000_000_000;
 
 /// What is to be told of a prompt beside its answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,10 +53,10 @@ impl TinkerServer {
         self.in_session(&session_id)?;
         let (base_model, weights) = self.sampled_weights(base_model, model_path)?;
         let sampler_id = sampler_id(&session_id, sampling_session_seq_id);
-        let sampler = SamplerRecord { sampler_id: sampler_id.clone(), session_id, base_model, weights };
+        let sampler = SamplerRecord { sampler_id: sampler_id.clone(), session_id, base_model, weights, copies: 0 };
         let known = self.registry().samplers.get(&sampler_id).cloned();
         match known {
-            Some(known) if known != sampler => {
+            Some(known) if (&known.base_model, &known.weights) != (&sampler.base_model, &sampler.weights) => {
                 return Err(Refusal::bad_request(format!("{sampler_id} samples from other weights already")));
             }
             Some(_) => {}
@@ -59,6 +66,32 @@ impl TinkerServer {
             }
         }
         Ok(CreateSamplingSessionResponse { sampling_session_id: sampler_id })
+    }
+
+    /// Counts one more copy of a sampling client, so that the places of its requests are no other's.
+    pub(super) async fn join_sampling_session(&self, id: &str) -> Result<JoinSamplingSessionResponse, Refusal> {
+        let joined = {
+            let mut registry = self.registry();
+            let sampler = registry.samplers.get_mut(id);
+            let sampler = sampler.ok_or_else(|| Refusal::not_found("sampling session", id))?;
+            sampler.copies += 1;
+            sampler.clone()
+        };
+        self.keep(&joined).await?;
+        Ok(JoinSamplingSessionResponse { client_counter: joined.copies })
+    }
+
+    /// What of a copy's requests is done.
+    pub(super) async fn done_samples(&self, request: FuturesRetrieveRequest) -> FuturesRetrieveResponse {
+        let FuturesRetrieveRequest { target, prev_cursor, timeout, .. } = request;
+        let is_asked_for = |request_id: &str| {
+            let place = request_id.strip_prefix(&target.sampling_session_id).and_then(|rest| rest.strip_prefix('/'));
+            let place: Option<i64> = place.and_then(|place| place.parse().ok());
+            place.is_some_and(|place| place / PLACES_OF_A_COPY == target.cloned_sampler_id)
+        };
+        let asked = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let patience = asked.unwrap_or(self.options.patience).min(self.options.patience);
+        self.futures.done_after(is_asked_for, prev_cursor, patience).await
     }
 
     fn sampled_weights(
@@ -104,7 +137,7 @@ impl TinkerServer {
             None => {
                 let (base_model, weights) =
                     self.sampled_weights(request.base_model.clone(), request.model_path.clone())?;
-                Ok(SamplerRecord { sampler_id: fresh_id(), session_id: String::new(), base_model, weights })
+                Ok(SamplerRecord { sampler_id: fresh_id(), session_id: String::new(), base_model, weights, copies: 0 })
             }
         }
     }
@@ -135,7 +168,7 @@ impl TinkerServer {
     }
 
     /// Takes a request for samples. A full queue refuses it, and it may come again.
-    pub(super) async fn sample(&self, request: WireRequest) -> Result<SubmittedRequest, Refusal> {
+    pub(super) async fn sample(self: &Arc<Self>, request: WireRequest) -> Result<SubmittedRequest, Refusal> {
         let sampler = self.sampler_of(&request)?;
         let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
         let place = request.seq_id.map_or_else(fresh_id, |place| place.to_string());
@@ -154,9 +187,11 @@ impl TinkerServer {
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
                 let answer = started.answer(asked_of_prompt);
+                let (server, id) = (self.clone(), request_id.clone());
                 let work = tokio::spawn(async move {
                     let sampled = |response| Outcome::Sample(Box::new(response));
                     promise.keep(answer.await.map_or_else(Outcome::Failed, sampled));
+                    server.futures.note_done(&id);
                 });
                 self.futures.work_of(&request_id, work.abort_handle());
                 Ok(acknowledgement)

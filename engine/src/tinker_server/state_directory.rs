@@ -113,6 +113,9 @@ pub(super) struct SamplerRecord {
     pub(super) session_id: String,
     pub(super) base_model: String,
     pub(super) weights: SampledWeights,
+    /// Copies of the client that have asked to be told apart.
+    #[serde(default)]
+    pub(super) copies: u64,
 }
 
 /// What is remembered, by its id, one file each.
@@ -273,7 +276,7 @@ mod tests {
     use super::*;
 
     fn sampler(id: &str, weights: SampledWeights) -> SamplerRecord {
-        SamplerRecord { sampler_id: id.into(), session_id: "s".into(), base_model: "b".into(), weights }
+        SamplerRecord { sampler_id: id.into(), session_id: "s".into(), base_model: "b".into(), weights, copies: 0 }
     }
 
     #[test]

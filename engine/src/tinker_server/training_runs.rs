@@ -247,6 +247,7 @@ impl TinkerServer {
                         true => SampledWeights::Inflight(model_id.clone()),
                         false => SampledWeights::Own(directory.clone()),
                     },
+                    copies: 0,
                 };
                 Work::SaveForSession(sampler, directory)
             }

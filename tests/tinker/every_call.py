@@ -65,17 +65,18 @@ for place, row in enumerate(several.topk_prompt_logprobs[1:], 1):
 # Tokens that might have stood in the prompt, and texts that end an answer.
 if takes(sampler.sample, "prompt_alt_tokens_k"):
     asked = dict(num_samples=1, sampling_params=types.SamplingParams(max_tokens=1, temperature=0.0), prompt_alt_tokens_k=2)
-    drawn = sampler.sample(prompt, include_prompt_logprobs=True, topk_prompt_logprobs=1, **asked).result()
+    drawn = sampler.sample(prompt, **asked).result()
     tokens, drawn_logprobs = (values.to_numpy() for values in (drawn.prompt_alt_tokens.tokens, drawn.prompt_alt_tokens.logprobs))
-    likeliest = [row[0][0] for row in drawn.topk_prompt_logprobs[1:]]
+    likeliest = [row[0][0] for row in several.topk_prompt_logprobs[1:]]
     assert tokens.tolist() == [[token, token] for token in likeliest] and not drawn_logprobs.any(), drawn
 one = types.SamplingParams(max_tokens=2, seed=3, stop=[])
 if takes(sampler.sample, "target_prompt_logprobs"):
-    named = numpy.array([[likeliest[0], -1], [sequence[2], 5]])
+    token, logprob = several.topk_prompt_logprobs[1][0]
+    named = numpy.array([[token, -1], [sequence[2], 5]])
     asked = dict(target_prompt_logprobs=types.TensorData.from_numpy(named), topk_sample_logprobs=2)
     told = sampler.sample(prompt, 1, one, include_prompt_logprobs=True, **asked).result()
     [[first, nothing], [second, _]] = told.target_prompt_logprobs.to_numpy()
-    assert first == drawn.topk_prompt_logprobs[1][0][1] and second == told.prompt_logprobs[2] and numpy.isnan(nothing), told
+    assert first == logprob and second == told.prompt_logprobs[2] and numpy.isnan(nothing), told
     [sampled] = told.sequences
     assert len(sampled.topk_logprobs) == 2 and all(len(row) == 2 for row in sampled.topk_logprobs), sampled
 if takes(sampler.sample, "prompt_logprobs_last_n"):

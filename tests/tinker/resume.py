@@ -38,7 +38,7 @@ else:
     weights_alone = ready(service.create_training_client_from_state(path))
     found = {"losses": train(with_optimizer, 4), "weights_alone": train(weights_alone, 4)}
     # As SDKs did it before they could make a model from a checkpoint.
-    loaded = ready(service.create_lora_training_client(base_model="tiny", rank=0))
+    loaded = ready(service.create_lora_training_client(base_model="tiny", rank=rank))
     loaded.load_state_with_optimizer(path).result()
     assert train(loaded, 4) == found["losses"], found
 sampler = ready(service.create_sampling_client(model_path=sampler_path))

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fulgurite_store::model::Rollout;
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,8 @@ use crate::call::now;
 use crate::error::ProxyError;
 
 /// What the model calls of one attempt may take together. A request that is sent again is answered from the same call, and
-/// takes nothing. Calls that are sampled at the same time may go beyond the tokens by what they sample.
+/// takes nothing. What a call under way may still sample is taken until it has ended; an upstream's call takes what it
+/// says that it asks for at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
@@ -16,7 +18,7 @@ pub struct Budget {
     pub calls: Option<u64>,
     /// Tokens of prompts and answers together, each prompt counted whole.
     pub tokens: Option<u64>,
-    /// Seconds from the attempt's beginning, in which a call may begin.
+    /// Seconds from the attempt's beginning, in which a call may begin. What is sampled at their end ends there.
     pub seconds: Option<f64>,
 }
 
@@ -60,6 +62,30 @@ pub(crate) struct Allowance {
     pub(crate) start_time: f64,
 }
 
+impl Allowance {
+    /// For how long the attempt may go on, if that is limited.
+    pub(crate) fn time_left(&self) -> Option<TimeLeft> {
+        let seconds = self.budget.seconds?;
+        let left = (self.start_time + seconds - now()).max(0.0);
+        Some(TimeLeft { budget: seconds, left: Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX) })
+    }
+}
+
+/// What is left of an attempt's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct TimeLeft {
+    /// Seconds of the whole budget.
+    budget: f64,
+    pub(crate) left: Duration,
+}
+
+impl TimeLeft {
+    /// What one is told for whom there is none.
+    pub(crate) fn spent(&self) -> ProxyError {
+        ProxyError::BudgetSpent { of: format!("{} seconds", self.budget) }
+    }
+}
+
 /// What the calls of an attempt have taken: those that are recorded, and those under way.
 #[derive(Default)]
 pub(crate) struct Spending {
@@ -70,12 +96,16 @@ pub(crate) struct Spending {
 struct Spent {
     calls: u64,
     tokens: u64,
+    /// Tokens that calls under way may still sample.
+    reserved: u64,
 }
 
-/// A call that was let in. Dropped before anything of it is recorded, it has taken nothing.
+/// A call that was let in. What it may sample is taken until it is dropped; if nothing of it is recorded by then, it has
+/// taken nothing.
 pub(crate) struct Admission {
     spending: Arc<Spending>,
     prompt_tokens: u64,
+    reserved: u64,
     is_recorded: AtomicBool,
     /// Tokens that each of its answers may have, if that is limited.
     pub(crate) answer_tokens: Option<usize>,
@@ -86,6 +116,8 @@ pub(crate) struct Admission {
 pub(crate) struct Asking {
     pub(crate) prompt_tokens: usize,
     pub(crate) choices: usize,
+    /// Tokens that each of its answers may have otherwise.
+    pub(crate) answer_tokens: usize,
     /// The request's field that holds the prompt.
     pub(crate) prompt_field: &'static str,
 }
@@ -110,11 +142,11 @@ impl Spending {
 
     /// Lets a call in, unless the budget is spent.
     pub(crate) fn admit(self: &Arc<Self>, allowance: Allowance, asking: Asking) -> Result<Admission, ProxyError> {
-        let Asking { prompt_tokens, choices, prompt_field } = asking;
-        let Budget { calls, tokens, seconds } = allowance.budget;
+        let Asking { prompt_tokens, choices, answer_tokens, prompt_field } = asking;
+        let Budget { calls, tokens, .. } = allowance.budget;
         let mut spent = self.spent();
-        if let Some(seconds) = seconds.filter(|seconds| now() - allowance.start_time >= *seconds) {
-            return Err(ProxyError::BudgetSpent { of: format!("{seconds} seconds") });
+        if let Some(time) = allowance.time_left().filter(|time| time.left.is_zero()) {
+            return Err(time.spent());
         }
         if let Some(calls) = calls.filter(|calls| spent.calls >= *calls) {
             return Err(ProxyError::BudgetSpent { of: format!("{calls} model calls") });
@@ -122,21 +154,25 @@ impl Spending {
         let answer_tokens = match tokens {
             None => None,
             Some(tokens) => {
-                let left = usize::try_from(tokens.saturating_sub(spent.tokens)).unwrap_or(usize::MAX);
+                let left = tokens.saturating_sub(spent.tokens).saturating_sub(spent.reserved);
+                let left = usize::try_from(left).unwrap_or(usize::MAX);
                 // Each answer needs room for a token.
                 let maximum = left.saturating_sub(choices);
                 if prompt_tokens > maximum {
                     return Err(ProxyError::TokensSpent { parameter: prompt_field, prompt_tokens, maximum, tokens });
                 }
-                Some((left - prompt_tokens) / choices)
+                Some(answer_tokens.min((left - prompt_tokens) / choices))
             }
         };
+        let reserved = answer_tokens.map_or(0, |each| (each * choices) as u64);
         spent.calls += 1;
         spent.tokens += prompt_tokens as u64;
+        spent.reserved += reserved;
         let spending = Arc::clone(self);
         Ok(Admission {
             spending,
             prompt_tokens: prompt_tokens as u64,
+            reserved,
             is_recorded: AtomicBool::new(false),
             answer_tokens,
         })
@@ -152,8 +188,9 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
+        let mut spent = self.spending.spent();
+        spent.reserved -= self.reserved;
         if !self.is_recorded.load(Ordering::Acquire) {
-            let mut spent = self.spending.spent();
             spent.calls -= 1;
             spent.tokens -= self.prompt_tokens;
         }
@@ -162,6 +199,7 @@ impl Drop for Admission {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -175,7 +213,7 @@ mod tests {
     }
 
     fn ask(prompt_tokens: usize, choices: usize) -> Asking {
-        Asking { prompt_tokens, choices, prompt_field: "messages" }
+        Asking { prompt_tokens, choices, answer_tokens: usize::MAX, prompt_field: "messages" }
     }
 
     #[test]
@@ -203,7 +241,57 @@ mod tests {
         recorded.is_recorded();
         drop(recorded);
         spending.sampled(1);
-        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 10 });
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 10, reserved: 0 });
+    }
+
+    #[test]
+    fn what_a_call_may_sample_is_nobody_elses_until_it_ends() {
+        let spending = Arc::new(Spending::default());
+        let allowance = Allowance { budget: Budget { tokens: Some(100), ..Budget::default() }, start_time: 0.0 };
+        let admit = |asking| spending.admit(allowance, asking);
+        let first = admit(Asking { answer_tokens: 20, ..ask(10, 2) }).unwrap();
+        let second = admit(Asking { answer_tokens: 60, ..ask(10, 1) }).unwrap();
+        assert_eq!((first.answer_tokens, second.answer_tokens), (Some(20), Some(50 - 10)));
+        assert!(admit(ask(1, 1)).is_err(), "nothing is left for a third");
+        // Of 40 tokens 7 were sampled.
+        spending.sampled(7);
+        first.is_recorded();
+        drop(first);
+        assert_eq!(*spending.spent(), Spent { calls: 2, tokens: 27, reserved: 40 });
+        assert_eq!(admit(ask(3, 1)).unwrap().answer_tokens, Some(33 - 3));
+        drop(second);
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 17, reserved: 0 });
+    }
+
+    proptest! {
+        #[test]
+        fn calls_at_once_never_take_more_than_the_budget(
+            tokens in 0..300_u64,
+            steps in proptest::collection::vec((0..40_usize, 1..4_usize, 0..80_usize, 0..100_usize, any::<bool>()), 1..40),
+        ) {
+            let spending = Arc::new(Spending::default());
+            let allowance = Allowance { budget: Budget { tokens: Some(tokens), ..Budget::default() }, start_time: 0.0 };
+            let mut under_way = Vec::new();
+            for (prompt_tokens, choices, answer_tokens, sampled, ends_first) in steps {
+                if let Ok(admission) = spending.admit(allowance, Asking { answer_tokens, ..ask(prompt_tokens, choices) }) {
+                    let most = choices * admission.answer_tokens.unwrap();
+                    under_way.push((admission, sampled.min(most)));
+                }
+                let spent = *spending.spent();
+                prop_assert!(spent.tokens + spent.reserved <= tokens);
+                if ends_first && !under_way.is_empty() {
+                    let (admission, sampled) = under_way.remove(0);
+                    admission.is_recorded();
+                    spending.sampled(sampled);
+                }
+            }
+            for (admission, sampled) in under_way {
+                admission.is_recorded();
+                spending.sampled(sampled);
+            }
+            let spent = *spending.spent();
+            prop_assert!(spent.tokens <= tokens && spent.reserved == 0);
+        }
     }
 
     #[test]

@@ -77,7 +77,9 @@ impl Planner<'_> {
         let sampling =
             SamplingParameters { constraint: self.constraint(&tokens)?, ..self.request.asked.sampling.clone() };
         let is_new = earlier.iter().all(Option::is_none);
-        let admission = if is_new { self.admit(tokens.len())? } else { None };
+        let room = self.info.context_length - tokens.len();
+        let answer_tokens = self.request.asked.max_tokens.unwrap_or(room).min(room);
+        let admission = if is_new { self.admit(tokens.len(), answer_tokens)? } else { None };
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
             Prompt::Messages { messages, tools } => {
@@ -86,8 +88,7 @@ impl Planner<'_> {
             Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
         };
         let asked = &self.request.asked;
-        let room = self.info.context_length - prompt.len();
-        let room = admission.as_ref().and_then(|admission| admission.answer_tokens).map_or(room, |left| left.min(room));
+        let max_tokens = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
         earlier.resize_with(asked.choices, || None);
         // A session that was opened before is gone on with.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
@@ -101,7 +102,7 @@ impl Planner<'_> {
             prompt: Arc::clone(&prompt),
             sampling: sampling.clone(),
             single_call: self.ends_behind_a_call(),
-            max_tokens: asked.max_tokens.unwrap_or(room).min(room),
+            max_tokens,
             top_logprobs: asked.top_logprobs,
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
@@ -173,10 +174,10 @@ impl Planner<'_> {
     }
 
     /// Lets a new request of an attempt take from its budget.
-    fn admit(&self, prompt_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
+    fn admit(&self, prompt_tokens: usize, answer_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
         let (Some(attribution), Some(memory)) = (&self.attribution, &self.memory) else { return Ok(None) };
         let (choices, prompt_field) = (self.request.asked.choices, self.request.endpoint.prompt_field);
-        let asking = Asking { prompt_tokens, choices, prompt_field };
+        let asking = Asking { prompt_tokens, choices, answer_tokens, prompt_field };
         Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, asking)?)))
     }
 

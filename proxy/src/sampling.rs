@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::Proxy;
 use crate::answer::{Answer, Taken};
+use crate::budget::TimeLeft;
 use crate::call::{Call, CallEvent, End, FinishReason};
 use crate::error::ProxyError;
 use crate::flight::Flight;
@@ -40,29 +41,44 @@ pub(crate) struct Sampling<'s> {
     pub(crate) clock: Option<SamplingClock>,
     proxy: &'s Proxy,
     cut: watch::Receiver<bool>,
-    /// None while the model is paused.
+    /// While the model is paused, only that of the attempt's budget.
     deadline: Option<Deadline>,
 }
 
-/// When the host will have been waited for long enough, and for what.
+/// When the host will have been waited for long enough, and why.
 #[derive(Clone, Copy)]
 struct Deadline {
     at: Instant,
-    awaited: &'static str,
-    limit: Duration,
-    key: &'static str,
+    limit: Limit,
+}
+
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Of the host, for something that is awaited of it.
+    Host { awaited: &'static str, limit: Duration, key: &'static str },
+    /// Of the attempt.
+    Budget(TimeLeft),
 }
 
 impl Deadline {
     fn new(from: Instant, limit: Duration, awaited: &'static str, key: &'static str) -> Self {
-        // Longer than anybody waits, where a clock cannot tell the end.
-        let at = from.checked_add(limit).unwrap_or(from + Duration::from_secs(u64::from(u32::MAX)));
-        Self { at, awaited, limit, key }
+        Self { at: after(from, limit), limit: Limit::Host { awaited, limit, key } }
+    }
+
+    /// The end of the attempt's time.
+    fn of_budget(call: &Call) -> Option<Self> {
+        let time = call.owner.attribution()?.allowance.time_left()?;
+        Some(Self { at: after(Instant::now(), time.left), limit: Limit::Budget(time) })
     }
 
     fn or_earlier(self, other: Self) -> Self {
         if other.at < self.at { other } else { self }
     }
+}
+
+fn after(from: Instant, time: Duration) -> Instant {
+    // Longer than anybody waits, where a clock cannot tell the end.
+    from.checked_add(time).unwrap_or(from + Duration::from_secs(u64::from(u32::MAX)))
 }
 
 /// Why the host is waited for no longer.
@@ -89,12 +105,15 @@ impl<'s> Sampling<'s> {
     pub(crate) async fn run(mut self, call: &Call) -> End {
         // Whoever pauses a model holds its calls back for as long as that takes.
         let gate = self.proxy.gate(&call.model.name).cloned().unwrap_or_default();
+        let of_budget = Deadline::of_budget(call);
+        self.deadline = of_budget;
         let inside = match self.unless_interrupted(gate.enter()).await {
             Ok(inside) => inside,
-            Err(why) => return end_of(why),
+            Err(why) => return self.end_of(why),
         };
         let (limits, now) = (self.proxy.shared.options.sampling_limits, Instant::now());
         let whole = Deadline::new(now, limits.whole, "the end of the answer", "proxy.call_seconds");
+        let whole = of_budget.map_or(whole, |of_budget| whole.or_earlier(of_budget));
         let first = Deadline::new(now, limits.first_token, "the first token", "proxy.first_token_seconds");
         self.deadline = Some(whole.or_earlier(first));
         let sampled = self.answer.tokens().iter().map(|token| token.id).collect();
@@ -102,7 +121,7 @@ impl<'s> Sampling<'s> {
             Ok(Ok(stream)) => stream.keeping(inside),
             Ok(Err(error)) => return End::Broken(error.into()),
             // What had not begun has nothing to say.
-            Err(why) => return end_of(why),
+            Err(why) => return self.end_of(why),
         };
         loop {
             let (taken, end) = match self.unless_interrupted(stream.next_events()).await {
@@ -170,7 +189,7 @@ impl<'s> Sampling<'s> {
     async fn stop(mut self, mut stream: SampleStream, why: Interruption) -> End {
         stream.stop();
         if matches!(why, Interruption::OutOfTime(_)) {
-            return end_of(why);
+            return self.end_of(why);
         }
         let until = Instant::now() + LAST_WORDS;
         loop {
@@ -181,18 +200,24 @@ impl<'s> Sampling<'s> {
                 }
                 Ok(Ok(SampleEvent::WeightsVersions(versions))) => self.answer.set_weights_versions(versions),
                 Ok(Ok(SampleEvent::Finished(reason))) => return End::Finished(reason.into()),
-                Ok(Err(_)) | Err(_) => return end_of(why),
+                Ok(Err(_)) | Err(_) => return self.end_of(why),
             }
         }
     }
-}
 
-fn end_of(why: Interruption) -> End {
-    match why {
-        Interruption::Abandoned => End::ClientGone,
-        Interruption::Cut => End::Cut,
-        Interruption::OutOfTime(Deadline { awaited, limit, key, .. }) => {
-            End::Broken(ProxyError::SamplerTimeout { awaited, seconds: limit.as_secs_f64(), key })
+    fn end_of(&self, why: Interruption) -> End {
+        let limit = match why {
+            Interruption::Abandoned => return End::ClientGone,
+            Interruption::Cut => return End::Cut,
+            Interruption::OutOfTime(deadline) => deadline.limit,
+        };
+        match limit {
+            Limit::Host { awaited, limit, key } => {
+                End::Broken(ProxyError::SamplerTimeout { awaited, seconds: limit.as_secs_f64(), key })
+            }
+            // As where the budget's tokens end.
+            Limit::Budget(_) if !self.answer.tokens().is_empty() => End::Finished(FinishReason::Length),
+            Limit::Budget(time) => End::Broken(time.spent()),
         }
     }
 }

@@ -8,6 +8,7 @@ use fulgurite_backends::StopReason;
 use fulgurite_proxy::{Budget, ProxyOptions};
 use fulgurite_store::model::NewRollout;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 async fn setup(budget: Budget) -> Setup {
     Setup::with_options(ProxyOptions { body_limit: BODY_LIMIT, seed: 1, budget, ..ProxyOptions::default() }).await
@@ -88,6 +89,73 @@ async fn prompts_and_answers_count_and_the_last_answer_ends_where_the_tokens_do(
     let told = setup.client.post(format!("{base}/messages")).json(&anthropic).send().await.unwrap();
     let message = format!("prompt is too long: {prompt} tokens > {maximum} maximum");
     assert_eq!(refused(told, 400).await, json!({ "type": "invalid_request_error", "message": message }));
+}
+
+/// Calls attempts that have a little time, and then longer, until the model's host is asked in time. It gives these tokens
+/// and no end.
+async fn until_its_time_is_over(setup: &Setup, tokens: &[u32]) -> reqwest::Response {
+    let mut seconds = 0.1;
+    loop {
+        let metadata = json!({ "fulgurite_budget": { "seconds": seconds } }).as_object().cloned();
+        let started = setup.store.start_rollout(NewRollout { metadata, ..NewRollout::default() }, None).await.unwrap();
+        let base =
+            format!("{}/rollout/{}/attempt/{}/v1", setup.url, started.rollout.rollout_id, started.attempt.attempt_id);
+        let (gone, was_told) = oneshot::channel();
+        setup.play(Script::Hang(tokens.to_vec(), gone));
+        let response = setup.post(&base, &body()).await;
+        if setup.sampler.scripts.lock().unwrap().pop_front().is_none() {
+            was_told.await.unwrap();
+            return response;
+        }
+        seconds *= 2.0;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_ends_where_the_attempts_time_does() {
+    let setup = setup(Budget::default()).await;
+    let said = setup.tokens("I am");
+    let response = until_its_time_is_over(&setup, &said).await;
+    assert_eq!(response.status(), 200);
+    let answer: Value = response.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["finish_reason"], "length");
+    assert_eq!(answer["choices"][0]["message"]["content"], "I am");
+    let generation = setup.generation_when(|_| true).await;
+    assert_eq!((generation.stop_reason.as_str(), generation.sampled_tokens), ("length", said));
+    assert!(!generation.client_gone);
+}
+
+#[tokio::test]
+async fn an_answer_that_had_not_begun_when_the_time_was_over_is_refused() {
+    let setup = setup(Budget::default()).await;
+    let told = refused(until_its_time_is_over(&setup, &[]).await, 400).await;
+    assert_eq!(told["code"], "budget_exceeded");
+    assert!(setup.generations().await.is_empty());
+}
+
+#[tokio::test]
+async fn calls_at_once_share_what_is_left() {
+    let setup = setup(Budget { tokens: Some(64), ..Budget::default() }).await;
+    let (_, base) = setup.attempt().await;
+    let (gone, was_told) = oneshot::channel();
+    setup.play(Script::Hang(setup.tokens("I"), gone));
+    let limited =
+        |max_tokens: usize| json!({ "model": "tiny", "max_tokens": max_tokens, "messages": body()["messages"] });
+    let first = tokio::spawn({
+        let (client, url) = (setup.client.clone(), format!("{base}/chat/completions"));
+        let asked = limited(4);
+        async move { client.post(url).json(&asked).send().await }
+    });
+    while setup.sampler.requests.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    let second: Value = setup.post(&base, &limited(40)).await.json().await.unwrap();
+    let prompt = second["usage"]["prompt_tokens"].as_u64().unwrap() as usize;
+    let asked: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|asked| asked.max_tokens).collect();
+    assert_eq!(asked, [4, 64 - 4 - 2 * prompt]);
+    first.abort();
+    was_told.await.unwrap();
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ pub(super) struct PassedCall {
     pub(super) idempotency_key: Option<String>,
     /// What lets it take from its attempt's budget, if it belongs to one.
     pub(super) admission: Option<Admitted>,
-    facts: Arc<CallFacts>,
+    pub(super) facts: Arc<CallFacts>,
     /// Seconds since the epoch.
     pub(super) start_time: f64,
 }
@@ -79,7 +79,9 @@ pub(crate) async fn pass_on(
         Claim::New(open) => open,
     };
     let admission = match &attribution {
-        Some(attribution) if route.is_generation() => Some(Admitted::of(proxy, attribution, route).await?),
+        Some(attribution) if route.is_generation() => {
+            Some(Admitted::of(proxy, attribution, route, &incoming.fields).await?)
+        }
         _ => None,
     };
     let call = PassedCall {
@@ -107,9 +109,19 @@ impl Admitted {
     /// A prompt is taken to have this many tokens until the upstream has counted it.
     const PROMPT_TOKENS: usize = 1;
 
-    async fn of(proxy: &Proxy, attribution: &Attribution, route: Route) -> Result<Self, ProxyError> {
+    async fn of(
+        proxy: &Proxy,
+        attribution: &Attribution,
+        route: Route,
+        fields: &Map<String, Value>,
+    ) -> Result<Self, ProxyError> {
         let memory = proxy.shared.memories.of(proxy, attribution).await?;
-        let asking = Asking { prompt_tokens: Self::PROMPT_TOKENS, choices: 1, prompt_field: route.prompt_field() };
+        let asking = Asking {
+            prompt_tokens: Self::PROMPT_TOKENS,
+            choices: 1,
+            answer_tokens: asked_tokens(fields),
+            prompt_field: route.prompt_field(),
+        };
         let spending = Arc::clone(&memory.spending);
         Ok(Self { admission: spending.admit(attribution.allowance, asking)?, spending })
     }
@@ -120,6 +132,13 @@ impl Admitted {
         let counted = usize::try_from(tokens).unwrap_or(usize::MAX);
         self.spending.sampled(counted.saturating_sub(Self::PROMPT_TOKENS));
     }
+}
+
+/// The most tokens that a request asks for, in any dialect; none if it does not say.
+fn asked_tokens(fields: &Map<String, Value>) -> usize {
+    let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    let asked = limits.iter().find_map(|limit| fields.get(*limit)?.as_u64()).unwrap_or_default();
+    usize::try_from(asked).unwrap_or(usize::MAX)
 }
 
 /// Refuses by name what the upstream has no words for.

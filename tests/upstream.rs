@@ -21,6 +21,17 @@ fn calls_that_are_passed_on_say_everywhere_why_they_are_not_trained() {
     let answer: Value = server.post(&format!("{base}/v1/chat/completions"), &call).expect(200);
     assert_eq!(answer["model"], "tiny");
 
+    let call = json!({ "model": "judge", "messages": [{ "role": "user", "content": "two" }], "max_tokens": 4, "stream": true });
+    let said = common::client().post(format!("{}{base}/v1/chat/completions", server.url)).json(&call).send().unwrap();
+    let said = said.text().unwrap();
+    assert!(said.contains("[DONE]"), "{said}");
+    // An untrained model may end before it has said anything.
+    let has_begun = said.replace("\"content\":\"\"", "").contains("\"content\":\"");
+    let metrics = common::client().get(format!("{}/metrics", server.url)).send().unwrap().text().unwrap();
+    let of_chats = "gen_ai_server_time_to_first_token_seconds_count{gen_ai_operation_name=\"chat\"";
+    let first_tokens = metrics.lines().find(|line| line.starts_with(of_chats) && line.contains("judge")).unwrap();
+    assert!(first_tokens.ends_with(if has_begun { " 1" } else { " 0" }), "{first_tokens} after {said}");
+
     let drift = table(&server, ["drift", "ro-judged"]);
     assert!(drift.contains(" upstream"), "{drift}");
     let shown = table(&server, ["show", "ro-judged"]);

@@ -63,6 +63,13 @@ impl CallFacts {
         self.model.get().map(|of| of.metrics.sampling_clock(of.operation, self.arrived))
     }
 
+    /// The first token of an answer has come that is not sampled here.
+    pub(crate) fn first_token(&self) {
+        if let Some(operation) = self.operation() {
+            operation.time_to_first_token.record(self.arrived.elapsed());
+        }
+    }
+
     /// Tokens of an answer were heard, which may be of an answer that others asked for.
     pub(crate) fn hear_tokens(&self, count: usize) {
         self.heard_tokens.fetch_add(count, Ordering::Relaxed);

@@ -226,7 +226,7 @@ impl ModelMetrics {
 #[derive(Clone)]
 pub(crate) struct OperationMetrics {
     pub(crate) duration: Histogram,
-    time_to_first_token: Histogram,
+    pub(crate) time_to_first_token: Histogram,
     time_per_output_token: Histogram,
 }
 

@@ -21,6 +21,8 @@ use upstreams::{
 #[tokio::test]
 async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     let setup = Setup::new(vec![]).await;
+    let (sender, exported) = std::sync::mpsc::channel();
+    setup.store.tell_of_calls(false, move |span| sender.send(span).unwrap());
     let (rollout, base) = setup.attempt().await;
     for (status, is_stream) in [(400, false), (401, true), (429, false), (500, true)] {
         let error = json!({ "error": { "message": format!("no: {KEY}"), "code": status, "mood": "bad" } }).to_string();
@@ -40,6 +42,16 @@ async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     assert_eq!(told, expected.each_ref().map(|(code, kind)| (*code, kind)));
     assert!(spans.iter().all(|span| !json!(span).to_string().contains(KEY)));
     assert_eq!(spans[0].attributes["gen_ai.prompt.0.content"], "Say you are 17.");
+    // The same is told of them elsewhere, but for what was said.
+    let exported: Vec<_> = exported.try_iter().collect();
+    assert_eq!(
+        exported.iter().map(|span| &span.span_id).collect::<Vec<_>>(),
+        spans.iter().map(|span| &span.span_id).collect::<Vec<_>>()
+    );
+    for span in exported {
+        assert_eq!((span.status.status_code, span.status.description), (StatusCode::Error, None));
+        assert!(span.attributes.contains_key("error.type") && !span.attributes.contains_key("gen_ai.prompt.0.content"));
+    }
 }
 
 #[tokio::test]

@@ -47,17 +47,31 @@ impl Store {
     /// What is to be told of a call once it is recorded, if somebody listens.
     pub(crate) fn telling(&self, generation: &NewGeneration) -> Option<Telling<'_>> {
         let listener = self.call_listener().get()?;
-        let mut attributes: Object = match listener.with_content {
-            true => generation.attributes.clone(),
-            false => {
-                let kept = generation.attributes.iter().filter(|(key, _)| !is_content(key));
-                kept.map(|(key, value)| (key.clone(), value.clone())).collect()
-            }
-        };
+        let mut attributes = listener.told(&generation.attributes);
         if let Some(reason) = generation.attributes.get(FINISH_REASON) {
             attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
         }
         Some(Telling { listener, span: span_of(generation, attributes, 0) })
+    }
+
+    /// Tells of a model call that is recorded as a span alone, because it has no answer of tokens. To be called once the
+    /// span is committed.
+    pub fn tell_of_span(&self, span: &Span) {
+        let Some(listener) = self.call_listener().get() else { return };
+        let mut told = Span { attributes: listener.told(&span.attributes), ..span.clone() };
+        if !listener.with_content {
+            // A host's own words may repeat what was said.
+            told.status.description = None;
+        }
+        (listener.tell)(told);
+    }
+}
+
+impl CallListener {
+    /// What it is told of a span's attributes.
+    fn told(&self, attributes: &Object) -> Object {
+        let kept = attributes.iter().filter(|(key, _)| self.with_content || !is_content(key));
+        kept.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
 

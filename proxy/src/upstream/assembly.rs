@@ -10,6 +10,7 @@ pub(super) struct Assembly {
     reply: Map<String, Value>,
     /// JSON text of the inputs of Anthropic's blocks, by index.
     inputs: Vec<String>,
+    has_begun: bool,
     has_ended: bool,
     error: Option<String>,
 }
@@ -19,7 +20,7 @@ const SAID_AGAIN: [&str; 6] = ["id", "type", "role", "name", "object", "finish_r
 
 impl Assembly {
     pub(super) fn new(route: Route) -> Self {
-        Self { route, reply: Map::new(), inputs: Vec::new(), has_ended: false, error: None }
+        Self { route, reply: Map::new(), inputs: Vec::new(), has_begun: false, has_ended: false, error: None }
     }
 
     /// Takes the data of the next event.
@@ -35,6 +36,11 @@ impl Assembly {
             Route::Responses => self.take_response_event(event),
             _ => self.take_chunk(event),
         }
+    }
+
+    /// Whether something of the answer itself has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Whether the event that ends every stream of the dialect has come.
@@ -84,6 +90,7 @@ impl Assembly {
         }
         for choice in choices.as_ref().and_then(Value::as_array).into_iter().flatten() {
             let Value::Object(mut choice) = choice.clone() else { continue };
+            self.has_begun |= says_something(&choice);
             if let Some(delta) = choice.shift_remove("delta") {
                 choice.insert("message".to_owned(), delta);
             }
@@ -100,7 +107,10 @@ impl Assembly {
                 put(self.reply.entry("content").or_insert(Value::Null), Some(index), event["content_block"].clone());
                 self.inputs.push(String::new());
             }
-            Some("content_block_delta") => self.take_block_delta(index, &event["delta"]),
+            Some("content_block_delta") => {
+                self.has_begun = true;
+                self.take_block_delta(index, &event["delta"]);
+            }
             Some("message_delta") => {
                 set_all(&mut self.reply, &event["delta"]);
                 if let Some(usage) = self.reply.entry("usage").or_insert_with(|| json!({})).as_object_mut() {
@@ -137,6 +147,7 @@ impl Assembly {
     fn take_response_event(&mut self, mut event: Value) {
         let index = |field: &str| event[field].as_u64().and_then(|index| usize::try_from(index).ok());
         let (item, part) = (index("output_index"), index("content_index"));
+        self.has_begun |= event["type"].as_str().is_some_and(|kind| kind.ends_with(".delta"));
         match event["type"].as_str() {
             Some("response.created" | "response.in_progress") => self.begin(&event["response"]),
             Some("response.output_item.added" | "response.output_item.done") => {
@@ -175,6 +186,18 @@ impl Assembly {
     fn item(&mut self, index: Option<usize>) -> Option<&mut Map<String, Value>> {
         self.reply.get_mut("output")?.get_mut(index?)?.as_object_mut()
     }
+}
+
+/// Whether a choice of a chunk has some of an answer: text, reasoning, or a call.
+fn says_something(choice: &Map<String, Value>) -> bool {
+    let is_said = |value: &Value| match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(calls) => !calls.is_empty(),
+        _ => false,
+    };
+    let delta = choice.get("delta").and_then(Value::as_object).into_iter().flatten();
+    let mut fields = delta.filter(|(name, _)| *name != "role").map(|(_, value)| value).chain(choice.get("text"));
+    fields.any(is_said)
 }
 
 /// Puts an element in its place of a list, or at its end.
@@ -363,6 +386,38 @@ mod tests {
         assembly.take(&json!({ "type": "response.completed", "response": whole.clone() }).to_string());
         assert!(assembly.has_ended() && assembly.error().is_none());
         assert_eq!(assembly.into_reply(), whole);
+    }
+
+    #[test]
+    fn an_answer_begins_with_the_first_that_is_said_and_not_with_its_head() {
+        let chat = |delta: Value| json!({ "choices": [{ "index": 0, "delta": delta }] });
+        let text = |text: &str| json!({ "choices": [{ "index": 0, "text": text }] });
+        for (route, head, first) in [
+            (
+                Route::ChatCompletions,
+                chat(json!({ "role": "assistant", "content": "" })),
+                chat(json!({ "content": "a" })),
+            ),
+            (
+                Route::ChatCompletions,
+                chat(json!({ "role": "assistant" })),
+                chat(json!({ "tool_calls": [{ "index": 0 }] })),
+            ),
+            (Route::Completions, text(""), text("a")),
+            (
+                Route::Messages,
+                json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),
+                json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "a" } }),
+            ),
+            (
+                Route::Responses,
+                json!({ "type": "response.created", "response": {} }),
+                json!({ "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "a" }),
+            ),
+        ] {
+            assert!(!assembled(route, std::slice::from_ref(&head)).has_begun(), "{head}");
+            assert!(assembled(route, &[head, first.clone()]).has_begun(), "{first}");
+        }
     }
 
     #[test]

@@ -140,9 +140,13 @@ async fn record_span(
         resource: Arc::default(),
         extra: Object::new(),
     };
-    let stored = proxy.shared.store.ingest_spans(vec![IncomingSpan { span, sequence_id: None }]).await?;
+    let incoming = IncomingSpan { span: span.clone(), sequence_id: None };
+    let stored = proxy.shared.store.ingest_spans(vec![incoming]).await?;
     match stored.as_slice() {
-        [Ingested::Stored { .. }] => Ok(()),
+        [Ingested::Stored { .. }] => {
+            proxy.shared.store.tell_of_span(&span);
+            Ok(())
+        }
         _ => Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id }),
     }
 }

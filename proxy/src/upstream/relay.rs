@@ -203,7 +203,11 @@ impl<'r> Relay<'r> {
         let mut held = None;
         for Event { bytes, data } in events {
             if held.is_none() && !data.is_empty() {
+                let had_begun = assembly.has_begun();
                 assembly.take(&data);
+                if assembly.has_begun() && !had_begun {
+                    self.call.facts.first_token();
+                }
             }
             let has_ended = assembly.has_ended().then(|| held.get_or_insert_default());
             has_ended.unwrap_or(&mut passed).extend(bytes);

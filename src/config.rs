@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub header_seconds: f64,
     /// Seconds for a request's body.
     pub body_seconds: f64,
+    /// Seconds for which a client may take in nothing of what it is sent, until it counts as gone.
+    pub write_seconds: f64,
     /// Seconds that a server which is told to end gives to what it has begun; what takes longer is cut short.
     pub shutdown_seconds: f64,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
@@ -79,6 +81,7 @@ impl Default for ServerConfig {
             header_limit_bytes: 64 * 1024,
             header_seconds: 60.0,
             body_seconds: 120.0,
+            write_seconds: 60.0,
             shutdown_seconds: 30.0,
             watchdog_interval: 10.0,
             access_log: false,

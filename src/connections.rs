@@ -1,11 +1,11 @@
-//! Connections: how long and how large a request's head may be, and how all of them come to their end.
+//! Connections: what each may take, and how all of them come to their end.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,22 +20,30 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncWriteExt;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::access;
+use crate::limited_stream::{LimitedStream, Requests};
 
-/// What the head of a request may take.
+/// What is taken in of a client that was refused, in bytes.
+const LAST_BYTES: u64 = 1 << 20;
+
+/// What a connection may take.
 #[derive(Clone, Copy, Debug)]
-pub struct HeadLimits {
-    /// From the end of the request before it, or the beginning of the connection. One that says nothing for so long is
-    /// closed.
-    pub time: Duration,
-    /// Bytes.
-    pub bytes: usize,
+pub struct ConnectionLimits {
+    /// For the head of a request, from the end of the request before it, or the beginning of the connection. One that
+    /// says nothing for so long is closed.
+    pub head_time: Duration,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// For a client to take nothing in of what it is sent.
+    pub write_time: Duration,
 }
 
 /// What is let in, and how far the end has come. Clones share it.
@@ -73,10 +81,11 @@ impl Door {
         self.phase.send_replace(Phase::Closed);
     }
 
-    fn enter(&self, busy: &Arc<AtomicBool>) -> Visit {
+    fn enter(&self, requests: &Arc<Requests>) -> Visit {
         self.inside.send_modify(|inside| *inside += 1);
-        busy.store(true, Ordering::Release);
-        Visit { inside: self.inside.clone(), busy: Arc::clone(busy) }
+        requests.heads.fetch_add(1, Ordering::AcqRel);
+        requests.is_busy.store(true, Ordering::Release);
+        Visit { inside: self.inside.clone(), requests: Arc::clone(requests) }
     }
 }
 
@@ -84,12 +93,12 @@ impl Door {
 struct Visit {
     inside: watch::Sender<usize>,
     /// Of its connection.
-    busy: Arc<AtomicBool>,
+    requests: Arc<Requests>,
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.busy.store(false, Ordering::Release);
+        self.requests.is_busy.store(false, Ordering::Release);
         self.inside.send_modify(|inside| *inside -= 1);
     }
 }
@@ -135,7 +144,7 @@ pub async fn refuse_at_the_end(
 }
 
 /// Answers connections until the door is closed and the last of them has ended.
-pub async fn serve(listener: TcpListener, router: Router, limits: HeadLimits, door: Door) {
+pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, door: Door) {
     let mut connections = JoinSet::new();
     let mut phase = door.phase.subscribe();
     loop {
@@ -182,7 +191,7 @@ fn is_the_clients(error: ErrorKind) -> bool {
 async fn connection(
     stream: TcpStream,
     router: Router,
-    limits: HeadLimits,
+    limits: ConnectionLimits,
     door: Door,
     mut phase: watch::Receiver<Phase>,
 ) {
@@ -190,8 +199,9 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection waits before it sends little");
     }
-    let busy = Arc::new(AtomicBool::new(false));
-    let visited = Arc::clone(&busy);
+    let requests = Arc::new(Requests::default());
+    let visited = Arc::clone(&requests);
+    let stream = LimitedStream::new(stream, Arc::clone(&requests), limits.head_bytes, limits.write_time);
     let service = service_fn(move |request: http::Request<Incoming>| {
         let visit = door.enter(&visited);
         let router = router.clone();
@@ -202,15 +212,16 @@ async fn connection(
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.time)
-        .max_header_size(limits.bytes)
+        .header_read_timeout(limits.head_time)
+        // More than the stream lets through, so that it is told here, and not by an answer without words.
+        .max_header_size(2 * limits.head_bytes)
         .serve_connection(TokioIo::new(stream), service);
     let ended = loop {
         tokio::select! {
             ended = poll_fn(|context| connection.poll_without_shutdown(context)) => break ended,
             Ok(()) = phase.changed() => {
                 let now = *phase.borrow_and_update();
-                if now == Phase::Closed || busy.load(Ordering::Acquire) {
+                if now == Phase::Closed || requests.is_busy.load(Ordering::Acquire) {
                     // It ends with the answer that is under way.
                     Pin::new(&mut connection).graceful_shutdown();
                 }
@@ -218,22 +229,53 @@ async fn connection(
         }
     };
     let http1::Parts { io, read_buf, .. } = connection.into_parts();
-    let mut stream = io.into_inner();
+    let stream = io.into_inner();
     let is_late = ended.as_ref().is_err_and(hyper::Error::is_timeout) && !read_buf.is_empty();
-    let said = if is_late { stream.write_all(too_late(limits.time).as_bytes()).await } else { Ok(()) };
+    let refusal = match ended {
+        Err(_) if stream.head_is_too_large() => Some(too_large(limits.head_bytes)),
+        Err(_) if is_late => Some(too_late(limits.head_time)),
+        _ => None,
+    };
+    let mut stream = stream.into_inner();
+    let said = match &refusal {
+        Some(refusal) => stream.write_all(refusal.as_bytes()).await,
+        None => Ok(()),
+    };
     // A client that has gone does not hear the end.
     if let Err(error) = said.and(stream.shutdown().await) {
         tracing::trace!(%error, "a connection ended before it was closed");
+    } else if refusal.is_some() {
+        hear_out(stream, limits.head_time).await;
     }
 }
 
-/// The answer to a request whose head did not arrive in time. Of such a one no dialect is known.
+/// Takes in what a client still sends, for a while: a connection that is closed on it takes along what it was told.
+async fn hear_out(stream: TcpStream, time: Duration) {
+    let mut rest = stream.take(LAST_BYTES);
+    if let Ok(Err(error)) = timeout(time, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
+        tracing::trace!(%error, "a connection ended while it was heard out");
+    }
+}
+
+/// The answer to a request whose head did not arrive in time.
 fn too_late(limit: Duration) -> String {
-    let text =
-        format!("the request's head did not arrive within {} seconds (server.header_seconds)\n", limit.as_secs_f64());
+    let seconds = limit.as_secs_f64();
+    let message = format!("the request's head did not arrive within {seconds} seconds (server.header_seconds)");
+    refusal("408 Request Timeout", "request_timeout", &message)
+}
+
+/// The answer to a request whose head has more bytes than it may.
+fn too_large(limit: usize) -> String {
+    let message = format!("the request's head is over the limit of {limit} bytes (server.header_limit_bytes)");
+    refusal("431 Request Header Fields Too Large", "header_too_large", &message)
+}
+
+/// The answer to a request whose head is not known, and so neither is its dialect: the one that most clients read.
+fn refusal(status: &str, code: &str, message: &str) -> String {
+    let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
+    let body = json!({ "error": error }).to_string();
+    let length = body.len();
     format!(
-        "HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\ncontent-length: \
-         {}\r\n\r\n{text}",
-        text.len()
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
 }

@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod config_show;
 mod connections;
+mod limited_stream;
 mod metrics_page;
 mod model_command;
 mod model_config;

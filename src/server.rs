@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use crate::access;
 use crate::config::{Config, ServerConfig};
-use crate::connections::{self, Door, HeadLimits};
+use crate::connections::{self, ConnectionLimits, Door};
 use crate::metrics_page::MetricsPage;
 use crate::timed_body::time_bodies;
 use crate::trace_export::{Collector, TraceExport};
@@ -95,9 +95,13 @@ impl RunningServer {
         }
         let scan_before_calls = interval == 0.0;
         let body_limit = config.server.body_limit_bytes;
-        let ServerConfig { header_seconds, header_limit_bytes, body_seconds, shutdown_seconds, .. } = config.server;
-        let head_limits =
-            HeadLimits { time: seconds("server.header_seconds", header_seconds)?, bytes: header_limit_bytes };
+        let ServerConfig { header_seconds, header_limit_bytes, body_seconds, write_seconds, shutdown_seconds, .. } =
+            config.server;
+        let connection_limits = ConnectionLimits {
+            head_time: seconds("server.header_seconds", header_seconds)?,
+            head_bytes: header_limit_bytes,
+            write_time: seconds("server.write_seconds", write_seconds)?,
+        };
         let body_time = seconds("server.body_seconds", body_seconds)?;
         let patience = seconds("server.shutdown_seconds", shutdown_seconds)?;
         let listener = listen(&config.server.listen, admin.is_some()).await?;
@@ -140,7 +144,7 @@ impl RunningServer {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),
             false => router,
         };
-        let task = tokio::spawn(connections::serve(listener, router, head_limits, door.clone()));
+        let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
         Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })
     }

@@ -308,6 +308,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.header_limit_bytes = 65536  # default
     server.header_seconds = 60.0  # default
     server.body_seconds = 120.0  # default
+    server.write_seconds = 60.0  # default
     server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default
@@ -372,6 +373,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     server.header_limit_bytes = 65536  # default
     server.header_seconds = 60.0  # default
     server.body_seconds = 120.0  # default
+    server.write_seconds = 60.0  # default
     server.shutdown_seconds = 30.0  # default
     server.watchdog_interval = 10.0  # default
     server.access_log = false  # default

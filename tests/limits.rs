@@ -26,6 +26,11 @@ fn answer(server: &Server, sent: &str) -> String {
     said
 }
 
+/// What is told of a head that could not be read.
+fn refusal(message: &str, code: &str) -> Value {
+    json!({ "error": { "message": message, "type": "invalid_request_error", "param": null, "code": code } })
+}
+
 /// The status and the JSON of a whole answer.
 fn told(said: &str) -> (u16, Value) {
     let (head, body) = said.split_once("\r\n\r\n").unwrap();
@@ -39,7 +44,8 @@ fn a_head_that_does_not_arrive_is_given_up_and_a_connection_that_says_nothing_is
     let server = serve(directory.path(), QUICK);
     let late = answer(&server, "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nx-slow: ");
     assert!(late.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{late}");
-    assert!(late.ends_with("\r\n\r\nthe request's head did not arrive within 0.2 seconds (server.header_seconds)\n"));
+    let words = "the request's head did not arrive within 0.2 seconds (server.header_seconds)";
+    assert_eq!(told(&late), (408, refusal(words, "request_timeout")));
     assert_eq!(answer(&server, ""), "");
     // Nor may a second request on the same connection take its time.
     let second = answer(&server, "GET /healthz HTTP/1.1\r\nhost: h\r\n\r\nGET /hea");
@@ -52,7 +58,37 @@ fn a_head_that_is_too_large_is_431() {
     let server = serve(directory.path(), QUICK);
     let head = |bytes| format!("GET /healthz HTTP/1.1\r\nhost: h\r\nx-large: {}\r\n\r\n", "x".repeat(bytes));
     assert!(answer(&server, &head(8000)).starts_with("HTTP/1.1 200 "));
-    assert!(answer(&server, &head(9000)).starts_with("HTTP/1.1 431 "));
+    let words = "the request's head is over the limit of 9000 bytes (server.header_limit_bytes)";
+    for bytes in [9000, 100_000] {
+        assert_eq!(told(&answer(&server, &head(bytes))), (431, refusal(words, "header_too_large")), "{bytes}");
+    }
+    // Many small heads on one connection are none of them too large, and nor is a body.
+    let many = head(3000).repeat(9);
+    let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "x".repeat(30_000) }] }).to_string();
+    let length = body.len();
+    let call = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n{body}");
+    let said = answer(&server, &format!("{many}{call}"));
+    assert_eq!((said.matches("HTTP/1.1 200 ").count(), said.matches("HTTP/1.1 404 ").count()), (9, 1), "{said}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_in_is_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), "[server]\nwrite_seconds = 0.2\n");
+    // More than the sockets' buffers take.
+    let bytes = 16 << 20;
+    let rollout = json!({ "input": "x".repeat(bytes) });
+    let enqueued = server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let path = format!("/v1/agl/rollouts/{}", enqueued[0]["rollout_id"].as_str().unwrap());
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n").as_bytes()).unwrap();
+    // Whoever writes to a connection that the server has closed is told so.
+    while stream.write_all(b"x").is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let mut said = Vec::new();
+    let ended = stream.read_to_end(&mut said);
+    assert!(ended.is_err() || said.len() < bytes, "{} bytes arrived", said.len());
 }
 
 #[test]

@@ -1,13 +1,12 @@
 """The official SDK trains a model and samples from it, at the server whose URL is the first argument. The second is the
 base model's path, the third the rank of the adapter that is trained, 0 for all weights. Prints what was found, as one line of JSON."""
 
-import json
 import math
 import sys
 
 import numpy
 import tinker
-from sdk import close, datum, logprobs, ready, refusal, takes
+from sdk import close, datum, logprobs, ready, refusal, takes, tell
 from tinker import types
 
 url, path = sys.argv[1:3]
@@ -137,4 +136,4 @@ refused = {
 }
 training.optim_step(types.AdamParams()).result()
 close(service)
-print(json.dumps({"refused": refused, "losses": [losses[0], losses[-1]]}))
+tell({"refused": refused, "losses": [losses[0], losses[-1]]})

@@ -9,7 +9,7 @@ import tarfile
 import urllib.request
 
 import tinker
-from sdk import close, ready, refusal
+from sdk import close, ready, refusal, tell
 from tinker import types
 
 service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test", user_metadata={"purpose": "management"})
@@ -115,4 +115,4 @@ assert len(sampler.compute_logprobs(prompt).result()) == 2
 rest.delete_checkpoint(run_id, "sampler_weights/sampler").result()
 assert "there is no checkpoint" in refusal(lambda: sampler.compute_logprobs(prompt).result())
 close(service)
-print("{}")
+tell({})

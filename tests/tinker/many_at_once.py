@@ -5,7 +5,7 @@ import pickle
 import sys
 
 import tinker
-from sdk import close, datum, ready
+from sdk import close, datum, ready, tell
 from tinker import types
 
 service = tinker.ServiceClient(base_url=sys.argv[1], api_key="tml-test")
@@ -42,4 +42,4 @@ if hasattr(config, "sample_use_retrieve_futures"):
         pending = [sampler.sample(prompt, num_samples=3, sampling_params=short) for _ in range(40)]
         assert all(len(sampled.result().sequences) == 3 for sampled in pending)
 close(service)
-print("{}")
+tell({})

@@ -1,11 +1,10 @@
 """The official SDK trains at the server whose URL is the first argument: `before` trains a model, or an adapter of the rank
 that the third argument is, saves it and goes on; `after` goes on from what was saved, whose paths are the next. Prints what the going on came to, as one line of JSON."""
 
-import json
 import sys
 
 import tinker
-from sdk import datum, ready
+from sdk import datum, ready, tell
 from tinker import types
 
 url, phase = sys.argv[1:3]
@@ -46,4 +45,4 @@ prompt = types.ModelInput.from_ints(row)
 found["logprobs"] = sampler.compute_logprobs(prompt).result()
 warm = types.SamplingParams(max_tokens=6, seed=3, stop=[], temperature=2.0)
 found["tokens"] = list(sampler.sample(prompt, num_samples=1, sampling_params=warm).result().sequences[0].tokens)
-print(json.dumps(found))
+tell(found)

@@ -1,6 +1,9 @@
 """What the scripts beside this need of every SDK from 0.24 on."""
 
 import inspect
+import json
+import os
+import sys
 
 import numpy
 from tinker import types
@@ -43,3 +46,10 @@ def close(service):
     """Older SDKs cannot end a session."""
     if hasattr(service, "close"):
         service.close("success").result()
+
+
+def tell(found):
+    """Prints what was found and ends: threads that older SDKs leave behind can crash an interpreter that is shut down."""
+    print(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)

@@ -9,7 +9,7 @@ use crate::adapter_files::{read_adapter, read_into_adapter, write_adapter};
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
 use crate::files::{
-    CONFIG, TensorReader, WEIGHTS, Written, converted_tensors, parse, read_weights, sync_directory, write_durably,
+    CONFIG, TensorFile, TensorReader, WEIGHTS, Written, converted_tensors, read_weights, sync_directory, write_durably,
     write_tensors, written_tensors,
 };
 use crate::layout::{Layout, Tensor};
@@ -139,19 +139,16 @@ pub(crate) fn write_model(
 pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Vec<f32>, AdamState), EngineError> {
     let values = read_trained(directory, policy)?;
     let path = directory.join(OPTIMIZER);
-    let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-    let file = parse(&bytes, &path)?;
+    let mut file = TensorFile::open(&path)?;
     let missing = || EngineError::Tensor { path: path.clone(), name: STEPS.into(), message: "it is missing".into() };
-    let counted = file.tensor(STEPS).map_err(|_| missing())?;
-    let steps = u64::from_le_bytes(counted.data().try_into().map_err(|_| missing())?);
+    let counted = file.bytes(STEPS)?.ok_or_else(missing)?;
+    let steps = u64::from_le_bytes(counted.try_into().map_err(|_| missing())?);
     if steps == 0 {
         return Ok((values, AdamState::default()));
     }
-    let moment = |prefix: &str| {
+    let mut moment = |prefix: &str| {
         let mut reader = TensorReader::new(policy.trained_tensors(), prefix);
-        for (name, view) in file.iter().filter(|(name, _)| name.starts_with(prefix)) {
-            reader.take(name, &view, &path)?;
-        }
+        reader.read_those(&mut file, |name| name.starts_with(prefix))?;
         reader.finish(&path)
     };
     Ok((values, AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps }))

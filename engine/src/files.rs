@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use safetensors::tensor::TensorView;
+use safetensors::tensor::{Metadata, TensorView};
 use safetensors::{Dtype, SafeTensors, View};
 use serde::Deserialize;
 
@@ -76,31 +76,37 @@ impl<'a> TensorReader<'a> {
     }
 
     pub(crate) fn read(&mut self, path: &Path) -> Result<(), EngineError> {
-        let bytes = std::fs::read(path).map_err(EngineError::io("read", path))?;
-        let file = parse(&bytes, path)?;
-        let mut tensors: Vec<_> = file.iter().collect();
-        // In one order, so that the same fault is always told in the same words.
-        tensors.sort_unstable_by_key(|(name, _)| *name);
-        for (name, view) in tensors {
-            // Some writers store a tied head although it is the embedding.
-            if name == "lm_head.weight" && self.tied_head {
-                continue;
-            }
-            self.take(name, &view, path)?;
-        }
-        Ok(())
+        let tied_head = self.tied_head;
+        // Some writers store a tied head although it is the embedding.
+        self.read_those(&mut TensorFile::open(path)?, |name| !(tied_head && name == "lm_head.weight"))
     }
 
-    pub(crate) fn take(&mut self, name: &str, view: &TensorView<'_>, path: &Path) -> Result<(), EngineError> {
-        let refuse = |message| EngineError::Tensor { path: path.to_path_buf(), name: name.to_string(), message };
-        let Some(tensor) = self.expected.remove(name) else {
-            return Err(refuse("the model has no such tensor, or it is there twice".into()));
+    /// Reads the tensors of these names.
+    pub(crate) fn read_those(
+        &mut self,
+        file: &mut TensorFile,
+        is_meant: impl Fn(&str) -> bool,
+    ) -> Result<(), EngineError> {
+        let mut names = file.metadata.offset_keys();
+        names.retain(|name| is_meant(name));
+        // In one order, so that the same fault is always told in the same words.
+        names.sort_unstable();
+        names.into_iter().try_for_each(|name| self.take(&name, file))
+    }
+
+    fn take(&mut self, name: &str, file: &mut TensorFile) -> Result<(), EngineError> {
+        let refuse = |message| Err(EngineError::Tensor { path: file.path.clone(), name: name.to_string(), message });
+        let (Some(tensor), Some(info)) = (self.expected.remove(name), file.metadata.info(name)) else {
+            return refuse("the model has no such tensor, or it is there twice".into());
         };
-        if view.shape() != tensor.shape {
-            return Err(refuse(format!("its shape is {:?}, but must be {:?}", view.shape(), tensor.shape)));
+        if info.shape != tensor.shape {
+            return refuse(format!("its shape is {:?}, but must be {:?}", info.shape, tensor.shape));
         }
-        let values = &mut self.values[tensor.place.clone()];
-        decode(view, values).map_err(|kind| refuse(format!("elements of type {kind:?} are not supported")))
+        if !is_readable_type(info.dtype) {
+            return refuse(format!("elements of type {:?} are not supported", info.dtype));
+        }
+        let (kind, (start, _)) = (info.dtype, info.data_offsets);
+        file.read_numbers(kind, start, &mut self.values[tensor.place.clone()])
     }
 
     pub(crate) fn finish(self, path: &Path) -> Result<Vec<f32>, EngineError> {
@@ -108,6 +114,78 @@ impl<'a> TensorReader<'a> {
             None => Ok(self.values),
             Some(name) => Err(EngineError::Tensor { path: path.to_path_buf(), name, message: "it is missing".into() }),
         }
+    }
+}
+
+/// Longest header that the format's own library reads.
+const GREATEST_HEADER: u64 = 100_000_000;
+
+/// Bytes that are read from a file at a time.
+const PIECE: usize = 1 << 20;
+
+/// A safetensors file that is read tensor by tensor, so that its bytes and the numbers they become are not held at once.
+#[derive(Debug)]
+pub(crate) struct TensorFile {
+    path: PathBuf,
+    file: File,
+    pub(crate) metadata: Metadata,
+    /// Where the tensors begin.
+    start: u64,
+}
+
+impl TensorFile {
+    /// Reads the names, shapes and element types.
+    pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
+        let read = |error| EngineError::io("read", path)(error);
+        let malformed = |fault: String| EngineError::Malformed {
+            path: path.to_path_buf(),
+            message: format!("not a safetensors file: {fault}"),
+        };
+        let mut file = File::open(path).map_err(read)?;
+        let length = file.metadata().map_err(read)?.len();
+        let mut header = [0; 8];
+        if length < header.len() as u64 {
+            return Err(malformed(format!("it has {length} bytes")));
+        }
+        file.read_exact(&mut header).map_err(read)?;
+        let count = u64::from_le_bytes(header);
+        if count > GREATEST_HEADER.min(length - 8) {
+            return Err(malformed(format!("its header would have {count} bytes")));
+        }
+        let mut header = vec![0; count as usize];
+        file.read_exact(&mut header).map_err(read)?;
+        let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| malformed(error.to_string()))?;
+        let (start, data) = (8 + count, metadata.data_len() as u64);
+        if start + data != length {
+            return Err(malformed(format!("it has {length} bytes, but must have {}", start + data)));
+        }
+        Ok(Self { path: path.to_path_buf(), file, metadata, start })
+    }
+
+    /// All bytes of one small tensor.
+    pub(crate) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some((start, end)) = self.metadata.info(name).map(|info| info.data_offsets) else { return Ok(None) };
+        let mut bytes = vec![0; end - start];
+        self.seek(start)?;
+        self.file.read_exact(&mut bytes).map_err(EngineError::io("read", &self.path))?;
+        Ok(Some(bytes))
+    }
+
+    fn read_numbers(&mut self, kind: Dtype, start: usize, values: &mut [f32]) -> Result<(), EngineError> {
+        self.seek(start)?;
+        let width = if kind == Dtype::F32 { 4 } else { 2 };
+        let mut piece = vec![0; PIECE.min(values.len() * width)];
+        for values in values.chunks_mut(PIECE / width) {
+            let bytes = &mut piece[..values.len() * width];
+            self.file.read_exact(bytes).map_err(EngineError::io("read", &self.path))?;
+            decode_numbers(kind, bytes, values);
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, start: usize) -> Result<(), EngineError> {
+        let place = SeekFrom::Start(self.start + start as u64);
+        self.file.seek(place).map(drop).map_err(EngineError::io("read", &self.path))
     }
 }
 
@@ -125,21 +203,25 @@ pub(crate) fn is_readable_type(kind: Dtype) -> bool {
 
 /// The numbers of a tensor, or its element type if that is not read.
 pub(crate) fn decode(view: &TensorView<'_>, values: &mut [f32]) -> Result<(), Dtype> {
-    let (pairs, _) = view.data().as_chunks::<2>();
-    match view.dtype() {
-        Dtype::F32 => {
-            let (quads, _) = view.data().as_chunks::<4>();
-            values.iter_mut().zip(quads).for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes));
-        }
+    if !is_readable_type(view.dtype()) {
+        return Err(view.dtype());
+    }
+    decode_numbers(view.dtype(), view.data(), values);
+    Ok(())
+}
+
+/// Of a type that is read.
+fn decode_numbers(kind: Dtype, bytes: &[u8], values: &mut [f32]) {
+    let ((pairs, _), (quads, _)) = (bytes.as_chunks::<2>(), bytes.as_chunks::<4>());
+    match kind {
         Dtype::BF16 => {
             values.iter_mut().zip(pairs).for_each(|(value, bytes)| *value = bf16::from_le_bytes(*bytes).to_f32());
         }
         Dtype::F16 => {
             values.iter_mut().zip(pairs).for_each(|(value, bytes)| *value = f16::from_le_bytes(*bytes).to_f32());
         }
-        other => return Err(other),
+        _ => values.iter_mut().zip(quads).for_each(|(value, bytes)| *value = f32::from_le_bytes(*bytes)),
     }
-    Ok(())
 }
 
 /// A tensor to be written.

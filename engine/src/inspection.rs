@@ -1,19 +1,13 @@
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::Metadata;
 use serde::Serialize;
 
 use crate::config::ModelConfig;
-use crate::files::{CONFIG, is_readable_type, weight_files};
+use crate::files::{CONFIG, TensorFile, is_readable_type, weight_files};
 use crate::layout::Layout;
 use crate::memory::MemoryNeed;
 use crate::{EngineError, EngineOptions};
-
-/// Greatest header of a weights file, in bytes: safetensors' own limit.
-const GREATEST_HEADER: u64 = 100_000_000;
 
 /// What a model directory holds, found without reading its weights.
 #[derive(Clone, Debug, Serialize)]
@@ -50,12 +44,7 @@ pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
         layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect();
     let mut element_types = BTreeMap::new();
     for path in &files {
-        let header = read_header(path)?;
-        let malformed = |error: serde_json::Error| EngineError::Malformed {
-            path: path.clone(),
-            message: format!("not a safetensors file: {error}"),
-        };
-        let metadata: Metadata = serde_json::from_slice(&header).map_err(malformed)?;
+        let metadata = TensorFile::open(path)?.metadata;
         for (name, tensor) in metadata.tensors() {
             let refuse = |message| EngineError::Tensor { path: path.clone(), name: name.clone(), message };
             if name == "lm_head.weight" && config.tie_word_embeddings {
@@ -89,22 +78,6 @@ pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
         files,
         memory: EngineOptions::default().memory_need(&config),
     })
-}
-
-/// The beginning of a weights file, which tells of its tensors.
-fn read_header(path: &Path) -> Result<Vec<u8>, EngineError> {
-    let read = |error| EngineError::io("read", path)(error);
-    let mut file = File::open(path).map_err(read)?;
-    let mut length = [0; 8];
-    file.read_exact(&mut length).map_err(read)?;
-    let count = u64::from_le_bytes(length);
-    if count > GREATEST_HEADER {
-        let message = format!("not a safetensors file: its header would have {count} bytes");
-        return Err(EngineError::Malformed { path: path.to_path_buf(), message });
-    }
-    let mut header = Vec::new();
-    file.take(count).read_to_end(&mut header).map_err(read)?;
-    Ok(header)
 }
 
 #[cfg(test)]

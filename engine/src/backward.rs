@@ -73,7 +73,7 @@ fn own_gradient<'a>(policy: &Policy, gradient: &'a mut [f32], place: &Range<usiz
 pub(crate) fn backward(
     policy: &Policy,
     rows: &PackedRows,
-    activations: &Activations,
+    activations: &mut Activations,
     normed_output_gradient: &[f32],
     scratch: &mut BackwardScratch,
     gradient: &mut [f32],
@@ -92,7 +92,8 @@ pub(crate) fn backward(
         &mut stream,
         own_gradient(policy, gradient, place),
     );
-    for (index, layer) in activations.layers.iter().enumerate().rev() {
+    for index in (0..model.config.num_hidden_layers).rev() {
+        let layer = activations.layer(policy, index, rows);
         feed_forward_backward(policy, index, layer, scratch, &mut stream, gradient);
         attention_backward(policy, index, rows, layer, scratch, &mut stream, gradient);
     }

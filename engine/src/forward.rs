@@ -6,7 +6,7 @@ use crate::kernels::{
     BLOCK, Joined, add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu,
 };
 use crate::policy::Policy;
-use crate::weights::{Model, Weights};
+use crate::weights::Model;
 
 /// Sequences laid one after another, without padding.
 #[derive(Clone, Debug, Default)]
@@ -56,10 +56,26 @@ pub(crate) struct LayerActivations {
     pub(crate) activated: Vec<f32>,
 }
 
-/// What a forward pass leaves. Kept between passes, so that its memory is found once.
+/// What a forward pass keeps for its backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nothing: no backward pass comes.
+    Nothing,
+    /// The layers' inputs, from which the backward pass computes each layer once more.
+    Inputs,
+    /// All that it needs.
+    Everything,
+}
+
+/// What a forward pass leaves. Its memory is found once for many passes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activations {
-    pub(crate) layers: Vec<LayerActivations>,
+    /// Of every layer; where not everything is kept, the first of them serves all.
+    layers: Vec<LayerActivations>,
+    /// Of every layer where inputs are kept.
+    inputs: Vec<Vec<f32>>,
+    /// Of a layer that is computed once more.
+    again: Vec<f32>,
     pub(crate) output: Vec<f32>,
     pub(crate) output_inverses: Vec<f32>,
     /// What the head reads: `[tokens, hidden]`.
@@ -69,13 +85,21 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
-    fn resize(&mut self, model: &Model, rows: &PackedRows) {
+    fn resize(&mut self, model: &Model, rows: &PackedRows, kept: Kept) {
         let (config, count) = (&model.config, rows.len());
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let (query, key) = (config.query_width(), config.key_width());
         let blocks: usize = rows.sequences.iter().map(|sequence| model.attention.blocks(sequence.len())).sum();
-        self.layers.resize_with(config.num_hidden_layers, LayerActivations::default);
-        for layer in &mut self.layers {
+        let layers = config.num_hidden_layers;
+        match kept {
+            // A pass with a backward pass may come again: what it needs is not given up.
+            Kept::Nothing => self.layers.resize_with(self.layers.len().max(1), LayerActivations::default),
+            Kept::Inputs => self.layers.resize_with(1, LayerActivations::default),
+            Kept::Everything => self.layers.resize_with(layers, LayerActivations::default),
+        }
+        self.inputs.resize_with(if kept == Kept::Inputs { layers } else { 0 }, Vec::new);
+        let needed = if kept == Kept::Everything { layers } else { 1 };
+        for layer in &mut self.layers[..needed] {
             layer.input.resize(count * hidden, 0.0);
             layer.input_inverses.resize(count, 0.0);
             layer.normed_input.resize(count * hidden, 0.0);
@@ -90,6 +114,7 @@ impl Activations {
             layer.gate_up.resize(count * 2 * inner, 0.0);
             layer.activated.resize(count * inner, 0.0);
         }
+        self.inputs.iter_mut().for_each(|input| input.resize(count * hidden, 0.0));
         self.output.resize(count * hidden, 0.0);
         self.output_inverses.resize(count, 0.0);
         self.normed_output.resize(count * hidden, 0.0);
@@ -97,30 +122,50 @@ impl Activations {
 }
 
 /// Runs the decoder over packed sequences, up to and including the last norm.
-pub(crate) fn forward(policy: &Policy, rows: &PackedRows, activations: &mut Activations) {
+pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activations: &mut Activations) {
     let weights = &*policy.weights;
     let (model, config) = (&weights.model, &weights.model.config);
-    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
-    activations.resize(model, rows);
-    let Activations { layers, output, output_inverses, normed_output, scores, adapter } = activations;
+    activations.resize(model, rows, kept);
+    let Activations { layers, inputs, output, output_inverses, normed_output, scores, adapter, .. } = activations;
     weights.embed(rows.tokens.iter().copied(), output);
-    for (index, layer) in layers.iter_mut().enumerate() {
+    for index in 0..config.num_hidden_layers {
+        let layer = &mut layers[if kept == Kept::Everything { index } else { 0 }];
         layer.input.copy_from_slice(output);
-        forward_layer(weights, run, index, rows, layer, (scores, adapter), output);
+        if let Some(input) = inputs.get_mut(index) {
+            input.copy_from_slice(output);
+        }
+        forward_layer(policy, index, rows, layer, (scores, adapter), output);
     }
     let gain = &weights.values[model.layout.final_norm.clone()];
     rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
 }
 
+impl Activations {
+    /// What [`forward`] left of one layer, computed once more where only its input was kept. Layers are asked for from the
+    /// last to the first.
+    pub(crate) fn layer(&mut self, policy: &Policy, index: usize, rows: &PackedRows) -> &LayerActivations {
+        let Self { layers, inputs, again, scores, adapter, .. } = self;
+        let Some(input) = inputs.get(index) else { return &layers[index] };
+        let layer = &mut layers[0];
+        if index + 1 < inputs.len() {
+            layer.input.copy_from_slice(input);
+            again.resize(input.len(), 0.0);
+            forward_layer(policy, index, rows, layer, (scores, adapter), again);
+        }
+        layer
+    }
+}
+
 fn forward_layer(
-    weights: &Weights,
-    run: AdapterRun<'_>,
+    policy: &Policy,
     index: usize,
     rows: &PackedRows,
     layer: &mut LayerActivations,
     (scores, adapter): (&mut Vec<f32>, &mut AdapterScratch),
     output: &mut [f32],
 ) {
+    let weights = &*policy.weights;
+    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
     let (model, config) = (&*weights.model, &weights.model.config);
     let (place, packed, count) = (&model.layout.layers[index], &weights.layers[index], rows.len());
     let epsilon = config.rms_norm_eps;

@@ -7,7 +7,7 @@ use crate::loss::TokenLoss;
 use crate::policy::Policy;
 
 /// Logits that are held at once: the head never keeps a row of the vocabulary for every token.
-const CHUNK_LOGITS: usize = 1 << 18;
+const CHUNK_LOGITS: usize = 1 << 25;
 
 /// One prediction: the row that predicts, what it should predict, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub(crate) struct HeadScratch {
 
 /// Rows whose logits are held at once.
 pub(crate) fn chunk_rows(config: &ModelConfig) -> usize {
-    (CHUNK_LOGITS / config.vocab_size).max(64)
+    (CHUNK_LOGITS / config.vocab_size).clamp(64, 256)
 }
 
 /// The logprob of every prediction, from what the decoder left for the head.

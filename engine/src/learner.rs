@@ -10,12 +10,13 @@ use crate::adapter::Adapter;
 use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
 use crate::files::{CONFIG, read_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
-use crate::memory::MemoryNeed;
+use crate::memory::{MemoryNeed, activation_budget};
 use crate::optimizer::{AdamState, check, norm};
 use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
-use crate::shard::{Example, SHARDS, Scored, Shard, deal};
-use crate::weights::{Model, Weights};
+use crate::shard::{Example, Scored, Shard, deal, shard_count};
+use crate::threads::thread_pool;
+use crate::weights::{Model, Weights, random_values};
 use crate::{EngineError, LoraOptions, ModelConfig};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
@@ -43,7 +44,7 @@ pub(crate) enum Told {
 pub(crate) struct LearnerState {
     policy: Policy,
     pub(crate) adam: AdamState,
-    shards: [Shard; SHARDS],
+    shards: Vec<Shard>,
     threads: usize,
     /// Where tokenizer and chat template are copied from.
     source: PathBuf,
@@ -56,7 +57,10 @@ impl EmbeddedLearner {
         source: PathBuf,
         published: Option<Arc<PublishedWeights>>,
     ) -> Self {
-        let state = LearnerState { policy, adam: AdamState::default(), shards: Default::default(), threads, source };
+        let config = &policy.weights.model.config;
+        let budget = activation_budget(config, policy.trained_count());
+        let shards = (0..shard_count(config)).map(|_| Shard::new(budget)).collect();
+        let state = LearnerState { policy, adam: AdamState::default(), shards, threads, source };
         Self { state: Arc::new(Mutex::new(state)), published }
     }
 
@@ -69,6 +73,21 @@ impl EmbeddedLearner {
         let values = read_weights(directory, &model.layout)?;
         let policy = Policy::of(Arc::new(Weights::new(model, values)));
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))
+    }
+
+    /// Trains the weights that [`create_model`](crate::create_model) would write, on their own: no sampler belongs to them.
+    /// Tokenizer and chat template are copied from `directory`.
+    pub fn with_fresh_weights(
+        directory: impl Into<PathBuf>,
+        config: &ModelConfig,
+        seed: u64,
+        threads: usize,
+    ) -> Result<Self, EngineError> {
+        config.check()?;
+        let model = Arc::new(Model::new(config.clone()));
+        let values = random_values(config, &model.layout, seed);
+        let policy = Policy::of(Arc::new(Weights::new(model, values)));
+        Ok(Self::new(policy, threads, directory.into(), None))
     }
 
     /// Trains a fresh adapter over the weights of the model directory `source`, on its own: no sampler belongs to it.
@@ -251,10 +270,10 @@ impl LearnerState {
     /// The sum of the shards' gradients, which are cleared.
     fn take_gradient(&mut self) -> Vec<f32> {
         let count = self.policy.trained_count();
-        let [first, others @ ..] = &mut self.shards;
-        let mut sum = std::mem::take(&mut first.gradient);
+        let mut shards = self.shards.iter_mut();
+        let mut sum = shards.next().map(|shard| std::mem::take(&mut shard.gradient)).unwrap_or_default();
         sum.resize(count, 0.0);
-        for shard in others {
+        for shard in shards {
             for (total, part) in sum.iter_mut().zip(&mut shard.gradient) {
                 *total += *part;
                 *part = 0.0;
@@ -321,10 +340,13 @@ impl LearnerState {
         examples: Vec<Example<'_>>,
         work: impl Fn(&mut Shard, &Policy, &[Example<'_>]) -> Vec<Scored> + Sync,
     ) -> Result<Vec<Scored>, EngineError> {
-        let hands = deal(examples);
+        let hands = deal(examples, self.shards.len());
         let (work, policy) = (&work, &self.policy);
         let mut scored = Vec::new();
-        if self.threads == 1 {
+        if let ([shard], [hand]) = (&mut self.shards[..], &hands[..]) {
+            let pool = thread_pool("fulgurite-learner", self.threads)?;
+            scored = pool.install(|| work(shard, policy, hand));
+        } else if self.threads == 1 {
             for (shard, hand) in self.shards.iter_mut().zip(&hands) {
                 scored.extend(work(shard, policy, hand));
             }

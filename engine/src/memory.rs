@@ -1,7 +1,8 @@
 use serde::Serialize;
 
 use crate::config::ModelConfig;
-use crate::shard::{ROWS, SHARDS};
+use crate::forward::Kept;
+use crate::shard::{ROWS, shard_count};
 use crate::{EngineError, head};
 
 const NUMBER: u64 = size_of::<f32>() as u64;
@@ -19,6 +20,8 @@ pub struct MemoryNeed {
     pub moments: u64,
     /// What a forward pass leaves for its backward pass, in each shard.
     pub activations: u64,
+    /// The same where only the layers' inputs are kept, and each layer is computed once more in the backward pass.
+    pub activations_recomputed: u64,
     /// The most that is kept of sequences for prompts that begin alike.
     pub prefix_cache: u64,
     /// One version of the adapter, if that is what is trained, ready for use.
@@ -32,16 +35,16 @@ impl MemoryNeed {
         let parameters = config.parameter_count() as u64;
         let untied_again = if config.tie_word_embeddings { config.vocab_size * config.hidden_size } else { 0 } as u64;
         let embedding = (config.vocab_size * config.hidden_size) as u64;
-        let shards = SHARDS as u64;
-        let rows = sequence.max(ROWS) as u64;
-        let logits = (head::chunk_rows(config) * config.vocab_size) as u64;
+        let shards = shard_count(config) as u64;
+        let rows = sequence.max(ROWS);
         Self {
             weights: parameters * NUMBER,
             // The embedding is not packed, a tied head is.
             packed: (parameters - embedding + untied_again) * NUMBER,
             gradients: shards * parameters * NUMBER,
             moments: 2 * parameters * NUMBER,
-            activations: shards * (rows * activations_per_row(config) + logits) * NUMBER,
+            activations: shards * activation_bytes(config, rows, Kept::Everything),
+            activations_recomputed: shards * activation_bytes(config, rows, Kept::Inputs),
             prefix_cache: 0,
             adapter: None,
         }
@@ -51,7 +54,7 @@ impl MemoryNeed {
     pub(crate) fn with_adapter(self, numbers: usize) -> Self {
         let numbers = numbers as u64;
         Self {
-            gradients: SHARDS as u64 * numbers * NUMBER,
+            gradients: self.gradients / self.weights * numbers * NUMBER,
             moments: 2 * numbers * NUMBER,
             // Its matrices are packed, too.
             adapter: Some(2 * numbers * NUMBER),
@@ -64,9 +67,10 @@ impl MemoryNeed {
         self.version() + self.prefix_cache
     }
 
-    /// To train all weights, or the adapter, while the version before is sampled from.
+    /// To train all weights, or the adapter, while the version before is sampled from. The learner keeps all activations if
+    /// there is room for them, and this counts those that it cannot do without.
     pub fn training(&self) -> u64 {
-        self.sampling() + self.trained_beside() + self.gradients + self.moments + self.activations
+        self.sampling() + self.trained_beside() + self.gradients + self.moments + self.activations_recomputed
     }
 
     /// What is there beside the version of the weights that is sampled from: another one, or two of the adapter.
@@ -97,19 +101,36 @@ impl MemoryNeed {
             mebibytes(self.trained_beside()),
             mebibytes(self.gradients),
             mebibytes(self.moments),
-            mebibytes(self.activations),
+            mebibytes(self.activations_recomputed),
             mebibytes(self.prefix_cache)
         );
         check("trained", self.training() - self.version(), parts)
     }
 }
 
-/// Numbers that the layers keep of one token.
-fn activations_per_row(config: &ModelConfig) -> u64 {
-    let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+/// Bytes that a pass over so many rows takes in one shard, forth and back.
+pub(crate) fn activation_bytes(config: &ModelConfig, rows: usize, kept: Kept) -> u64 {
+    let (hidden, inner, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
     let (query, key) = (config.query_width(), config.key_width());
     let layer = 4 * hidden + (query + 2 * key) + (query + key) + key + query + 3 * inner;
-    (config.num_hidden_layers * layer + 3 * hidden) as u64
+    let kept_of_layers = match kept {
+        Kept::Nothing => layer,
+        Kept::Inputs => layers * hidden + layer,
+        Kept::Everything => layers * layer,
+    };
+    // The backward pass has as much of one layer again.
+    let per_row = (kept_of_layers + layer + 3 * hidden) as u64;
+    let logits = (head::chunk_rows(config).min(rows) * config.vocab_size) as u64;
+    (rows as u64 * per_row + logits) * NUMBER
+}
+
+/// Bytes that each shard's activations may take of what is available now, once the rest of what training takes is there.
+pub(crate) fn activation_budget(config: &ModelConfig, trained: usize) -> u64 {
+    let need = MemoryNeed::of(config, 0);
+    let shards = shard_count(config) as u64;
+    let another_version = if trained == config.parameter_count() { need.version() } else { 0 };
+    let rest = another_version + (shards + 2) * trained as u64 * NUMBER;
+    available_memory().map_or(u64::MAX, |available| available.saturating_sub(rest) / shards)
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -169,8 +190,8 @@ mod tests {
         let held = adapter.values.len() as u64 * NUMBER;
         let whole = MemoryNeed::of(&config, 0);
         let need = whole.with_adapter(adapter.values.len());
-        let trained = 2 * (2 * held) + SHARDS as u64 * held + 2 * held;
-        assert_eq!(need.training(), whole.sampling() + trained + whole.activations);
+        let trained = 2 * (2 * held) + shard_count(&config) as u64 * held + 2 * held;
+        assert_eq!(need.training(), whole.sampling() + trained + whole.activations_recomputed);
     }
 
     #[test]

@@ -3,7 +3,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::choice::{choose, likeliest, not_finite, uniform};
-use crate::forward::{Activations, PackedRows, forward};
+use crate::forward::{Activations, Kept, PackedRows, forward};
 use crate::head::{HeadScratch, Prediction, for_each_logits};
 use crate::kernels::LogSoftmax;
 use crate::loss::TokenLoss;
@@ -50,7 +50,7 @@ impl WeightsSnapshot {
         rows.push(prompt.iter().copied().take(prompt.len().saturating_sub(1)));
         let mut activations = Activations::default();
         if rows.len() > 0 {
-            forward(policy, &rows, &mut activations);
+            forward(policy, &rows, Kept::Nothing, &mut activations);
         }
         let targets = prompt.iter().skip(1).enumerate();
         let predictions: Vec<Prediction> =

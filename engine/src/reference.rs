@@ -137,7 +137,7 @@ mod tests {
             let policy = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
             let weights = &policy.weights;
             let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
-            let scored = Shard::default().score(&policy, &examples(&data, |_| TokenLoss::Nothing));
+            let scored = Shard::new(u64::MAX).score(&policy, &examples(&data, |_| TokenLoss::Nothing));
             for (sequence, scored) in SEQUENCES.iter().zip(scored) {
                 let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(&weights.values), sequence);
                 for (found, exact) in scored.logprobs.iter().zip(exact) {
@@ -178,7 +178,7 @@ mod tests {
         let fixture: serde_json::Value = serde_json::from_str(&fixture).unwrap();
         let tokens: Vec<u32> = serde_json::from_value(fixture["tokens"].clone()).unwrap();
         let data = [datum(&tokens)];
-        let mut shard = Shard::default();
+        let mut shard = Shard::new(u64::MAX);
         let losses = |_| TokenLoss::CrossEntropy { weight: 1.0 };
         let scored = shard.score_backward(policy, &examples(&data, losses), Told::Trained);
         for (row, (found, target)) in scored[0].logprobs.iter().zip(&tokens[1..]).enumerate() {
@@ -203,7 +203,7 @@ mod tests {
     /// Holds the gradient of every tensor against differences of the definition's loss.
     fn check_gradient(policy: &Policy, loss: impl Fn(usize) -> TokenLoss) {
         let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
-        let mut shard = Shard::default();
+        let mut shard = Shard::new(u64::MAX);
         let weights = &policy.weights;
         shard.score_backward(policy, &examples(&data, &loss), Told::Trained);
         let (config, layout) = (&weights.model.config, &weights.model.layout);
@@ -241,6 +241,20 @@ mod tests {
             }
             other => unreachable!("{other:?} has slopes of its own, tested by hand"),
         }
+    }
+
+    #[test]
+    fn layers_that_are_computed_twice_leave_the_same_gradient() {
+        let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
+        let weights = model(ModelConfig { num_hidden_layers: 3, ..tiny_config() });
+        let run = |activation_bytes| {
+            let mut shard = Shard::new(activation_bytes);
+            let loss = |index| TokenLoss::CrossEntropy { weight: 1.0 + index as f32 };
+            // The second pass finds the memory of the first.
+            let scored = [(); 2].map(|()| shard.score_backward(&weights, &examples(&data, loss), Told::All));
+            (scored, shard.gradient)
+        };
+        assert!(run(0) == run(u64::MAX));
     }
 
     #[test]

@@ -1,14 +1,20 @@
 use fulgurite_backends::{Chunk, Datum};
 
+use crate::ModelConfig;
 use crate::backward::{BackwardScratch, backward};
-use crate::forward::{Activations, PackedRows, forward};
+use crate::forward::{Activations, Kept, PackedRows, forward};
 use crate::head::{HeadScratch, Prediction, score, score_backward};
 use crate::learner::Told;
 use crate::loss::TokenLoss;
+use crate::memory::activation_bytes;
 use crate::policy::Policy;
 
-/// Shards of a batch. Fixed, so that the order in which gradients are summed does not depend on the threads.
+/// The most shards of a batch.
 pub(crate) const SHARDS: usize = 2;
+
+/// Parameters from which on a batch is one shard: a second gradient would take too much memory, and products are large
+/// enough for the threads to share each.
+const ONE_SHARD: usize = 1 << 27;
 
 /// Rows that go through the model together, unless one datum alone has more: few enough for the caches.
 pub(crate) const ROWS: usize = 512;
@@ -44,10 +50,12 @@ pub(crate) struct Scored {
 }
 
 /// One part of the learner's work: its own gradient, summed over its datums in order, and its own memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shard {
     /// Laid out like what is trained; empty while nothing has accumulated.
     pub(crate) gradient: Vec<f32>,
+    /// Bytes that its activations may take; where all of a pass's would take more, some are computed twice.
+    activation_bytes: u64,
     rows: PackedRows,
     predictions: Vec<Prediction>,
     activations: Activations,
@@ -56,12 +64,18 @@ pub(crate) struct Shard {
     normed_gradient: Vec<f32>,
 }
 
-/// Deals the examples out, each to the shard that has the fewest positions so far.
-pub(crate) fn deal<'a>(examples: Vec<Example<'a>>) -> [Vec<Example<'a>>; SHARDS] {
-    let mut hands: [Vec<Example<'a>>; SHARDS] = Default::default();
-    let mut positions = [0; SHARDS];
+/// Shards of a batch. The model alone decides, so that the order in which gradients are summed does not depend on the
+/// threads.
+pub(crate) fn shard_count(config: &ModelConfig) -> usize {
+    if config.parameter_count() < ONE_SHARD { SHARDS } else { 1 }
+}
+
+/// Deals the examples out to so many shards, each to the one that has the fewest positions so far.
+pub(crate) fn deal<'a>(examples: Vec<Example<'a>>, shards: usize) -> Vec<Vec<Example<'a>>> {
+    let mut hands = vec![Vec::new(); shards];
+    let mut positions = vec![0; shards];
     for example in examples {
-        let lightest = (0..SHARDS).min_by_key(|&shard| positions[shard]).unwrap_or(0);
+        let lightest = (0..shards).min_by_key(|&shard| positions[shard]).unwrap_or(0);
         positions[lightest] += example.losses.len();
         hands[lightest].push(example);
     }
@@ -69,12 +83,26 @@ pub(crate) fn deal<'a>(examples: Vec<Example<'a>>) -> [Vec<Example<'a>>; SHARDS]
 }
 
 impl Shard {
+    /// An empty one whose activations may take so many bytes.
+    pub(crate) fn new(activation_bytes: u64) -> Self {
+        Self {
+            gradient: Vec::new(),
+            activation_bytes,
+            rows: PackedRows::default(),
+            predictions: Vec::new(),
+            activations: Activations::default(),
+            head: HeadScratch::default(),
+            backward: BackwardScratch::default(),
+            normed_gradient: Vec::new(),
+        }
+    }
+
     /// The logprob of every target.
     pub(crate) fn score(&mut self, policy: &Policy, examples: &[Example<'_>]) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
         for batch in batches(examples) {
             self.pack(batch, |_| true);
-            forward(policy, &self.rows, &mut self.activations);
+            forward(policy, &self.rows, Kept::Nothing, &mut self.activations);
             score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
             self.collect(batch, &mut scored);
         }
@@ -88,19 +116,25 @@ impl Shard {
         self.gradient.resize(policy.trained_count(), 0.0);
         for batch in batches(examples) {
             self.pack(batch, |loss| *loss != TokenLoss::Nothing);
-            forward(policy, &self.rows, &mut self.activations);
+            forward(policy, &self.rows, self.kept(policy), &mut self.activations);
             let normed = &self.activations.normed_output;
             self.normed_gradient.resize(normed.len(), 0.0);
             let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
             score_backward(policy, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
             let (rows, scratch) = (&self.rows, &mut self.backward);
-            backward(policy, rows, &self.activations, normed_gradient, scratch, &mut self.gradient);
+            backward(policy, rows, &mut self.activations, normed_gradient, scratch, &mut self.gradient);
             self.collect(batch, &mut scored);
             if told == Told::All {
                 self.tell_others(policy, batch, &mut scored);
             }
         }
         scored
+    }
+
+    /// What the forward pass over the packed rows is to keep. It changes no bit of the gradient.
+    fn kept(&self, policy: &Policy) -> Kept {
+        let need = activation_bytes(&policy.weights.model.config, self.rows.len(), Kept::Everything);
+        if need > self.activation_bytes { Kept::Inputs } else { Kept::Everything }
     }
 
     /// Fills in the logprobs of a batch's targets that have no loss, from what its forward pass has left.

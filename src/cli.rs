@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::bench::Shape;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
@@ -217,6 +218,17 @@ pub enum BenchSubject {
     /// The model host of `bench proxy`
     #[command(hide = true)]
     ProxyHost(BenchProxyHostArguments),
+    /// Tokens that the embedded engine samples and trains in a second, beside PyTorch where it is given
+    ///
+    /// Models are Qwen3's with fresh weights, each side's in a process of its own. Streams read a prompt of 16 tokens and
+    /// sample at temperature 1; training is forward pass, backward pass, clipping and fused AdamW over sequences of 256
+    /// tokens. PyTorch runs a lean decoder with scaled_dot_product_attention and a static cache, without torch.compile.
+    /// Turns of both alternate, and each figure is the median of a side's turns. Where a machine is shared, tokens a
+    /// second of processor time say more than tokens a second.
+    Engine(BenchEngineArguments),
+    /// The measured process of `bench engine`
+    #[command(hide = true)]
+    EngineHost(BenchEngineHostArguments),
     /// Processor time and latency of the store's API, over an empty store and over a filled one
     Store(BenchStoreArguments),
     /// Time from conversation to tokens, whole and as a continuation, and from tokens to message
@@ -250,6 +262,49 @@ pub struct BenchProxyHostArguments {
     /// Where it writes its URL
     #[arg(long, value_name = "FILE")]
     pub ready_file: PathBuf,
+}
+
+/// `fulgurite bench engine`.
+#[derive(Debug, Args)]
+pub struct BenchEngineArguments {
+    /// Models by their parameters
+    #[arg(long, value_name = "SHAPE,...", value_delimiter = ',', default_value = "0.3m,6m,30m,0.6b")]
+    pub shapes: Vec<Shape>,
+    /// Streams that are sampled at once; 0 samples nothing
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,16,64")]
+    pub batches: Vec<usize>,
+    /// Tokens that each stream samples
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub new_tokens: usize,
+    /// Tokens of a training step; 0 trains nothing
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub train_tokens: usize,
+    /// Turns of each side
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub turns: usize,
+    /// Least seconds of a turn, which always ends with a whole step
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Threads of each side
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub threads: usize,
+    /// A Python interpreter that has the package torch, which is measured in the same run
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `fulgurite bench engine-host`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct BenchEngineHostArguments {
+    /// The model
+    #[arg(long, value_name = "SHAPE")]
+    pub shape: Shape,
+    /// Threads
+    #[arg(long, value_name = "N")]
+    pub threads: usize,
 }
 
 /// `fulgurite bench render`.

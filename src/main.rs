@@ -83,6 +83,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Proxy(arguments) => bench::bench_proxy(arguments).await,
             BenchSubject::ProxyHost(arguments) => bench::bench_proxy_host(arguments).await,
+            BenchSubject::Engine(arguments) => bench::bench_engine(&arguments),
+            BenchSubject::EngineHost(arguments) => bench::bench_engine_host(arguments).await,
             BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
             BenchSubject::Render(arguments) => bench::bench_render(arguments),
         },

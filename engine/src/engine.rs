@@ -77,17 +77,41 @@ impl Engine {
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
+        let config = ModelConfig::read(&directory.join(CONFIG))?;
+        let read = |model: &Model| read_weights(directory, &model.layout);
+        Self::start(directory, config, read, vocabulary, options)
+    }
+
+    /// A model with the weights that [`create_model`] would give it, without writing them. Its tokenizer's files, which
+    /// checkpoints take along, are those in `directory`.
+    pub fn with_fresh_weights(
+        directory: impl AsRef<Path>,
+        config: &ModelConfig,
+        seed: u64,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        config.check()?;
+        let fresh = |model: &Model| Ok(random_values(config, &model.layout, seed));
+        Self::start(directory.as_ref(), config.clone(), fresh, None, options)
+    }
+
+    fn start(
+        directory: &Path,
+        config: ModelConfig,
+        values: impl FnOnce(&Model) -> Result<Vec<f32>, EngineError>,
+        vocabulary: Option<Vocabulary>,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
         let EngineOptions { threads, queue_limit, max_batch, .. } = options;
         for (name, value) in [("threads", threads), ("queue_limit", queue_limit), ("max_batch", max_batch)] {
             if value == 0 {
                 return Err(EngineError::Request { message: format!("the engine's option {name} is 0") });
             }
         }
-        let config = ModelConfig::read(&directory.join(CONFIG))?;
         let memory_need = options.memory_need(&config);
         memory_need.check_sampling()?;
         let model = Arc::new(Model::new(config.clone()));
-        let values = read_weights(directory, &model.layout)?;
+        let values = values(&model)?;
         let weights = Arc::new(Weights::new(model, values));
         let policy = Policy::of(weights);
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));

@@ -66,4 +66,5 @@ pub use memory::{MemoryNeed, available_memory};
 pub use rope_scaling::RopeScaling;
 pub use sampler::EmbeddedSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
+pub use threads::square_product;
 pub use vocabulary::{TokenText, Vocabulary};

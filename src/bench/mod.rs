@@ -1,11 +1,13 @@
 //! `fulgurite bench`: what things cost, what is compared side by side in one run.
 
+mod engine;
 mod proxy;
 mod render;
 mod server;
 mod store;
 mod workload;
 
+pub use engine::{Shape, bench_engine, bench_engine_host};
 pub use proxy::{bench_proxy, bench_proxy_host};
 pub use render::bench_render;
 pub use store::bench_store;

@@ -49,25 +49,34 @@ impl Server {
 
     /// Seconds that all of its threads have spent on a processor, in its own code and in the system's.
     pub fn cpu_seconds(&self) -> Result<f64> {
-        let path = format!("/proc/{}/stat", self.pid);
-        let stat = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {path}; processor time is measured on Linux only"))?;
-        // The program's name, in brackets, may hold anything; user and system time are fields 14 and 15 of the line.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let ticks: Vec<f64> =
-            fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
-        let [user, system] = ticks[..] else { bail!("{path} is not as expected") };
-        Ok((user + system) / rustix::param::clock_ticks_per_second() as f64)
+        cpu_seconds(self.pid)
     }
 
     /// Bytes of memory that it holds.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let path = format!("/proc/{}/statm", self.pid);
-        let statm = std::fs::read_to_string(&path)
-            .with_context(|| format!("cannot read {path}; memory is measured on Linux only"))?;
-        let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        Ok(pages.with_context(|| format!("{path} is not as expected"))? * rustix::param::page_size() as u64)
+        resident_bytes(self.pid)
     }
+}
+
+/// Seconds that all threads of a process have spent on a processor, in its own code and in the system's.
+pub fn cpu_seconds(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {path}; processor time is measured on Linux only"))?;
+    // The program's name, in brackets, may hold anything; user and system time are fields 14 and 15 of the line.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    let [user, system] = ticks[..] else { bail!("{path} is not as expected") };
+    Ok((user + system) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Bytes of memory that a process holds.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/statm");
+    let statm = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {path}; memory is measured on Linux only"))?;
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    Ok(pages.with_context(|| format!("{path} is not as expected"))? * rustix::param::page_size() as u64)
 }
 
 impl Drop for Server {

@@ -1,8 +1,11 @@
 //! `fulgurite serve`.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use axum::Router;
-use fulgurite_engine::tinker_server::{self, TinkerBase, TinkerServer, TinkerServerOptions};
+use fulgurite_engine::tinker_server::{self, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions};
+use fulgurite_proxy::ServedModel;
 use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::admin_key;
@@ -37,8 +40,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     for spec in &arguments.models {
         models.push(OpenModel::open(&parse_model(spec)?, "".as_ref(), &loaded.config.engine)?);
     }
-    let served = models.iter().map(|model| model.served.clone()).collect();
     let tinker = tinker_routes(&mut models, &loaded)?;
+    let served = models.iter().map(|model| model.served.clone()).collect();
     let kept_weights = store.model_weights().await?;
     let mut server =
         RunningServer::start(&loaded.config, admin, store.clone(), served, kept_weights, tinker, &metrics).await?;
@@ -57,7 +60,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     Ok(())
 }
 
-/// The Tinker API over the models in this process, if there are any.
+/// The Tinker API over the models in this process, if there are any; behind these, what it has saved can be put by name.
 fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Router> {
     let bases: Vec<TinkerBase> = models.iter_mut().filter_map(|model| model.tinker.take()).collect();
     if bases.is_empty() {
@@ -73,6 +76,13 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
     };
     let server = TinkerServer::start(bases, options)
         .with_context(|| format!("cannot go on with what {} holds (tinker_server.directory)", directory.display()))?;
+    for model in models {
+        if let (ServedModel::Sampled(served), None) = (&mut model.served, &model.remote)
+            && let Some(sampler) = KeptWeightsSampler::new(server.clone(), &served.name)
+        {
+            served.sampler = Arc::new(sampler);
+        }
+    }
     Ok(tinker_server::routes(server))
 }
 

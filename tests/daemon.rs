@@ -96,8 +96,8 @@ fn last_line(output: Output) -> Value {
 /// A server, a service that trains, and how a daemon beside them is configured.
 struct Parts<'p> {
     project: &'p Project,
-    /// Trains, and samples for the server.
-    service: Serving,
+    /// Trains, and samples for the server; none where the server does that itself.
+    service: Option<Serving>,
     server: Serving,
 }
 
@@ -114,7 +114,16 @@ impl<'p> Parts<'p> {
         let server = Serving::start(project.path("server"), model, admin_key);
         let host = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = 0\nurls = [\"{url}\"]");
         project.write("daemon.toml", &host, runner);
-        Self { project, service, server }
+        Self { project, service: Some(service), server }
+    }
+
+    /// A server that samples and trains by itself.
+    fn in_one_server(project: &'p Project, runner: &str) -> Self {
+        let model = format!("hello=embedded:{}", project.path("model").display());
+        let server = Serving::start(project.path("server"), model, None);
+        let host = format!("backend = \"tinker\"\nlora_rank = 0\nurls = [\"{}\"]", server.url);
+        project.write("daemon.toml", &host, runner);
+        Self { project, service: None, server }
     }
 
     fn daemon(&self) -> Command {
@@ -128,7 +137,8 @@ impl<'p> Parts<'p> {
         let checkpoint = Path::new(summary["checkpoint"].as_str().unwrap()).join("tinker_checkpoint.json");
         let checkpoint: Value = serde_json::from_str(&std::fs::read_to_string(checkpoint).unwrap()).unwrap();
         let kept = checkpoint["path"].as_str().unwrap().strip_prefix("tinker://").unwrap();
-        let kept = self.project.path("service/fulgurite-tinker/weights").join(kept);
+        let keeper = self.service.as_ref().unwrap_or(&self.server);
+        let kept = keeper.directory.join("fulgurite-tinker/weights").join(kept);
         std::fs::read(kept.join("model.safetensors")).unwrap()
     }
 
@@ -251,7 +261,26 @@ fn a_server_or_a_service_that_is_killed_is_waited_for() {
     eventually("the second step", || (parts.recorded_steps() >= 2).then_some(()));
     parts.server.kill_and_start_again();
     eventually("the third step", || (parts.recorded_steps() >= 3).then_some(()));
-    parts.service.kill_and_start_again();
+    parts.service.as_mut().unwrap().kill_and_start_again();
+    let summary = last_line(daemon.wait_with_output().unwrap());
+    parts.is_as_in_one_process(&summary);
+}
+
+#[test]
+fn one_server_samples_and_trains_for_a_daemon_and_may_be_killed() {
+    let project = Project::new();
+    let go = project.path("go");
+    let mut parts = Parts::in_one_server(&project, &held(&go));
+    let mut command = parts.daemon();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let daemon = command.spawn().unwrap();
+    eventually("a training rollout with a call", || {
+        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
+        parts.server.rollouts().iter().any(is_called).then_some(())
+    });
+    std::fs::write(&go, "").unwrap();
+    eventually("the second step", || (parts.recorded_steps() >= 2).then_some(()));
+    parts.server.kill_and_start_again();
     let summary = last_line(daemon.wait_with_output().unwrap());
     parts.is_as_in_one_process(&summary);
 }

@@ -119,6 +119,11 @@ impl EmbeddedSampler {
         WeightsSnapshot(self.published.current())
     }
 
+    /// Gives requests that arrive from now on these weights, as `version`.
+    pub(crate) fn publish(&self, weights: &WeightsSnapshot, version: WeightsVersion) {
+        self.published.replace(version, weights.0.policy.clone());
+    }
+
     /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
     pub(crate) async fn sample_from(
         &self,

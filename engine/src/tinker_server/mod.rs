@@ -13,6 +13,7 @@
 //! - `training_runs`, `adapters`, `model`, `training_request`: what is asked of training runs; what they train beside a
 //!   base; one at work; what its passes compute over.
 //! - `sampling`, `sample_answer`, `weights_cache`: requests for samples, their answers, the weights behind them.
+//! - `kept_weights`: what was saved for sampling, behind a model that agents call.
 //! - `state_directory`, `names`: what outlives the process; what files may be called.
 //!
 //! Adapters have alpha 32 and share their base's weights. Full fine-tuning is `lora_config.rank`
@@ -23,6 +24,7 @@ mod adapters;
 mod checkpoints;
 mod downloads;
 mod futures;
+mod kept_weights;
 mod management;
 mod model;
 mod names;
@@ -39,5 +41,6 @@ mod training_request;
 mod training_runs;
 mod weights_cache;
 
+pub use kept_weights::KeptWeightsSampler;
 pub use routes::routes;
 pub use server::{TinkerBase, TinkerServer, TinkerServerOptions};

@@ -144,7 +144,7 @@ impl TinkerServer {
 
     async fn snapshot(&self, base: &TinkerBase, weights: &SampledWeights) -> Result<WeightsSnapshot, Refusal> {
         let directory = match weights {
-            SampledWeights::Base => return Ok(base.sampler.snapshot()),
+            SampledWeights::Base => return Ok(base.opened.clone()),
             SampledWeights::Own(directory) => directory.clone(),
             SampledWeights::Inflight(run_id) => return self.inflight_snapshot(base, run_id).await,
             SampledWeights::Checkpoint(path) => {

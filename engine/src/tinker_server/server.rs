@@ -13,6 +13,7 @@ use super::refusals::Refusal;
 use super::state_directory::{CheckpointRecord, Record, RunRecord, SamplerRecord, SessionRecord, StateDirectory, now};
 use super::weights_cache::WeightsCache;
 use crate::files::{CONFIG, GENERATION_CONFIG};
+use crate::published::WeightsSnapshot;
 use crate::weights::Weights;
 use crate::{EmbeddedSampler, Engine, EngineError, ModelConfig};
 
@@ -59,6 +60,8 @@ pub struct TinkerBase {
     pub(super) sampler: Arc<EmbeddedSampler>,
     /// As the model was opened: what adapters stand beside, whatever is put behind the sampler.
     pub(super) weights: Arc<Weights>,
+    /// The same, to be sampled from.
+    pub(super) opened: WeightsSnapshot,
     pub(super) config: ModelConfig,
     /// What the model ends texts with.
     pub(super) ends: Vec<u32>,
@@ -75,6 +78,7 @@ impl TinkerBase {
             ends: ends(&directory, engine.config())?,
             sampler: engine.sampler(),
             weights: engine.weights(),
+            opened: engine.sampler().snapshot(),
             config: engine.config().clone(),
             directory,
         })

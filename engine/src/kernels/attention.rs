@@ -1,4 +1,6 @@
-use super::{LANES, add_scaled, dot, exp, fold, vectorised};
+use std::ops::Range;
+
+use super::{LANES, dot, exp, fold, vectorised};
 
 /// Positions of a block of keys.
 pub(crate) const BLOCK: usize = LANES;
@@ -82,7 +84,7 @@ pub(crate) fn attend(
                 let place = head * shape.head..(head + 1) * shape.head;
                 let key_head = head / shape.group();
                 softmax_of_scores(shape, &query[place.clone()], key_head, keys, length, scores);
-                mean_of_values(scores, values, key_head * shape.head, stride, length, &mut attended[place]);
+                weighted_sum(scores, values, key_head * shape.head, stride, length, &mut attended[place]);
             }
         },
     );
@@ -101,16 +103,20 @@ pub(crate) struct AttentionForward<'a> {
     pub(crate) attended_gradient: &'a [f32],
 }
 
-/// Two rows of scores.
+/// Positions whose queries are taken together, so that what all of them add to a key's and a value's gradient is added
+/// while that stands in registers.
+const QUERIES: usize = 16;
+
+/// Scores of some positions' queries, those of one key head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttentionScratch {
     probabilities: Vec<f32>,
     gradients: Vec<f32>,
 }
 
-/// Adds to `rotated_gradient` (laid out like `rotated`) and `value_gradient` (rows `stride` numbers apart) the
-/// gradients of one sequence's attention. Probabilities are computed again: saving them would take the square of
-/// the length.
+/// Writes to `rotated_gradient` (laid out like `rotated`) the queries' gradients of one sequence's attention, and adds to it
+/// the keys', and to `value_gradient` (rows `stride` numbers apart) the values'. Probabilities are computed again: saving
+/// them would take the square of the length.
 pub(crate) fn attend_backward(
     shape: AttentionShape,
     forward: AttentionForward<'_>,
@@ -121,64 +127,180 @@ pub(crate) fn attend_backward(
 ) {
     let width = (shape.query_heads + shape.key_heads) * shape.head;
     let positions = forward.rotated.len() / width;
-    for position in 0..positions {
-        let padded = shape.blocks(position + 1) * BLOCK;
-        scratch.probabilities.resize(padded, 0.0);
-        scratch.gradients.resize(padded, 0.0);
+    for first in (0..positions).step_by(QUERIES) {
+        let queries = first..positions.min(first + QUERIES);
+        let scores = queries.len() * shape.group() * shape.blocks(queries.end) * BLOCK;
+        scratch.probabilities.resize(scores, 0.0);
+        scratch.gradients.resize(scores, 0.0);
         vectorised(
             #[inline(always)]
             || {
-                for head in 0..shape.query_heads {
-                    backward_row(shape, forward, position, head, scratch, rotated_gradient, value_gradient, stride);
+                for key_head in 0..shape.key_heads {
+                    let part = BackwardPart { shape, forward, queries: queries.clone(), key_head };
+                    part.scores_and_query_gradients(scratch, rotated_gradient);
+                    part.add_key_and_value_gradients(scratch, rotated_gradient, value_gradient, stride);
                 }
             },
         );
     }
 }
 
-#[inline(always)]
-#[allow(clippy::too_many_arguments)] // the body of one loop
-fn backward_row(
+/// The queries of some positions that meet one key head.
+struct BackwardPart<'a> {
     shape: AttentionShape,
-    forward: AttentionForward<'_>,
-    position: usize,
-    head: usize,
-    scratch: &mut AttentionScratch,
-    rotated_gradient: &mut [f32],
-    value_gradient: &mut [f32],
-    stride: usize,
-) {
-    let width = (shape.query_heads + shape.key_heads) * shape.head;
-    let key_head = head / shape.group();
-    let key_at = (shape.query_heads + key_head) * shape.head;
-    let query_row = position * width + head * shape.head..position * width + (head + 1) * shape.head;
-    let query = &forward.rotated[query_row.clone()];
-    let output_gradient =
-        &forward.attended_gradient[(position * shape.query_heads + head) * shape.head..][..shape.head];
-    let (probabilities, gradients) = (&mut scratch.probabilities[..], &mut scratch.gradients[..]);
+    forward: AttentionForward<'a>,
+    queries: Range<usize>,
+    key_head: usize,
+}
 
-    let joined = |numbers| Joined { numbers, size: shape.key_block() };
-    softmax_of_scores(shape, query, key_head, &joined(forward.keys), position + 1, probabilities);
-    block_products(shape, output_gradient, key_head, &joined(forward.values), gradients);
-    for unseen in position + 1..gradients.len() {
-        gradients[unseen] = 0.0;
+impl BackwardPart<'_> {
+    /// Of a row of `rotated`.
+    #[inline(always)]
+    fn width(&self) -> usize {
+        (self.shape.query_heads + self.shape.key_heads) * self.shape.head
     }
-    let along = dot(probabilities, gradients);
-    let scale = 1.0 / (shape.head as f32).sqrt();
-    let probabilities = &probabilities[..gradients.len()];
-    for other in 0..gradients.len() {
-        gradients[other] = probabilities[other] * (gradients[other] - along) * scale;
+
+    /// Where a row of `rotated` has the key.
+    #[inline(always)]
+    fn key_at(&self) -> usize {
+        (self.shape.query_heads + self.key_head) * self.shape.head
     }
-    for other in 0..=position {
-        let key_row = other * width + key_at;
-        add_scaled(
-            &mut rotated_gradient[query_row.clone()],
-            gradients[other],
-            &forward.rotated[key_row..][..shape.head],
-        );
-        add_scaled(&mut rotated_gradient[key_row..][..shape.head], gradients[other], query);
-        let value_row = other * stride + key_head * shape.head;
-        add_scaled(&mut value_gradient[value_row..][..shape.head], probabilities[other], output_gradient);
+
+    /// Where a row of queries has the first that meets the key.
+    #[inline(always)]
+    fn queries_at(&self) -> usize {
+        self.key_head * self.shape.group() * self.shape.head
+    }
+
+    /// Numbers from one query's scores to the next's.
+    #[inline(always)]
+    fn score_stride(&self) -> usize {
+        self.shape.blocks(self.queries.end) * BLOCK
+    }
+
+    /// Probabilities and their scores' gradients, query by query, 0 for positions that the query does not see.
+    #[inline(always)]
+    fn scores_and_query_gradients(&self, scratch: &mut AttentionScratch, rotated_gradient: &mut [f32]) {
+        let (shape, forward, key_head) = (self.shape, self.forward, self.key_head);
+        let joined = |numbers| Joined { numbers, size: shape.key_block() };
+        let rotated = Joined { numbers: forward.rotated, size: BLOCK * self.width() };
+        let scale = 1.0 / (shape.head as f32).sqrt();
+        let mut start = 0;
+        for position in self.queries.clone() {
+            let seen = shape.blocks(position + 1) * BLOCK;
+            for member in 0..shape.group() {
+                let in_row = self.queries_at() + member * shape.head;
+                let at = position * self.width() + in_row;
+                let query = &forward.rotated[at..at + shape.head];
+                let output_gradient =
+                    &forward.attended_gradient[position * shape.query_heads * shape.head + in_row..][..shape.head];
+                let scores = start..start + self.score_stride();
+                start = scores.end;
+                let (probabilities, unseen) = scratch.probabilities[scores.clone()].split_at_mut(seen);
+                unseen.fill(0.0);
+                let (gradients, unseen) = scratch.gradients[scores].split_at_mut(seen);
+                unseen.fill(0.0);
+                softmax_of_scores(shape, query, key_head, &joined(forward.keys), position + 1, probabilities);
+                block_products(shape, output_gradient, key_head, &joined(forward.values), gradients);
+                for unseen in position + 1..gradients.len() {
+                    gradients[unseen] = 0.0;
+                }
+                let along = dot(probabilities, gradients);
+                let probabilities = &probabilities[..gradients.len()];
+                for other in 0..gradients.len() {
+                    gradients[other] = probabilities[other] * (gradients[other] - along) * scale;
+                }
+                let query_gradient = &mut rotated_gradient[at..at + shape.head];
+                weighted_sum(gradients, &rotated, self.key_at(), self.width(), position + 1, query_gradient);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_key_and_value_gradients(
+        &self,
+        scratch: &AttentionScratch,
+        rotated_gradient: &mut [f32],
+        value_gradient: &mut [f32],
+        stride: usize,
+    ) {
+        const TILE: usize = 4;
+        let (shape, forward, width) = (self.shape, self.forward, self.width());
+        let queries = Vectors {
+            numbers: &forward.rotated[self.queries.start * width + self.queries_at()..],
+            stride: width,
+            part: self,
+        };
+        let query_width = shape.query_heads * shape.head;
+        let output_gradients = Vectors {
+            numbers: &forward.attended_gradient[self.queries.start * query_width + self.queries_at()..],
+            stride: query_width,
+            part: self,
+        };
+        let tiled = self.queries.end - self.queries.end % TILE;
+        let value_at = self.key_head * shape.head;
+        for other in (0..tiled).step_by(TILE) {
+            let keys = &mut rotated_gradient[other * width + self.key_at()..];
+            queries.add_weighted::<TILE>(&scratch.gradients[other..], keys, width);
+            let values = &mut value_gradient[other * stride + value_at..];
+            output_gradients.add_weighted::<TILE>(&scratch.probabilities[other..], values, stride);
+        }
+        for other in tiled..self.queries.end {
+            let keys = &mut rotated_gradient[other * width + self.key_at()..];
+            queries.add_weighted::<1>(&scratch.gradients[other..], keys, width);
+            let values = &mut value_gradient[other * stride + value_at..];
+            output_gradients.add_weighted::<1>(&scratch.probabilities[other..], values, stride);
+        }
+    }
+}
+
+/// One vector for each query of a part.
+struct Vectors<'a> {
+    /// From the first of them on.
+    numbers: &'a [f32],
+    /// From one position's to the next's.
+    stride: usize,
+    part: &'a BackwardPart<'a>,
+}
+
+impl Vectors<'_> {
+    /// Adds all vectors to each of `TILE` sums, each times its weight for that sum. `weights` begins with the first query's
+    /// for the first sum, `sums` with the first sum.
+    #[inline(always)]
+    fn add_weighted<const TILE: usize>(&self, weights: &[f32], sums: &mut [f32], sum_stride: usize) {
+        let shape = self.part.shape;
+        let (positions, group, weight_stride) = (self.part.queries.len(), shape.group(), self.part.score_stride());
+        let blocks = shape.head / LANES;
+        for block in 0..blocks {
+            let mut tile = [[0.0; LANES]; TILE];
+            for index in 0..TILE {
+                tile[index].copy_from_slice(&sums[index * sum_stride + block * LANES..][..LANES]);
+            }
+            for position in 0..positions {
+                for member in 0..group {
+                    let at = position * self.stride + member * shape.head + block * LANES;
+                    let (vector, _) = self.numbers[at..][..LANES].as_chunks::<LANES>();
+                    let weights = &weights[(position * group + member) * weight_stride..][..TILE];
+                    for index in 0..TILE {
+                        for lane in 0..LANES {
+                            tile[index][lane] += weights[index] * vector[0][lane];
+                        }
+                    }
+                }
+            }
+            for index in 0..TILE {
+                sums[index * sum_stride + block * LANES..][..LANES].copy_from_slice(&tile[index]);
+            }
+        }
+        for rest in blocks * LANES..shape.head {
+            for index in 0..TILE {
+                for query in 0..positions * group {
+                    let vector = query / group * self.stride + query % group * shape.head;
+                    sums[index * sum_stride + rest] +=
+                        weights[query * weight_stride + index] * self.numbers[vector + rest];
+                }
+            }
+        }
     }
 }
 
@@ -228,55 +350,94 @@ fn softmax_of_scores(
 /// The product of `vector` with every position's vector of one key head, for as many blocks as `products` has.
 #[inline(always)]
 fn block_products(shape: AttentionShape, vector: &[f32], key_head: usize, blocks: &impl Blocks, products: &mut [f32]) {
+    const TILE: usize = 4;
     let (products, _) = products.as_chunks_mut::<BLOCK>();
-    let start = key_head * shape.head * BLOCK;
-    for block in 0..products.len() {
-        let (dimensions, _) = blocks.block(block)[start..][..shape.head * BLOCK].as_chunks::<BLOCK>();
-        let vector = &vector[..dimensions.len()];
-        let mut sums = [0.0; BLOCK];
-        for dimension in 0..dimensions.len() {
-            for lane in 0..BLOCK {
-                sums[lane] += vector[dimension] * dimensions[dimension][lane];
-            }
-        }
-        products[block] = sums;
+    let place = key_head * shape.head * BLOCK..(key_head + 1) * shape.head * BLOCK;
+    let (tiles, single) = products.as_chunks_mut::<TILE>();
+    for tile in 0..tiles.len() {
+        tiles[tile] = products_of_blocks(vector, blocks, tile * TILE, place.clone());
+    }
+    for block in 0..single.len() {
+        [single[block]] = products_of_blocks(vector, blocks, tiles.len() * TILE + block, place.clone());
     }
 }
 
-/// The mean under `probabilities` of each position's numbers from `start` on.
+/// The products with the positions of `TILE` blocks, whose sums do not wait for each other.
 #[inline(always)]
-fn mean_of_values(
-    probabilities: &[f32],
-    values: &impl Blocks,
-    start: usize,
-    stride: usize,
-    length: usize,
-    mean: &mut [f32],
-) {
-    let blocks_of_positions = length.div_ceil(BLOCK);
-    let (blocks, rest) = mean.as_chunks_mut::<LANES>();
-    for block in 0..blocks.len() {
-        let mut sums = [0.0; LANES];
-        for at in 0..blocks_of_positions {
-            let rows = &values.block(at)[start + block * LANES..];
-            for position in 0..BLOCK.min(length - at * BLOCK) {
-                let (row, _) = rows[position * stride..][..LANES].as_chunks::<LANES>();
-                for lane in 0..LANES {
-                    sums[lane] += probabilities[at * BLOCK + position] * row[0][lane];
-                }
+fn products_of_blocks<const TILE: usize>(
+    vector: &[f32],
+    blocks: &impl Blocks,
+    first: usize,
+    place: Range<usize>,
+) -> [[f32; BLOCK]; TILE] {
+    let mut dimensions: [&[[f32; BLOCK]]; TILE] = [&[]; TILE];
+    for tile in 0..TILE {
+        let (block, _) = blocks.block(first + tile)[place.clone()].as_chunks::<BLOCK>();
+        dimensions[tile] = &block[..vector.len()];
+    }
+    let mut products = [[0.0; BLOCK]; TILE];
+    for dimension in 0..vector.len() {
+        for tile in 0..TILE {
+            for lane in 0..BLOCK {
+                products[tile][lane] += vector[dimension] * dimensions[tile][dimension][lane];
             }
         }
-        blocks[block] = sums;
     }
-    let start = start + blocks.len() * LANES;
+    products
+}
+
+/// The sum of the first `length` positions' numbers from `start` on, each position's times its weight.
+#[inline(always)]
+fn weighted_sum(weights: &[f32], rows: &impl Blocks, start: usize, stride: usize, length: usize, sum: &mut [f32]) {
+    let (blocks, rest) = sum.as_chunks_mut::<LANES>();
+    let (fours, blocks) = blocks.as_chunks_mut::<4>();
+    let (twos, ones) = blocks.as_chunks_mut::<2>();
+    let mut start = start;
+    for tile in 0..fours.len() {
+        fours[tile] = weighted_blocks(weights, rows, start, stride, length);
+        start += 4 * LANES;
+    }
+    for tile in 0..twos.len() {
+        twos[tile] = weighted_blocks(weights, rows, start, stride, length);
+        start += 2 * LANES;
+    }
+    for block in 0..ones.len() {
+        [ones[block]] = weighted_blocks(weights, rows, start, stride, length);
+        start += LANES;
+    }
     for index in 0..rest.len() {
         let mut sum = 0.0;
-        for at in 0..blocks_of_positions {
-            let rows = &values.block(at)[start + index..];
+        for at in 0..length.div_ceil(BLOCK) {
+            let rows = &rows.block(at)[start + index..];
             for position in 0..BLOCK.min(length - at * BLOCK) {
-                sum += probabilities[at * BLOCK + position] * rows[position * stride];
+                sum += weights[at * BLOCK + position] * rows[position * stride];
             }
         }
         rest[index] = sum;
     }
+}
+
+/// `TILE` blocks of [`weighted_sum`], which do not wait for each other.
+#[inline(always)]
+fn weighted_blocks<const TILE: usize>(
+    weights: &[f32],
+    rows: &impl Blocks,
+    start: usize,
+    stride: usize,
+    length: usize,
+) -> [[f32; LANES]; TILE] {
+    let mut sums = [[0.0; LANES]; TILE];
+    for at in 0..length.div_ceil(BLOCK) {
+        let rows = &rows.block(at)[start..];
+        for position in 0..BLOCK.min(length - at * BLOCK) {
+            let (row, _) = rows[position * stride..][..TILE * LANES].as_chunks::<LANES>();
+            let weight = weights[at * BLOCK + position];
+            for tile in 0..TILE {
+                for lane in 0..LANES {
+                    sums[tile][lane] += weight * row[tile][lane];
+                }
+            }
+        }
+    }
+    sums
 }

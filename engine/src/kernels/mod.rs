@@ -78,23 +78,6 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     fold(sums)
 }
 
-/// Adds `factor * values` to `sums`.
-#[inline(always)]
-fn add_scaled(sums: &mut [f32], factor: f32, values: &[f32]) {
-    let (sum_blocks, sum_rest) = sums.as_chunks_mut::<LANES>();
-    let (value_blocks, value_rest) = values.as_chunks::<LANES>();
-    let value_blocks = &value_blocks[..sum_blocks.len()];
-    for block in 0..sum_blocks.len() {
-        for lane in 0..LANES {
-            sum_blocks[block][lane] += factor * value_blocks[block][lane];
-        }
-    }
-    let value_rest = &value_rest[..sum_rest.len()];
-    for lane in 0..sum_rest.len() {
-        sum_rest[lane] += factor * value_rest[lane];
-    }
-}
-
 /// `e^x` to about one unit in the last place; 0 below the smallest normal number, NaN for NaN.
 ///
 /// Cephes' `expf`: `x = n ln 2 + r` with a polynomial in `r`. Written without calls so that loops vectorise.

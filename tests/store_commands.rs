@@ -239,6 +239,7 @@ fn a_store_is_counted() {
     gateway_rollouts   0     [bytes]
     generation_uses    0     [bytes]
     generations        6     [bytes]
+    model_weights      0     [bytes]
     resources          1     [bytes]
     rollouts           4     [bytes]
     runs               0     [bytes]

@@ -53,8 +53,10 @@ pub fn is_met(schema: &Value, value: &Value) -> bool {
             let range = schema["minLength"].as_u64().unwrap()..=schema["maxLength"].as_u64().unwrap();
             range.contains(&(text.chars().count() as u64))
         }),
-        "integer" => value.as_i64().is_some_and(|number| {
-            (schema["minimum"].as_i64().unwrap()..=schema["maximum"].as_i64().unwrap()).contains(&number)
+        // `-0` is an integer, though none that `as_i64` knows.
+        "integer" => value.as_f64().is_some_and(|number| {
+            let range = schema["minimum"].as_f64().unwrap()..=schema["maximum"].as_f64().unwrap();
+            number.fract() == 0.0 && range.contains(&number)
         }),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
@@ -71,5 +73,13 @@ pub fn is_met(schema: &Value, value: &Value) -> bool {
             has_required && fields.iter().all(met)
         }),
         other => panic!("no such type: {other}"),
+    }
+}
+
+#[test]
+fn minus_nought_is_an_integer() {
+    let schema = json!({ "type": "integer", "minimum": -1, "maximum": 0 });
+    for (text, met) in [("-0", true), ("-1", true), ("1", false), ("-0.5", false)] {
+        assert_eq!(is_met(&schema, &serde_json::from_str(text).unwrap()), met, "{text}");
     }
 }

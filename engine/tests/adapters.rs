@@ -6,36 +6,15 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{answer, create, open, options, policy, request, sequence, supervised, tiny_config};
+use common::{answer, create, files, open, options, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
-    AdamParameters, BackendError, Datum, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
+    AdamParameters, BackendError, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
     WeightsVersion,
 };
-use fulgurite_engine::{ElementType, EmbeddedLearner, Engine, LoraModule, LoraOptions, ModelConfig, merge_adapter};
+use fulgurite_engine::{ElementType, Engine, LoraModule, LoraOptions, ModelConfig, merge_adapter};
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.02, weight_decay: 0.01, ..AdamParameters::default() }
-}
-
-fn rows(seed: u64) -> Arc<[Datum]> {
-    (0..7).map(|row| supervised(&sequence(seed + row, 5 + 6 * row as usize, 41), 1.0)).collect()
-}
-
-async fn train(learner: &EmbeddedLearner, steps: std::ops::Range<u64>) {
-    for step in steps {
-        learner.forward_backward(rows(step), LossFunction::CrossEntropy).await.unwrap();
-        learner.optimizer_step(quick()).await.unwrap();
-    }
-}
-
-fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap()))
-        .collect();
-    files.sort();
-    files
 }
 
 fn bits(tokens: &[SampledToken]) -> Vec<(u32, u32)> {
@@ -74,7 +53,7 @@ async fn only_the_modules_that_were_chosen_are_trained() {
     let engine = open(&directory, 2);
     let modules = [LoraModule::Value, LoraModule::Up].into();
     let learner = engine.lora_learner(&LoraOptions { modules, ..LoraOptions::new(2, 7) }).unwrap();
-    train(&learner, 0..2).await;
+    train(&learner, 0..2, quick()).await;
     let saved = home.path().join("saved");
     learner.save_weights(&saved).await.unwrap();
     let bytes = std::fs::read(saved.join("adapter_model.safetensors")).unwrap();
@@ -92,7 +71,7 @@ async fn adapters_do_not_depend_on_the_number_of_threads_nor_on_the_run() {
     let (home, directory) = create(&tiny_config(), 8);
     for (run, threads) in [1, 2, 3, 2].into_iter().enumerate() {
         let learner = open(&directory, threads).lora_learner(&LoraOptions::new(3, 5)).unwrap();
-        train(&learner, 0..4).await;
+        train(&learner, 0..4, quick()).await;
         let saved = home.path().join(run.to_string());
         learner.save_checkpoint(&saved).await.unwrap();
         let found = files(&saved);
@@ -107,16 +86,16 @@ async fn training_of_an_adapter_goes_on_from_a_checkpoint_as_if_it_had_not_stopp
         let path = |name: &str| home.path().join(name);
         let lora = LoraOptions::new(3, 5);
         let learner = open(&directory, 2).lora_learner(&lora).unwrap();
-        train(&learner, 0..steps).await;
+        train(&learner, 0..steps, quick()).await;
         learner.save_checkpoint(&path("middle")).await.unwrap();
-        train(&learner, steps..6).await;
+        train(&learner, steps..6, quick()).await;
         learner.save_checkpoint(&path("straight")).await.unwrap();
 
         // In a new process, whose fresh adapter is another one.
         let learner = open(&directory, 1).lora_learner(&LoraOptions { seed: 6, ..lora.clone() }).unwrap();
         learner.forward_backward(rows(50), LossFunction::CrossEntropy).await.unwrap();
         learner.load_checkpoint(&path("middle")).await.unwrap();
-        train(&learner, steps..6).await;
+        train(&learner, steps..6, quick()).await;
         learner.save_checkpoint(&path("resumed")).await.unwrap();
         assert_eq!(files(&path("resumed")), files(&path("straight")));
         let names: Vec<String> = files(&path("straight")).into_iter().map(|(name, _)| name).collect();
@@ -138,7 +117,7 @@ async fn adapters_of_one_base_are_sampled_together_and_each_as_if_alone() {
     let mut expected = vec![answer(&sampler, request(sequence(1, 9, 41), 30, 0)).await.0];
     for number in 1..4 {
         let learner = engine.lora_learner(&LoraOptions::new(number, number as u64)).unwrap();
-        train(&learner, 0..3 + number as u64).await;
+        train(&learner, 0..3 + number as u64, quick()).await;
         let saved = home.path().join(number.to_string());
         learner.save_weights(&saved).await.unwrap();
         let alone = Engine::open(&directory, options(1)).unwrap().sampler();
@@ -176,7 +155,7 @@ async fn an_adapter_is_put_behind_the_sampler_and_a_wrong_one_changes_nothing() 
     let (home, directory) = create(&tiny_config(), 1);
     let engine = open(&directory, 2);
     let learner = engine.lora_learner(&LoraOptions::new(4, 7)).unwrap();
-    train(&learner, 0..3).await;
+    train(&learner, 0..3, quick()).await;
     let saved = home.path().join("saved");
     learner.save_weights(&saved).await.unwrap();
     learner.publish_weights(WeightsVersion(3)).await.unwrap();
@@ -205,7 +184,7 @@ async fn a_merged_model_scores_as_the_adapter_over_its_base_does() {
     for tie_word_embeddings in [true, false] {
         let (home, directory) = create(&ModelConfig { tie_word_embeddings, ..tiny_config() }, 1);
         let learner = open(&directory, 2).lora_learner(&LoraOptions::new(4, 7)).unwrap();
-        train(&learner, 0..5).await;
+        train(&learner, 0..5, quick()).await;
         let (saved, merged) = (home.path().join("saved"), home.path().join("merged"));
         learner.save_weights(&saved).await.unwrap();
         merge_adapter(&directory, &saved, &merged, ElementType::F32).unwrap();

@@ -6,36 +6,15 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{answer, create, open, policy, request, sequence, supervised, tiny_config};
+use common::{answer, create, files, open, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
     AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, NewWeights, SampledToken, Sampler,
     WeightsSource, WeightsVersion,
 };
-use fulgurite_engine::{EmbeddedLearner, ModelConfig};
+use fulgurite_engine::ModelConfig;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.01, weight_decay: 0.01, ..AdamParameters::default() }
-}
-
-fn rows(seed: u64) -> Arc<[Datum]> {
-    (0..7).map(|row| supervised(&sequence(seed + row, 5 + 6 * row as usize, 41), 1.0)).collect()
-}
-
-async fn train(learner: &EmbeddedLearner, steps: std::ops::Range<u64>) {
-    for step in steps {
-        learner.forward_backward(rows(step), LossFunction::CrossEntropy).await.unwrap();
-        learner.optimizer_step(quick()).await.unwrap();
-    }
-}
-
-fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<_> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap()))
-        .collect();
-    files.sort();
-    files
 }
 
 #[tokio::test]
@@ -89,7 +68,7 @@ async fn weights_do_not_depend_on_the_number_of_threads_nor_on_the_run() {
     for threads in [1, 2, 3, 2] {
         let (home, directory) = create(&tiny_config(), 8);
         let engine = open(&directory, threads);
-        train(&engine.learner(), 0..5).await;
+        train(&engine.learner(), 0..5, quick()).await;
         let saved = home.path().join("saved");
         engine.learner().save_checkpoint(&saved).await.unwrap();
         let found = files(&saved);
@@ -106,15 +85,15 @@ async fn training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped() {
         let (middle, straight, resumed) =
             (home.path().join("a/middle"), home.path().join("straight"), home.path().join("resumed"));
         let learner = open(&directory, 2).learner();
-        train(&learner, 0..steps).await;
+        train(&learner, 0..steps, quick()).await;
         learner.save_checkpoint(&middle).await.unwrap();
-        train(&learner, steps..6).await;
+        train(&learner, steps..6, quick()).await;
         learner.save_checkpoint(&straight).await.unwrap();
 
         // In the same process, over other weights and a gradient that is to be dropped.
         learner.forward_backward(rows(50), LossFunction::CrossEntropy).await.unwrap();
         learner.load_checkpoint(&middle).await.unwrap();
-        train(&learner, steps..6).await;
+        train(&learner, steps..6, quick()).await;
         learner.save_checkpoint(&resumed).await.unwrap();
         assert_eq!(files(&resumed), files(&straight));
         std::fs::remove_dir_all(&resumed).unwrap();
@@ -122,7 +101,7 @@ async fn training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped() {
         // In a new process, which opens the checkpoint itself.
         let learner = open(&middle, 1).learner();
         learner.load_checkpoint(&middle).await.unwrap();
-        train(&learner, steps..6).await;
+        train(&learner, steps..6, quick()).await;
         learner.save_checkpoint(&resumed).await.unwrap();
         assert_eq!(files(&resumed), files(&straight));
 
@@ -168,7 +147,7 @@ async fn gradients_add_up_over_calls() {
 async fn a_gradient_that_is_not_finite_changes_nothing_and_is_dropped() {
     let (home, directory) = create(&tiny_config(), 8);
     let learner = open(&directory, 2).learner();
-    train(&learner, 0..2).await;
+    train(&learner, 0..2, quick()).await;
     let (before, after) = (home.path().join("before"), home.path().join("after"));
     learner.save_checkpoint(&before).await.unwrap();
     let mut overflowing = policy(&[1, 2, 3], &[], 0.0);
@@ -180,7 +159,7 @@ async fn a_gradient_that_is_not_finite_changes_nothing_and_is_dropped() {
     learner.save_checkpoint(&after).await.unwrap();
     assert_eq!(files(&before), files(&after));
     // The next step is a sound one.
-    train(&learner, 2..3).await;
+    train(&learner, 2..3, quick()).await;
 }
 
 #[tokio::test]
@@ -235,7 +214,7 @@ async fn a_bad_datum_is_refused_by_its_place_and_leaves_no_gradient() {
 async fn weights_of_another_learner_are_put_behind_the_sampler_from_their_directory() {
     let (home, directory) = create(&tiny_config(), 1);
     let (teacher, pupil) = (open(&directory, 2), open(&directory, 2));
-    train(&teacher.learner(), 0..2).await;
+    train(&teacher.learner(), 0..2, quick()).await;
     let trained = home.path().join("trained");
     teacher.learner().save_weights(&trained).await.unwrap();
     assert!(!trained.join("optimizer.safetensors").exists(), "weights alone");

@@ -1,13 +1,14 @@
 //! Models and requests for the tests.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // each test uses its part; a helper that fails fails the test
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    Chunk, Datum, LossInputs, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingParameters, StopReason,
+    AdamParameters, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, SampledToken, Sampler,
+    SamplingParameters, StopReason,
 };
-use fulgurite_engine::{Engine, EngineOptions, ModelConfig, create_model};
+use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, ModelConfig, create_model};
 use tempfile::TempDir;
 
 /// Two layers; hardly a dimension is a multiple of the vectors' width.
@@ -108,4 +109,28 @@ pub fn sequence(seed: u64, length: usize, vocabulary: u32) -> Vec<u32> {
         (state >> 33) as u32 % vocabulary
     };
     (0..length).map(|_| next()).collect()
+}
+
+/// Some sequences of several lengths, others for each seed.
+pub fn rows(seed: u64) -> Arc<[Datum]> {
+    (0..7).map(|row| supervised(&sequence(seed + row, 5 + 6 * row as usize, 41), 1.0)).collect()
+}
+
+/// A step on the rows of each of these seeds.
+pub async fn train(learner: &EmbeddedLearner, steps: std::ops::Range<u64>, parameters: AdamParameters) {
+    for step in steps {
+        learner.forward_backward(rows(step), LossFunction::CrossEntropy).await.unwrap();
+        learner.optimizer_step(parameters).await.unwrap();
+    }
+}
+
+/// The files of a directory by name, byte for byte.
+pub fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
 }

@@ -19,6 +19,7 @@ mod chatml_renderer;
 mod chunk;
 mod content_protection;
 mod continuation;
+mod control_finder;
 mod cookbook_supervised;
 mod encoded_texts;
 mod error;
@@ -60,6 +61,8 @@ mod token_bytes;
 mod tokenizer;
 mod tokenizer_config;
 mod tokenizer_training;
+mod word_splitter;
+mod word_tokens;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use chatml_renderer::ChatMlRenderer;

@@ -83,6 +83,15 @@ fn byte_level_alphabet() -> HashMap<char, u8> {
     ('\u{100}'..).zip(others).chain(themselves).collect()
 }
 
+/// [`byte_level_alphabet`] from byte to character.
+pub(crate) fn byte_level_characters() -> [char; 256] {
+    let mut characters = ['\0'; 256];
+    for (character, byte) in byte_level_alphabet() {
+        characters[usize::from(byte)] = character;
+    }
+    characters
+}
+
 /// A token with a character outside the table is its own text, as it is for the decoder.
 fn push_byte_level(bytes: &mut Vec<u8>, token: &str, alphabet: &HashMap<char, u8>) {
     match token.chars().map(|character| alphabet.get(&character).copied()).collect::<Option<Vec<u8>>>() {

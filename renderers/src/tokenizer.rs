@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokenizers::normalizer::Range;
 use tokenizers::{
@@ -10,12 +10,17 @@ use tokenizers::{
 };
 
 use crate::RenderError;
+use crate::control_finder::ControlFinder;
 use crate::encoded_texts::EncodedTexts;
-use crate::token_bytes::TokenBytes;
+use crate::token_bytes::{TokenBytes, byte_level_characters};
 use crate::tokenizer_config::TokenizerConfig;
+use crate::word_splitter::WordSplitter;
+use crate::word_tokens::WordTokens;
 
 /// Bytes that texts which were encoded lately may take, together with their tokens: hundreds of long system prompts.
 const ENCODED_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes that words may take with their tokens: some fifty thousand.
+const WORD_BYTES: usize = 4 * 1024 * 1024;
 
 /// A run of a prompt: either one control token, or text that stays text whatever it spells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +37,41 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     bytes: TokenBytes,
     control_texts: HashSet<String>,
+    /// Where control tokens can be found without the library.
+    control_finder: Option<ControlFinder>,
     fingerprint: String,
     config: TokenizerConfig,
     eos_ids: Vec<u32>,
     /// Texts that follow something else, and texts that come first.
     encoded: [EncodedTexts; 2],
+    /// Where words can be cut by hand.
+    words: Option<Words>,
+}
+
+/// What takes the place of Hugging Face's pipeline where it is known what that does.
+struct Words {
+    splitter: WordSplitter,
+    tokens: WordTokens,
+    /// How the vocabulary spells each byte.
+    characters: [char; 256],
+}
+
+impl Words {
+    /// Of a tokenizer whose texts are cut by a known pattern after no more than NFC.
+    fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Option<Self>, RenderError> {
+        let value = |part: serde_json::Result<Value>| part.map_err(|error| tokenizer_error(&error));
+        let normalizer = value(serde_json::to_value(tokenizer.get_normalizer()))?;
+        if !normalizer.is_null() && normalizer != json!({ "type": "NFC" }) {
+            return Ok(None);
+        }
+        let splitter = WordSplitter::of(&value(serde_json::to_value(tokenizer.get_pre_tokenizer()))?)?;
+        let (tokens, characters) = (WordTokens::new(WORD_BYTES), byte_level_characters());
+        Ok(splitter.map(|splitter| Self { splitter, tokens, characters }))
+    }
+
+    fn spelled(&self, word: &str) -> String {
+        word.bytes().map(|byte| self.characters[usize::from(byte)]).collect()
+    }
 }
 
 impl Tokenizer {
@@ -55,15 +90,18 @@ impl Tokenizer {
         let model_dir = path.parent().unwrap_or(Path::new(""));
         let config = TokenizerConfig::read(model_dir)?;
         let eos_ids = eos_ids(&inner, &config);
+        let words = Words::of(&inner)?;
         Ok(Self {
             path: model_dir.to_owned(),
             bytes: TokenBytes::new(&inner, path)?,
             control_texts: control_texts(&inner),
+            control_finder: ControlFinder::of(&inner)?,
             fingerprint: hex_sha256(&[&json]),
             inner,
             config,
             eos_ids,
             encoded: [EncodedTexts::new(ENCODED_BYTES), EncodedTexts::new(ENCODED_BYTES)],
+            words,
         })
     }
 
@@ -104,11 +142,31 @@ impl Tokenizer {
     /// Encodes a piece of text. Some pre-tokenisers treat the first of a sequence in a way of its own.
     fn encode_text(&self, text: &str, is_first: bool) -> Result<Arc<[u32]>, RenderError> {
         let encoded = &self.encoded[usize::from(is_first)];
-        encoded.tokens(text, || self.try_encode_text(text, is_first).map_err(|error| tokenizer_error(&error)))
+        let encode = || match &self.words {
+            Some(words) => self.encode_words(words, text),
+            None => self.encode_by_pipeline(text, is_first),
+        };
+        encoded.tokens(text, || encode().map_err(|error| tokenizer_error(&error)))
+    }
+
+    /// What [`encode_by_pipeline`](Self::encode_by_pipeline) gives, word by word.
+    fn encode_words(&self, words: &Words, text: &str) -> tokenizers::Result<Vec<u32>> {
+        let mut normalized = None;
+        // NFC leaves ASCII as it is.
+        if let Some(normalizer) = self.inner.get_normalizer()
+            && !text.is_ascii()
+        {
+            normalizer.normalize(normalized.insert(NormalizedString::from(text)))?;
+        }
+        let text = normalized.as_ref().map_or(text, NormalizedString::get);
+        words.tokens.encode(words.splitter.words(text), |word| {
+            let tokens = self.tokenize_without_control(&words.spelled(word))?;
+            Ok(tokens.into_iter().map(|token| token.id).collect())
+        })
     }
 
     /// Hugging Face's pipeline (split, normalise, pre-tokenise, tokenise) with the search for added tokens left out.
-    fn try_encode_text(&self, text: &str, is_first: bool) -> tokenizers::Result<Vec<u32>> {
+    fn encode_by_pipeline(&self, text: &str, is_first: bool) -> tokenizers::Result<Vec<u32>> {
         // What stands before a piece only tells that it is not the first.
         let before = if is_first { "" } else { "\n" };
         let mut pretokenized = PreTokenizedString::from(format!("{before}{text}"));
@@ -158,6 +216,13 @@ impl Tokenizer {
 
     /// Cuts text into control tokens and the text between them, exactly where Hugging Face's tokenizers would.
     pub(crate) fn split_control(&self, text: &str) -> Vec<Piece> {
+        match &self.control_finder {
+            Some(finder) => finder.split(text),
+            None => self.split_control_by_library(text),
+        }
+    }
+
+    fn split_control_by_library(&self, text: &str) -> Vec<Piece> {
         let split = self.inner.get_added_vocabulary().extract_and_normalize(self.inner.get_normalizer(), text);
         split
             .get_splits(OffsetReferential::Original, OffsetType::Byte)
@@ -316,10 +381,15 @@ fn eos_ids(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Vec<u
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::testing::{TOKENIZERS, tiny_tokenizer, vector_tokenizer};
+
+    static OPENED: LazyLock<Vec<Arc<Tokenizer>>> =
+        LazyLock::new(|| TOKENIZERS.map(vector_tokenizer).into_iter().chain([tiny_tokenizer()]).collect());
 
     #[test]
     fn text_that_spells_control_tokens_stays_text() {
@@ -348,6 +418,15 @@ mod tests {
                 tokenizer.encode_with_specials(text).unwrap(),
                 "{name}"
             );
+        }
+    }
+
+    #[test]
+    fn the_common_tokenizers_need_no_pipeline() {
+        for tokenizer in OPENED.iter() {
+            let (words, finder) = (tokenizer.words.is_some(), tokenizer.control_finder.is_some());
+            let expected = if tokenizer.path().ends_with("gpt_oss") { (false, true) } else { (true, true) };
+            assert_eq!((words, finder), expected, "{:?}", tokenizer.path());
         }
     }
 
@@ -388,6 +467,40 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn control_tokens_are_found_where_the_library_finds_them(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    "<\\|?(im_start|im_end|endoftext|eot_id|end|return|think|reserved_special_token_1?)\\|?>", "</?think>",
+                    "<｜end▁of▁sentence｜>", "[<|>]", "\\PC{0,3}", " ",
+                ],
+                0..12,
+            ),
+        ) {
+            let text = parts.concat();
+            for tokenizer in OPENED.iter() {
+                let Some(finder) = &tokenizer.control_finder else { continue };
+                prop_assert_eq!(finder.split(&text), tokenizer.split_control_by_library(&text));
+            }
+        }
+
+        #[test]
+        fn words_met_and_new_have_the_tokens_of_the_pipeline(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    "[a-z]{1,8} ?", "[A-Z'0-9]{1,6}", "[ \r\n\t]{1,3}", "<\\|im_end\\|>", "<think>", "e\u{301}", "\\PC{1,4}",
+                ],
+                0..20,
+            ),
+        ) {
+            let text = parts.concat();
+            for tokenizer in OPENED.iter() {
+                let expected = tokenizer.encode_by_pipeline(&text, true).unwrap();
+                let Some(words) = &tokenizer.words else { continue };
+                prop_assert_eq!(tokenizer.encode_words(words, &text).unwrap(), expected, "{:?}", tokenizer.path());
+            }
+        }
+
         #[test]
         fn decoding_gives_back_any_text(text in "\\PC*|[\\x00-\\x7f\u{80}-\u{10ffff}]*") {
             let tokenizer = tiny_tokenizer();

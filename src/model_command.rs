@@ -1,7 +1,10 @@
 //! `fulgurite model`: what a model directory holds and whether this machine can run it, and how it is made into another.
 
 use anyhow::{Context, Result};
-use fulgurite_engine::{ElementType, ModelInspection, available_memory, convert_model, inspect_model, merge_adapter};
+use fulgurite_engine::{
+    ElementType, INSPECTED_RANK, ModelInspection, available_memory, bytes_text, convert_model, inspect_model,
+    merge_adapter,
+};
 use serde_json::json;
 
 use crate::cli::{Elements, ModelAction, ModelArguments, ModelInspectArguments, ModelMergeArguments};
@@ -41,6 +44,7 @@ fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
         let mut told = json!(found);
         told["memory"]["sampling"] = json!(found.memory.sampling());
         told["memory"]["training"] = json!(found.memory.training());
+        told["memory"]["lora_training"] = json!(found.lora_memory.training());
         told["memory"]["available"] = json!(available);
         output::line(told);
         return Ok(());
@@ -54,9 +58,11 @@ fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
 fn rows(found: &ModelInspection, available: Option<u64>) -> Vec<(&'static str, String)> {
     let types: Vec<String> = found.element_types.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
     let fits = |bytes: u64| match available {
-        Some(available) if bytes > available => format!("{}, more than the {} available", size(bytes), size(available)),
-        Some(available) => format!("{} of {} available", size(bytes), size(available)),
-        None => size(bytes),
+        Some(available) if bytes > available => {
+            format!("{}, more than the {} available", bytes_text(bytes), bytes_text(available))
+        }
+        Some(available) => format!("{} of {} available", bytes_text(bytes), bytes_text(available)),
+        None => bytes_text(bytes),
     };
     let head = if found.tied_head { "tied to the embedding" } else { "its own" };
     vec![
@@ -69,14 +75,8 @@ fn rows(found: &ModelInspection, available: Option<u64>) -> Vec<(&'static str, S
         ("elements", types.join(", ")),
         ("files", found.files.len().to_string()),
         ("to sample", fits(found.memory.sampling())),
+        ("each token", format!("{} of keys and values", bytes_text(found.memory.keys_and_values_per_token))),
+        ("to train LoRA", format!("{}, at rank {INSPECTED_RANK}", fits(found.lora_memory.training()))),
         ("to train fully", fits(found.memory.training())),
     ]
-}
-
-fn size(bytes: u64) -> String {
-    const GIBIBYTE: f64 = (1u64 << 30) as f64;
-    match bytes as f64 / GIBIBYTE {
-        large if large >= 1.0 => format!("{large:.1} GiB"),
-        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
-    }
 }

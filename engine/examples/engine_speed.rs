@@ -3,14 +3,13 @@
 //! `cargo run --release -p fulgurite-engine --example engine_speed [THREADS]`
 #![allow(clippy::print_stdout)]
 
+mod common;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fulgurite_backends::{
-    AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, Sampler,
-    SamplingParameters,
-};
+use common::{model, request, rows};
+use fulgurite_backends::{AdamParameters, BackendError, Learner, LossFunction, SampleEvent, Sampler};
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig, create_model};
 
 const BATCH: usize = 64;
@@ -19,32 +18,13 @@ const PROMPT: usize = 19;
 const ANSWER: usize = 45;
 const MEASURED: Duration = Duration::from_secs(3);
 
-fn config(vocab_size: usize, hidden_size: usize, intermediate_size: usize, num_hidden_layers: usize) -> ModelConfig {
-    ModelConfig {
-        architecture: Default::default(),
-        vocab_size,
-        hidden_size,
-        intermediate_size,
-        num_hidden_layers,
-        num_attention_heads: hidden_size / 16,
-        num_key_value_heads: hidden_size / 32,
-        head_dim: 16,
-        max_position_embeddings: 256,
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_scaling: Default::default(),
-        tie_word_embeddings: true,
-        other: Default::default(),
-    }
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads = match std::env::args().nth(1) {
         Some(threads) => threads.parse()?,
         None => EngineOptions::default().threads,
     };
-    for config in [config(304, 64, 256, 2), config(1024, 128, 384, 4)] {
+    for config in [model(304, 64, 256, 2, 16), model(1024, 128, 384, 4, 16)] {
         let home = std::env::temp_dir().join(format!("engine-speed-{}", std::process::id()));
         create_model(&home, &config, 1)?;
         let result = measure(&home, &config, threads).await;
@@ -68,15 +48,7 @@ async fn measure(home: &PathBuf, config: &ModelConfig, threads: usize) -> Result
 /// Forward, backward and optimizer step.
 async fn training(engine: &Engine) -> Result<f64, BackendError> {
     let (learner, vocabulary) = (engine.learner(), engine.config().vocab_size);
-    let row = |row: usize| {
-        let token = |at: usize| ((row * 7919 + at * at * 104_729) % vocabulary) as u32;
-        Datum {
-            model_input: vec![Chunk::Tokens((0..LENGTH).map(token).collect())],
-            target_tokens: (1..=LENGTH).map(token).collect(),
-            loss_inputs: LossInputs::Supervised { weights: vec![1.0; LENGTH] },
-        }
-    };
-    let data: Arc<[Datum]> = (0..BATCH).map(row).collect();
+    let data = rows(BATCH, LENGTH, vocabulary);
     let begin = Instant::now();
     let mut tokens = 0;
     while begin.elapsed() < MEASURED {
@@ -94,17 +66,8 @@ async fn sampling(engine: &Engine, batch: usize) -> Result<f64, BackendError> {
     while begin.elapsed() < MEASURED {
         let mut streams = Vec::new();
         for seed in 0..batch as u64 {
-            let request = SampleRequest {
-                prompt: (0..PROMPT).map(|at| (at as u32 * 31 + seed as u32) % 300).collect(),
-                max_tokens: ANSWER,
-                sampling: SamplingParameters::default(),
-                stop_tokens: vec![],
-                stop_sequences: vec![],
-                seed,
-                top_logprobs: 0,
-                affinity: None,
-            };
-            streams.push(engine.sampler().sample(request).await?);
+            let prompt = (0..PROMPT).map(|at| (at as u32 * 31 + seed as u32) % 300).collect();
+            streams.push(engine.sampler().sample(request(prompt, ANSWER, seed)).await?);
         }
         for stream in &mut streams {
             while let SampleEvent::Token(_) = stream.next().await? {

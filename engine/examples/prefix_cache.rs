@@ -3,11 +3,14 @@
 //! `cargo run --release -p fulgurite-engine --example prefix_cache [THREADS]`
 #![allow(clippy::print_stdout)]
 
+mod common;
+
 use std::path::Path;
 use std::time::Instant;
 
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, Sampler, SamplingParameters};
-use fulgurite_engine::{EmbeddedSampler, Engine, EngineOptions, ModelConfig, create_model};
+use common::{model, request};
+use fulgurite_backends::{BackendError, SampleEvent, Sampler};
+use fulgurite_engine::{EmbeddedSampler, Engine, EngineOptions, create_model};
 
 const GROUP: u64 = 16;
 const PROMPT: usize = 1000;
@@ -22,22 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(threads) => threads.parse()?,
         None => EngineOptions::default().threads,
     };
-    let config = ModelConfig {
-        architecture: Default::default(),
-        vocab_size: 1024,
-        hidden_size: 128,
-        intermediate_size: 384,
-        num_hidden_layers: 4,
-        num_attention_heads: 8,
-        num_key_value_heads: 4,
-        head_dim: 16,
-        max_position_embeddings: 4096,
-        rms_norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_scaling: Default::default(),
-        tie_word_embeddings: true,
-        other: Default::default(),
-    };
+    let config = model(1024, 128, 384, 4, 16);
     let home = std::env::temp_dir().join(format!("prefix-cache-{}", std::process::id()));
     create_model(&home, &config, 1)?;
     let result = compare(&home, threads).await;
@@ -76,7 +64,7 @@ fn prompt(seed: u64, length: usize) -> Vec<u32> {
 async fn group(sampler: &EmbeddedSampler, round: u64) -> Result<usize, BackendError> {
     let mut streams = Vec::new();
     for seed in 0..GROUP {
-        streams.push(sampler.sample(request(prompt(round, PROMPT), seed)).await?);
+        streams.push(sampler.sample(request(prompt(round, PROMPT), ANSWER, seed)).await?);
     }
     let mut sampled = 0;
     for stream in &mut streams {
@@ -92,7 +80,7 @@ async fn conversation(sampler: &EmbeddedSampler, round: u64) -> Result<usize, Ba
     let mut tokens = prompt(round + ROUNDS, PROMPT);
     let mut sampled = 0;
     for turn in 0..TURNS as u64 {
-        let mut stream = sampler.sample(request(tokens.clone(), turn)).await?;
+        let mut stream = sampler.sample(request(tokens.clone(), ANSWER, turn)).await?;
         while let SampleEvent::Token(token) = stream.next().await? {
             tokens.push(token.id);
             sampled += 1;
@@ -100,17 +88,4 @@ async fn conversation(sampler: &EmbeddedSampler, round: u64) -> Result<usize, Ba
         tokens.extend(prompt(turn, NEW_TOKENS));
     }
     Ok(sampled)
-}
-
-fn request(prompt: Vec<u32>, seed: u64) -> SampleRequest {
-    SampleRequest {
-        prompt,
-        max_tokens: ANSWER,
-        sampling: SamplingParameters::default(),
-        stop_tokens: vec![],
-        stop_sequences: vec![],
-        seed,
-        top_logprobs: 0,
-        affinity: None,
-    }
 }

@@ -76,7 +76,7 @@ impl Adapter {
     pub(crate) fn begin(config: &ModelConfig, options: &LoraOptions, need: MemoryNeed) -> Result<Self, EngineError> {
         options.check()?;
         let numbers = AdapterLayout::new(config, options.rank, &options.modules).length;
-        need.with_adapter(numbers).check_training()?;
+        need.with_adapter(config, numbers).check_training()?;
         Ok(Self::fresh(config, options))
     }
 

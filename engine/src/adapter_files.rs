@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::adapter::Adapter;
 use crate::adapter_layout::AdapterLayout;
-use crate::files::{TensorReader, parse, write_durably, write_tensors, written_tensors};
+use crate::conversion::ElementType;
+use crate::files::{TensorSearch, parse, write_durably, write_tensors, written_tensors};
 use crate::{EngineError, LoraModule, ModelConfig};
 
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -79,12 +80,12 @@ pub(crate) fn write_adapter(directory: &Path, base: &Path, adapter: &Adapter) ->
         "inference_mode": true,
     });
     write_durably(&directory.join(ADAPTER_CONFIG), format!("{config:#}\n").as_bytes())?;
-    let tensors = written_tensors(&layout.tensors, "", &adapter.values);
+    let tensors = written_tensors(&layout.tensors, "", &adapter.values, ElementType::F32);
     write_tensors(&directory.join(ADAPTER_WEIGHTS), tensors)
 }
 
-/// Reads the numbers of an adapter of the same matrices and the same scale as `adapter`.
-pub(crate) fn read_into_adapter(directory: &Path, adapter: &Adapter) -> Result<Vec<f32>, EngineError> {
+/// Reads an adapter of the same matrices and the same scale as `adapter`.
+pub(crate) fn read_into_adapter(directory: &Path, adapter: &Adapter) -> Result<Adapter, EngineError> {
     let path = directory.join(ADAPTER_CONFIG);
     let scale = AdapterConfig::read(&path)?.scale() as f32;
     if scale != adapter.scale() {
@@ -92,7 +93,8 @@ pub(crate) fn read_into_adapter(directory: &Path, adapter: &Adapter) -> Result<V
             format!("its alpha by its rank is {scale}, but the adapter that is trained has {}", adapter.scale());
         return Err(EngineError::Malformed { path, message });
     }
-    read_matrices(&directory.join(ADAPTER_WEIGHTS), &adapter.layout)
+    let values = read_matrices(&directory.join(ADAPTER_WEIGHTS), &adapter.layout)?;
+    Ok(Adapter::new(adapter.layout.clone(), adapter.alpha, values))
 }
 
 /// Reads an adapter for a model of these dimensions.
@@ -105,9 +107,11 @@ pub(crate) fn read_adapter(directory: &Path, model: &ModelConfig) -> Result<Adap
 }
 
 fn read_matrices(path: &Path, layout: &AdapterLayout) -> Result<Vec<f32>, EngineError> {
-    let mut reader = TensorReader::new(&layout.tensors, "");
-    reader.read(path)?;
-    reader.finish(path)
+    let mut search = TensorSearch::new(&layout.tensors, "");
+    search.look_into(path, |_| true)?;
+    let mut values = vec![0.0; layout.length];
+    search.finish(path)?.read(&mut values)?;
+    Ok(values)
 }
 
 /// The modules that a file has matrices for.
@@ -154,7 +158,7 @@ mod tests {
             write_adapter(&directory, Path::new("models/base"), &written).unwrap();
             let read = read_adapter(&directory, &tiny_config()).unwrap();
             assert_eq!((&read.layout, read.alpha, &read.values), (&written.layout, written.alpha, &written.values));
-            assert_eq!(read_into_adapter(&directory, &written).unwrap(), written.values);
+            assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
             let config = std::fs::read_to_string(directory.join(ADAPTER_CONFIG)).unwrap();
             let config: Value = serde_json::from_str(&config).unwrap();
             assert_eq!(
@@ -181,7 +185,7 @@ mod tests {
         assert!(error.contains("model.layers.2.") && error.contains("missing"), "{error}");
         let path = home.path().join(ADAPTER_WEIGHTS);
         std::fs::remove_file(&path).unwrap();
-        let mut tensors = written_tensors(&written.layout.tensors, "", &written.values);
+        let mut tensors = written_tensors(&written.layout.tensors, "", &written.values, ElementType::F32);
         tensors[0].0 = "base_model.model.model.embed_tokens.lora_embedding_A".into();
         write_tensors(&path, tensors).unwrap();
         let error = read_adapter(home.path(), &tiny_config()).unwrap_err().to_string();

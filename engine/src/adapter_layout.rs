@@ -19,13 +19,14 @@ impl Projection {
     const PER_LAYER: usize = 4;
 
     /// All of a model with so many layers, in the order of their indices.
-    fn all(layers: usize) -> impl Iterator<Item = Self> {
+    pub(crate) fn all(layers: usize) -> impl Iterator<Item = Self> {
         let of_layer =
             |layer| [Self::QueryKeyValue(layer), Self::Output(layer), Self::GateUp(layer), Self::Down(layer)];
         (0..layers).flat_map(of_layer).chain([Self::Head])
     }
 
-    fn index(self, layers: usize) -> usize {
+    /// Its place among all.
+    pub(crate) fn index(self, layers: usize) -> usize {
         match self {
             Self::QueryKeyValue(layer) => Self::PER_LAYER * layer,
             Self::Output(layer) => Self::PER_LAYER * layer + 1,

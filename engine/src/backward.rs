@@ -4,7 +4,7 @@ use crate::adapter::AdapterScratch;
 use crate::adapter_layout::Projection;
 use crate::forward::{Activations, LayerActivations, PackedRows};
 use crate::kernels::{
-    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply_unpacked,
+    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply_transposed,
     norm_and_rotate_backward, rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
 };
 use crate::policy::Policy;
@@ -44,16 +44,17 @@ impl ProductScratch {
         input_gradient: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let place = policy.weights.model.layout.projection(projection);
-        let inputs = projection.inputs(&policy.weights.model.config);
-        let (outputs, rows) = (place.len() / inputs, input.len() / inputs);
-        multiply_unpacked(output_gradient, rows, &policy.weights.values[place.clone()], inputs, input_gradient);
+        let weight = policy.weights.matrix(projection);
+        let (inputs, outputs) = (weight.depth(), weight.columns());
+        let rows = input.len() / inputs;
+        multiply_transposed(output_gradient, rows, weight, input_gradient);
         match &policy.adapter {
             Some(adapter) => {
                 adapter.backward(projection, input, output_gradient, input_gradient, gradient, &mut self.adapter);
             }
             None => {
                 self.input.pack(input, rows, inputs);
+                let place = policy.weights.model.layout.projection(projection);
                 transposed_multiply_add(output_gradient, outputs, &self.input, &mut gradient[place]);
             }
         }
@@ -86,7 +87,7 @@ pub(crate) fn backward(
     stream.resize(rows.len() * hidden, 0.0);
     rms_norm_backward(
         &activations.output,
-        &weights.values[place.clone()],
+        &weights.vectors[place.clone()],
         &activations.output_inverses,
         normed_output_gradient,
         &mut stream,
@@ -133,7 +134,7 @@ fn feed_forward_backward(
     products.backward(policy, Projection::GateUp(index), &layer.normed_middle, gate_up, normed, gradient);
     rms_norm_backward(
         &layer.middle,
-        &weights.values[place.feed_forward_norm.clone()],
+        &weights.vectors[place.feed_forward_norm.clone()],
         &layer.middle_inverses,
         normed,
         stream,
@@ -180,7 +181,7 @@ fn attention_backward(
     products.backward(policy, projection, &layer.normed_input, query_key_value, normed, gradient);
     rms_norm_backward(
         &layer.input,
-        &weights.values[place.input_norm.clone()],
+        &weights.vectors[place.input_norm.clone()],
         &layer.input_inverses,
         normed,
         stream,

@@ -9,7 +9,7 @@ use crate::adapter_files::{read_adapter, read_into_adapter, write_adapter};
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
 use crate::files::{
-    CONFIG, TensorFile, TensorReader, WEIGHTS, Written, converted_tensors, read_weights, sync_directory, write_durably,
+    CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, sync_directory, write_durably,
     write_tensors, written_tensors,
 };
 use crate::layout::{Layout, Tensor};
@@ -62,7 +62,7 @@ fn write_trained(directory: &Path, source: &Path, policy: &Policy) -> Result<(),
         Some(adapter) => write_adapter(directory, source, adapter),
         None => {
             write_config(directory, &weights.model)?;
-            let tensors = written_tensors(&weights.model.layout.tensors, "", &weights.values);
+            let tensors = written_tensors(&weights.model.layout.tensors, "", &**weights, ElementType::F32);
             write_tensors(&directory.join(WEIGHTS), tensors)?;
             copy_tokenizer(source, directory)
         }
@@ -70,10 +70,14 @@ fn write_trained(directory: &Path, source: &Path, policy: &Policy) -> Result<(),
 }
 
 /// Reads what is trained back into a policy's place.
-pub(crate) fn read_trained(directory: &Path, policy: &Policy) -> Result<Vec<f32>, EngineError> {
-    match &policy.adapter {
-        Some(adapter) => read_into_adapter(directory, adapter),
-        None => read_model(directory, &policy.weights.model),
+pub(crate) fn read_trained(directory: &Path, policy: &Policy) -> Result<Policy, EngineError> {
+    let Policy { weights, adapter } = policy;
+    match adapter {
+        Some(adapter) => {
+            let adapter = Arc::new(read_into_adapter(directory, adapter)?);
+            Ok(Policy { weights: weights.clone(), adapter: Some(adapter) })
+        }
+        None => Ok(Policy::of(Arc::new(read_model(directory, &weights.model)?))),
     }
 }
 
@@ -82,34 +86,31 @@ pub(crate) fn write_converted(
     directory: &Path,
     source: &Path,
     config: &ModelConfig,
-    values: &[f32],
+    values: &Vec<f32>,
     elements: ElementType,
 ) -> Result<(), EngineError> {
     let partial = begin(directory)?;
     write_configuration(&partial, config, elements)?;
-    write_tensors(&partial.join(WEIGHTS), converted_tensors(&Layout::new(config), values, elements))?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(&Layout::new(config).tensors, "", values, elements))?;
     copy_tokenizer(source, &partial)?;
     commit(&partial, directory)
 }
 
 /// Reads weights for a model of these dimensions.
-pub(crate) fn read_model(directory: &Path, model: &Model) -> Result<Vec<f32>, EngineError> {
+pub(crate) fn read_model(directory: &Path, model: &Arc<Model>) -> Result<Weights, EngineError> {
     let config = ModelConfig::read(&directory.join(CONFIG))?;
     if config.to_shape() != model.config.to_shape() {
         let message = "it describes another model than the one that is open".into();
         return Err(EngineError::Malformed { path: directory.join(CONFIG), message });
     }
-    read_weights(directory, &model.layout)
+    Weights::read(model.clone(), find_weights(directory, &model.layout)?)
 }
 
 /// Reads what is to be sampled from: weights of the model that `base` is of, or an adapter over those.
 pub(crate) fn read_policy(source: &WeightsSource, base: &Arc<Weights>) -> Result<Policy, EngineError> {
     let model = &base.model;
     match source {
-        WeightsSource::Model(directory) => {
-            let values = read_model(directory, model)?;
-            Ok(Policy::of(Arc::new(Weights::new(model.clone(), values))))
-        }
+        WeightsSource::Model(directory) => Ok(Policy::of(Arc::new(read_model(directory, model)?))),
         WeightsSource::Adapter(directory) => {
             let adapter = read_adapter(directory, &model.config)?;
             Ok(Policy { weights: base.clone(), adapter: Some(Arc::new(adapter)) })
@@ -124,43 +125,46 @@ pub(crate) fn read_policy(source: &WeightsSource, base: &Arc<Weights>) -> Result
 /// Writes a model directory that holds weights alone. It appears whole or not at all.
 pub(crate) fn write_model(
     directory: &Path,
-    weights: &[f32],
-    model: &Model,
+    weights: &Weights,
     generation_config: (&str, &str),
 ) -> Result<(), EngineError> {
     let partial = begin(directory)?;
+    let model = &weights.model;
     write_config(&partial, model)?;
     write_durably(&partial.join(generation_config.0), generation_config.1.as_bytes())?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout.tensors, "", weights))?;
+    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout.tensors, "", weights, ElementType::F32))?;
     commit(&partial, directory)
 }
 
 /// Reads back what was trained, and the optimizer's state.
-pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Vec<f32>, AdamState), EngineError> {
-    let values = read_trained(directory, policy)?;
+pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Policy, AdamState), EngineError> {
+    let trained = read_trained(directory, policy)?;
     let path = directory.join(OPTIMIZER);
     let mut file = TensorFile::open(&path)?;
     let missing = || EngineError::Tensor { path: path.clone(), name: STEPS.into(), message: "it is missing".into() };
     let counted = file.bytes(STEPS)?.ok_or_else(missing)?;
     let steps = u64::from_le_bytes(counted.try_into().map_err(|_| missing())?);
     if steps == 0 {
-        return Ok((values, AdamState::default()));
+        return Ok((trained, AdamState::default()));
     }
-    let mut moment = |prefix: &str| {
-        let mut reader = TensorReader::new(policy.trained_tensors(), prefix);
-        reader.read_those(&mut file, |name| name.starts_with(prefix))?;
-        reader.finish(&path)
+    let moment = |prefix: &str| {
+        let mut search = TensorSearch::new(policy.trained_tensors(), prefix);
+        search.look_into(&path, |name| name.starts_with(prefix))?;
+        let mut values = vec![0.0; policy.trained_count()];
+        search.finish(&path)?.read(&mut values)?;
+        Ok(values)
     };
-    Ok((values, AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps }))
+    Ok((trained, AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps }))
 }
 
 /// No moments before the first step: then there are none.
-fn written_moments(trained: &[Tensor], adam: &AdamState) -> Vec<(String, Written)> {
-    let steps = Written { dtype: Dtype::U64, shape: vec![], bytes: adam.steps.to_le_bytes().to_vec() };
+fn written_moments<'a>(trained: &[Tensor], adam: &'a AdamState) -> Vec<(String, Written<'a>)> {
+    let content = Content::Bytes(adam.steps.to_le_bytes().to_vec());
+    let steps = Written { dtype: Dtype::U64, shape: vec![], content };
     let mut tensors = vec![(STEPS.to_string(), steps)];
     if adam.steps > 0 {
-        tensors.extend(written_tensors(trained, FIRST_MOMENT, &adam.first));
-        tensors.extend(written_tensors(trained, SECOND_MOMENT, &adam.second));
+        tensors.extend(written_tensors(trained, FIRST_MOMENT, &adam.first, ElementType::F32));
+        tensors.extend(written_tensors(trained, SECOND_MOMENT, &adam.second, ElementType::F32));
     }
     tensors
 }

@@ -114,16 +114,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::files::{Written, write_tensors};
+    use crate::files::{Content, Written, write_tensors};
     use crate::inspection::inspect_model;
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
     }
 
-    fn written(shape: [usize; 2], values: &[f32]) -> Written {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Written { dtype: Dtype::F32, shape: shape.to_vec(), bytes }
+    fn written(shape: [usize; 2], values: &Vec<f32>) -> Written<'_> {
+        Written { dtype: Dtype::F32, shape: shape.to_vec(), content: Content::Numbers(values, 0) }
     }
 
     const MODULE: &str = "model.layers.1.self_attn.o_proj";

@@ -61,11 +61,11 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
         scratch.last.extend_from_slice(&scratch.stream[(end - 1) * hidden..end * hidden]);
     }
     let count = extensions.len();
-    let gain = &weights.values[model.layout.final_norm.clone()];
+    let gain = &weights.vectors[model.layout.final_norm.clone()];
     let normed = &mut scratch.normed[..count * hidden];
     rms_norm(&scratch.last, gain, epsilon, normed, &mut scratch.inverses[..count]);
     scratch.logits.resize(count * config.vocab_size, 0.0);
-    multiply(normed, count, &weights.head, &mut scratch.logits);
+    multiply(normed, count, weights.matrix(Projection::Head), &mut scratch.logits);
     let runs = adapter_runs(extensions, |_| 1);
     adapt(&runs, Projection::Head, normed, &mut scratch.logits, &mut scratch.adapter);
 }
@@ -99,26 +99,30 @@ fn extend_layer(
     scratch: &mut DecodeScratch,
 ) {
     let (model, config) = (&*weights.model, &weights.model.config);
-    let (place, packed) = (&model.layout.layers[layer], &weights.layers[layer]);
+    let place = &model.layout.layers[layer];
     let epsilon = config.rms_norm_eps;
     let DecodeScratch { positions, stream, normed, inverses, query_key_value, rotated, adapter, .. } = scratch;
 
-    rms_norm(stream, &weights.values[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
-    multiply(normed, rows, &packed.query_key_value, query_key_value);
-    adapt(runs, Projection::QueryKeyValue(layer), normed, query_key_value, adapter);
+    rms_norm(stream, &weights.vectors[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
+    let projection = Projection::QueryKeyValue(layer);
+    multiply(normed, rows, weights.matrix(projection), query_key_value);
+    adapt(runs, projection, normed, query_key_value, adapter);
     add_bias(weights.projection_bias(layer), query_key_value);
     norm_and_rotate(query_key_value, positions, weights.head_norms(layer), &model.rotation, rotated, inverses);
     attend_caches(weights, layer, extensions, scratch);
 
     let DecodeScratch { stream, normed, inverses, attended, gate_up, activated, adapter, .. } = scratch;
-    multiply_add(attended, rows, &packed.output, stream);
-    adapt(runs, Projection::Output(layer), attended, stream, adapter);
-    rms_norm(stream, &weights.values[place.feed_forward_norm.clone()], epsilon, normed, &mut inverses[..rows]);
-    multiply(normed, rows, &packed.gate_up, gate_up);
-    adapt(runs, Projection::GateUp(layer), normed, gate_up, adapter);
+    let projection = Projection::Output(layer);
+    multiply_add(attended, rows, weights.matrix(projection), stream);
+    adapt(runs, projection, attended, stream, adapter);
+    rms_norm(stream, &weights.vectors[place.feed_forward_norm.clone()], epsilon, normed, &mut inverses[..rows]);
+    let projection = Projection::GateUp(layer);
+    multiply(normed, rows, weights.matrix(projection), gate_up);
+    adapt(runs, projection, normed, gate_up, adapter);
     swiglu(gate_up, config.intermediate_size, activated);
-    multiply_add(activated, rows, &packed.down, stream);
-    adapt(runs, Projection::Down(layer), activated, stream, adapter);
+    let projection = Projection::Down(layer);
+    multiply_add(activated, rows, weights.matrix(projection), stream);
+    adapt(runs, projection, activated, stream, adapter);
 }
 
 /// Puts the new keys and values into the caches, and attends over them.

@@ -5,11 +5,11 @@ use fulgurite_backends::WeightsVersion;
 
 use crate::adapter::Adapter;
 use crate::checkpoint::write_model;
-use crate::files::{CONFIG, GENERATION_CONFIG, read_weights};
+use crate::files::{CONFIG, GENERATION_CONFIG, find_weights};
 use crate::memory::MemoryNeed;
 use crate::policy::Policy;
 use crate::published::PublishedWeights;
-use crate::weights::{Model, Weights, random_values};
+use crate::weights::{Model, Weights};
 use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
 
 /// How much of the machine an engine may use.
@@ -31,13 +31,6 @@ impl Default for EngineOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         Self { threads, queue_limit: 1024, max_batch: 64, prefix_cache_bytes: 512 << 20 }
-    }
-}
-
-impl EngineOptions {
-    /// What a model takes under these options.
-    pub(crate) fn memory_need(&self, config: &ModelConfig) -> MemoryNeed {
-        MemoryNeed { prefix_cache: self.prefix_cache_bytes as u64, ..MemoryNeed::of(config, 0) }
     }
 }
 
@@ -77,9 +70,10 @@ impl Engine {
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let config = ModelConfig::read(&directory.join(CONFIG))?;
-        let read = |model: &Model| read_weights(directory, &model.layout);
-        Self::start(directory, config, read, vocabulary, options)
+        let model = Arc::new(Model::new(ModelConfig::read(&directory.join(CONFIG))?));
+        let found = find_weights(directory, &model.layout)?;
+        let need = MemoryNeed::of_found(&model.config, &model.layout, &found);
+        Self::start(directory, model, need, |model| Weights::read(model, found), vocabulary, options)
     }
 
     /// A model with the weights that [`create_model`] would give it, without writing them. Its tokenizer's files, which
@@ -91,14 +85,15 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         config.check()?;
-        let fresh = |model: &Model| Ok(random_values(config, &model.layout, seed));
-        Self::start(directory.as_ref(), config.clone(), fresh, None, options)
+        let (model, need) = (Arc::new(Model::new(config.clone())), MemoryNeed::of(config, 0));
+        Self::start(directory.as_ref(), model, need, |model| Ok(Weights::fresh(model, seed)), None, options)
     }
 
     fn start(
         directory: &Path,
-        config: ModelConfig,
-        values: impl FnOnce(&Model) -> Result<Vec<f32>, EngineError>,
+        model: Arc<Model>,
+        need: MemoryNeed,
+        weights: impl FnOnce(Arc<Model>) -> Result<Weights, EngineError>,
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
@@ -108,12 +103,10 @@ impl Engine {
                 return Err(EngineError::Request { message: format!("the engine's option {name} is 0") });
             }
         }
-        let memory_need = options.memory_need(&config);
+        let memory_need = MemoryNeed { prefix_cache: options.prefix_cache_bytes as u64, ..need };
         memory_need.check_sampling()?;
-        let model = Arc::new(Model::new(config.clone()));
-        let values = values(&model)?;
-        let weights = Arc::new(Weights::new(model, values));
-        let policy = Policy::of(weights);
+        let config = model.config.clone();
+        let policy = Policy::of(Arc::new(weights(model)?));
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));
         let sampler = Arc::new(EmbeddedSampler::start(published.clone(), vocabulary.map(Arc::new), options)?);
         let learner = EmbeddedLearner::new(policy, threads, directory.to_path_buf(), Some(published.clone()));
@@ -170,12 +163,11 @@ impl Engine {
 /// `generation_config.json` too.
 pub fn create_model(directory: impl AsRef<Path>, config: &ModelConfig, seed: u64) -> Result<(), EngineError> {
     config.check()?;
-    let model = Model::new(config.clone());
-    let weights = random_values(config, &model.layout, seed);
+    let weights = Weights::fresh(Arc::new(Model::new(config.clone())), seed);
     let tokens = ["bos_token_id", "eos_token_id", "pad_token_id"];
     let known = tokens.iter().filter_map(|name| Some((name.to_string(), config.other.get(*name)?.clone())));
     let generation_config = serde_json::Value::Object(known.collect()).to_string();
-    write_model(directory.as_ref(), &weights, &model, (GENERATION_CONFIG, &generation_config))
+    write_model(directory.as_ref(), &weights, (GENERATION_CONFIG, &generation_config))
 }
 
 #[cfg(test)]
@@ -183,11 +175,13 @@ mod tests {
     use safetensors::Dtype;
 
     use super::*;
-    use crate::files::{Written, read_weights, write_tensors, written_tensors};
+    use crate::ElementType;
+    use crate::files::{Content, Written, read_weights, write_tensors, written_tensors};
     use crate::layout::Layout;
     use crate::test_models::tiny_config;
+    use crate::weights::put_fresh;
 
-    type Tensors = Vec<(String, Written)>;
+    type Tensors<'a> = Vec<(String, Written<'a>)>;
 
     fn values(directory: &Path, config: &ModelConfig) -> Result<Vec<f32>, EngineError> {
         read_weights(directory, &Layout::new(config))
@@ -206,7 +200,9 @@ mod tests {
             let weights = |name| std::fs::read(path(name).join("model.safetensors")).unwrap();
             assert_eq!(weights("first"), weights("again"));
             assert_ne!(weights("first"), weights("other"));
-            let expected = random_values(&config, &Layout::new(&config), 1);
+            let layout = Layout::new(&config);
+            let mut expected = vec![0.0; layout.length];
+            put_fresh(&config, &layout, 1, &mut expected);
             assert_eq!(values(&path("first"), &config).unwrap(), expected);
         }
     }
@@ -217,18 +213,10 @@ mod tests {
         let config = tiny_config();
         let layout = Layout::new(&config);
         let values_written: Vec<f32> = (0..layout.length).map(|at| (at % 64) as f32 / 8.0).collect();
-        let mut tensors = written_tensors(&layout.tensors, "", &values_written);
-        for (index, (_, tensor)) in tensors.iter_mut().enumerate() {
-            let numbers: Vec<f32> =
-                tensor.bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
-            if index % 3 == 1 {
-                tensor.dtype = Dtype::BF16;
-                tensor.bytes = numbers.iter().flat_map(|&x| half::bf16::from_f32(x).to_le_bytes()).collect();
-            } else if index % 3 == 2 {
-                tensor.dtype = Dtype::F16;
-                tensor.bytes = numbers.iter().flat_map(|&x| half::f16::from_f32(x).to_le_bytes()).collect();
-            }
-        }
+        let elements = [ElementType::F32, ElementType::Bf16, ElementType::F16];
+        let mut tensors: Vec<_> = (layout.tensors.iter().zip(elements.into_iter().cycle()))
+            .flat_map(|(tensor, elements)| written_tensors(std::slice::from_ref(tensor), "", &values_written, elements))
+            .collect();
         let later = tensors.split_off(5);
         let mut map = serde_json::Map::new();
         for (file, part) in [("a.safetensors", tensors), ("b.safetensors", later)] {
@@ -244,9 +232,11 @@ mod tests {
     fn a_tensor_that_is_missing_unknown_or_misshapen_is_refused_by_name() {
         let config = tiny_config();
         let layout = Layout::new(&config);
-        let refused = |change: fn(&mut Tensors)| {
+        let refused = |change: fn(&mut Tensors<'_>)| {
             let home = tempfile::tempdir().unwrap();
-            let mut tensors = written_tensors(&layout.tensors, "", &vec![0.0; layout.length]);
+            let zeros = vec![0.0; layout.length];
+            let mut tensors = written_tensors(&layout.tensors, "", &zeros, ElementType::F32);
+            tensors.sort_by_key(|(name, _)| !name.contains("embed_tokens"));
             change(&mut tensors);
             write_tensors(&home.path().join("model.safetensors"), tensors).unwrap();
             let error = values(home.path(), &config).unwrap_err();
@@ -262,9 +252,9 @@ mod tests {
             refused(|tensors| tensors[0].1.shape.reverse()),
             "model.embed_tokens.weight: its shape is [20, 37], but must be [37, 20]"
         );
-        let eighth = |tensors: &mut Tensors| {
+        let eighth = |tensors: &mut Tensors<'_>| {
             tensors[0].1.dtype = Dtype::I8;
-            tensors[0].1.bytes.truncate(37 * 20);
+            tensors[0].1.content = Content::Bytes(vec![0; 37 * 20]);
         };
         assert_eq!(refused(eighth), "model.embed_tokens.weight: elements of type I8 are not supported");
     }

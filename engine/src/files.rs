@@ -1,19 +1,20 @@
 //! Model directories in Hugging Face's form: reading weights of several element types, writing f32.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use safetensors::tensor::{Metadata, TensorView};
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Metadata, TensorInfo, TensorView};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 
 use crate::EngineError;
 use crate::conversion::ElementType;
-use crate::layout::{Layout, Tensor};
+use crate::kernels::Precision;
+use crate::layout::{Layout, Numbers, Tensor};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const GENERATION_CONFIG: &str = "generation_config.json";
@@ -27,7 +28,7 @@ struct WeightsIndex {
 }
 
 /// The files that hold a model directory's weights.
-pub(crate) fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
+fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError> {
     let index_path = directory.join(WEIGHTS_INDEX);
     let single = directory.join(WEIGHTS);
     if single.exists() || !index_path.exists() {
@@ -48,72 +49,118 @@ pub(crate) fn weight_files(directory: &Path) -> Result<Vec<PathBuf>, EngineError
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
+/// Finds a model directory's weights.
+pub(crate) fn find_weights(directory: &Path, layout: &Layout) -> Result<FoundTensors, EngineError> {
+    let files = weight_files(directory)?;
+    let mut search = TensorSearch::new(&layout.tensors, "");
+    let tied_head = layout.head == layout.embedding;
+    for path in &files {
+        // Some writers store a tied head although it is the embedding.
+        search.look_into(path, |name| !(tied_head && name == "lm_head.weight"))?;
+    }
+    let index = directory.join(WEIGHTS_INDEX);
+    search.finish(if let [single] = &files[..] { single } else { &index })
+}
+
 /// Reads a model directory's weights into one flat list.
 pub(crate) fn read_weights(directory: &Path, layout: &Layout) -> Result<Vec<f32>, EngineError> {
-    let files = weight_files(directory)?;
-    let mut reader = TensorReader::new(&layout.tensors, "");
-    reader.tied_head = layout.head == layout.embedding;
-    files.iter().try_for_each(|file| reader.read(file))?;
-    let index = directory.join(WEIGHTS_INDEX);
-    reader.finish(if let [single] = &files[..] { single } else { &index })
+    let found = find_weights(directory, layout)?;
+    let mut values = vec![0.0; layout.length];
+    found.read(&mut values)?;
+    Ok(values)
 }
 
-/// Collects tensors, each under its name with a prefix, from one file after another.
-pub(crate) struct TensorReader<'a> {
-    expected: HashMap<String, &'a Tensor>,
-    values: Vec<f32>,
-    tied_head: bool,
+/// Looks for tensors, each under its name with a prefix, in one file after another.
+pub(crate) struct TensorSearch<'a> {
+    missing: HashMap<String, &'a Tensor>,
+    found: FoundTensors,
 }
 
-impl<'a> TensorReader<'a> {
-    /// `tensors` stand one after another.
+impl<'a> TensorSearch<'a> {
     pub(crate) fn new(tensors: &'a [Tensor], prefix: &str) -> Self {
-        Self {
-            expected: tensors.iter().map(|tensor| (format!("{prefix}{}", tensor.name), tensor)).collect(),
-            values: vec![0.0; tensors.last().map_or(0, |tensor| tensor.place.end)],
-            tied_head: false,
-        }
+        let missing = tensors.iter().map(|tensor| (format!("{prefix}{}", tensor.name), tensor)).collect();
+        Self { missing, found: FoundTensors { files: Vec::new(), tensors: Vec::new() } }
     }
 
-    pub(crate) fn read(&mut self, path: &Path) -> Result<(), EngineError> {
-        let tied_head = self.tied_head;
-        // Some writers store a tied head although it is the embedding.
-        self.read_those(&mut TensorFile::open(path)?, |name| !(tied_head && name == "lm_head.weight"))
-    }
-
-    /// Reads the tensors of these names.
-    pub(crate) fn read_those(
-        &mut self,
-        file: &mut TensorFile,
-        is_meant: impl Fn(&str) -> bool,
-    ) -> Result<(), EngineError> {
+    /// Takes the tensors with these names, all of which must be looked for.
+    pub(crate) fn look_into(&mut self, path: &Path, is_meant: impl Fn(&str) -> bool) -> Result<(), EngineError> {
+        let file = TensorFile::open(path)?;
         let mut names = file.metadata.offset_keys();
         names.retain(|name| is_meant(name));
         // In one order, so that the same fault is always told in the same words.
         names.sort_unstable();
-        names.into_iter().try_for_each(|name| self.take(&name, file))
+        for name in names {
+            let refuse = |message| Err(EngineError::Tensor { path: path.to_path_buf(), name: name.clone(), message });
+            let (Some(tensor), Some(info)) = (self.missing.remove(&name), file.metadata.info(&name)) else {
+                return refuse("the model has no such tensor, or it is there twice".into());
+            };
+            if info.shape != tensor.shape {
+                return refuse(format!("its shape is {:?}, but must be {:?}", info.shape, tensor.shape));
+            }
+            if !is_readable_type(info.dtype) {
+                return refuse(format!("elements of type {:?} are not supported", info.dtype));
+            }
+            let (file, start) = (self.found.files.len(), info.data_offsets.0);
+            let (place, row) = (tensor.place.clone(), tensor.row());
+            self.found.tensors.push(FoundTensor { file, kind: info.dtype, start, place, row });
+        }
+        self.found.files.push(file);
+        Ok(())
     }
 
-    fn take(&mut self, name: &str, file: &mut TensorFile) -> Result<(), EngineError> {
-        let refuse = |message| Err(EngineError::Tensor { path: file.path.clone(), name: name.to_string(), message });
-        let (Some(tensor), Some(info)) = (self.expected.remove(name), file.metadata.info(name)) else {
-            return refuse("the model has no such tensor, or it is there twice".into());
-        };
-        if info.shape != tensor.shape {
-            return refuse(format!("its shape is {:?}, but must be {:?}", info.shape, tensor.shape));
-        }
-        if !is_readable_type(info.dtype) {
-            return refuse(format!("elements of type {:?} are not supported", info.dtype));
-        }
-        let (kind, (start, _)) = (info.dtype, info.data_offsets);
-        file.read_numbers(kind, start, &mut self.values[tensor.place.clone()])
-    }
-
-    pub(crate) fn finish(self, path: &Path) -> Result<Vec<f32>, EngineError> {
-        match self.expected.into_keys().min() {
-            None => Ok(self.values),
+    /// What was found, which must be all; `path` is where it is missed.
+    pub(crate) fn finish(self, path: &Path) -> Result<FoundTensors, EngineError> {
+        match self.missing.into_keys().min() {
+            None => Ok(self.found),
             Some(name) => Err(EngineError::Tensor { path: path.to_path_buf(), name, message: "it is missing".into() }),
         }
+    }
+}
+
+/// All tensors of a layout, each in its file, none of them read yet.
+#[derive(Debug)]
+pub(crate) struct FoundTensors {
+    files: Vec<TensorFile>,
+    tensors: Vec<FoundTensor>,
+}
+
+#[derive(Debug)]
+struct FoundTensor {
+    file: usize,
+    kind: Dtype,
+    /// Where it begins in its file.
+    start: usize,
+    place: Range<usize>,
+    /// Numbers of a row.
+    row: usize,
+}
+
+impl FoundTensors {
+    /// How many numbers there are of each element type.
+    pub(crate) fn element_types(&self) -> BTreeMap<String, u64> {
+        let mut types = BTreeMap::new();
+        for tensor in &self.tensors {
+            *types.entry(format!("{:?}", tensor.kind)).or_default() += tensor.place.len() as u64;
+        }
+        types
+    }
+
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// What all numbers of a place in the layout can be held as without loss.
+    pub(crate) fn precision(&self, place: &Range<usize>) -> Precision {
+        let mut within = self.tensors.iter().filter(|tensor| place.contains(&tensor.place.start));
+        if within.all(|tensor| tensor.kind == Dtype::BF16) { Precision::Half } else { Precision::Single }
+    }
+
+    pub(crate) fn read(mut self, numbers: &mut impl Numbers) -> Result<(), EngineError> {
+        self.tensors.sort_by_key(|tensor| (tensor.file, tensor.start));
+        for tensor in &self.tensors {
+            self.files[tensor.file].read_numbers(tensor, numbers)?;
+        }
+        Ok(())
     }
 }
 
@@ -171,14 +218,19 @@ impl TensorFile {
         Ok(Some(bytes))
     }
 
-    fn read_numbers(&mut self, kind: Dtype, start: usize, values: &mut [f32]) -> Result<(), EngineError> {
-        self.seek(start)?;
-        let width = if kind == Dtype::F32 { 4 } else { 2 };
-        let mut piece = vec![0; PIECE.min(values.len() * width)];
-        for values in values.chunks_mut(PIECE / width) {
-            let bytes = &mut piece[..values.len() * width];
+    /// Reads some rows at a time.
+    fn read_numbers(&mut self, tensor: &FoundTensor, numbers: &mut impl Numbers) -> Result<(), EngineError> {
+        self.seek(tensor.start)?;
+        let width = if tensor.kind == Dtype::F32 { 4 } else { 2 };
+        let piece = (PIECE / width / tensor.row).max(1) * tensor.row;
+        let mut bytes = vec![0; piece.min(tensor.place.len()) * width];
+        let mut values = vec![0.0; piece.min(tensor.place.len())];
+        for start in tensor.place.clone().step_by(piece) {
+            let count = piece.min(tensor.place.end - start);
+            let (bytes, values) = (&mut bytes[..count * width], &mut values[..count]);
             self.file.read_exact(bytes).map_err(EngineError::io("read", &self.path))?;
-            decode_numbers(kind, bytes, values);
+            decode_numbers(tensor.kind, bytes, values);
+            numbers.put(start, values);
         }
         Ok(())
     }
@@ -197,7 +249,7 @@ pub(crate) fn parse<'a>(bytes: &'a [u8], path: &Path) -> Result<SafeTensors<'a>,
 }
 
 /// Whether tensors of this element type can be read.
-pub(crate) fn is_readable_type(kind: Dtype) -> bool {
+fn is_readable_type(kind: Dtype) -> bool {
     matches!(kind, Dtype::F32 | Dtype::BF16 | Dtype::F16)
 }
 
@@ -225,69 +277,113 @@ fn decode_numbers(kind: Dtype, bytes: &[u8], values: &mut [f32]) {
 }
 
 /// A tensor to be written.
-pub(crate) struct Written {
+pub(crate) struct Written<'a> {
     pub(crate) dtype: Dtype,
     pub(crate) shape: Vec<usize>,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) content: Content<'a>,
 }
 
-impl View for Written {
-    fn dtype(&self) -> Dtype {
-        self.dtype
+/// Where what is written comes from.
+pub(crate) enum Content<'a> {
+    Bytes(Vec<u8>),
+    /// Numbers from a place on, rounded to the element type.
+    Numbers(&'a dyn Numbers, usize),
+}
+
+impl Written<'_> {
+    fn count(&self) -> usize {
+        self.shape.iter().product()
     }
 
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
+    /// Writes the rows, some at a time.
+    fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
+        let (numbers, start) = match &self.content {
+            Content::Bytes(bytes) => return file.write_all(bytes),
+            Content::Numbers(numbers, start) => (numbers, *start),
+        };
+        let row = self.shape.last().copied().unwrap_or(1).max(1);
+        let piece = (PIECE / size_of::<f32>() / row).max(1) * row;
+        let (mut values, mut bytes) = (Vec::new(), Vec::new());
+        for first in (0..self.count()).step_by(piece) {
+            values.resize(piece.min(self.count() - first), 0.0);
+            numbers.get(start + first, &mut values);
+            bytes.clear();
+            encode_numbers(self.dtype, &values, &mut bytes);
+            file.write_all(&bytes)?;
+        }
+        Ok(())
     }
 }
 
-/// Tensors, each under its name with a prefix.
-pub(crate) fn written_tensors(tensors: &[Tensor], prefix: &str, values: &[f32]) -> Vec<(String, Written)> {
+/// Of a type that is read, to the nearest number.
+fn encode_numbers(kind: Dtype, values: &[f32], bytes: &mut Vec<u8>) {
+    match kind {
+        Dtype::BF16 => bytes.extend(values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes())),
+        Dtype::F16 => bytes.extend(values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes())),
+        _ => bytes.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+    }
+}
+
+/// Tensors of an element type, each under its name with a prefix.
+pub(crate) fn written_tensors<'a>(
+    tensors: &[Tensor],
+    prefix: &str,
+    numbers: &'a dyn Numbers,
+    elements: ElementType,
+) -> Vec<(String, Written<'a>)> {
+    let dtype = match elements {
+        ElementType::F32 => Dtype::F32,
+        ElementType::Bf16 => Dtype::BF16,
+        ElementType::F16 => Dtype::F16,
+    };
     let write = |tensor: &Tensor| {
-        let bytes = values[tensor.place.clone()].iter().flat_map(|value| value.to_le_bytes()).collect();
-        (format!("{prefix}{}", tensor.name), Written { dtype: Dtype::F32, shape: tensor.shape.clone(), bytes })
+        let content = Content::Numbers(numbers, tensor.place.start);
+        (format!("{prefix}{}", tensor.name), Written { dtype, shape: tensor.shape.clone(), content })
     };
     tensors.iter().map(write).collect()
 }
 
-/// The layout's tensors in an element type, to the nearest number.
-pub(crate) fn converted_tensors(layout: &Layout, values: &[f32], elements: ElementType) -> Vec<(String, Written)> {
-    let write = |tensor: &Tensor| {
-        let values = values[tensor.place.clone()].iter();
-        let (dtype, bytes) = match elements {
-            ElementType::F32 => (Dtype::F32, values.flat_map(|value| value.to_le_bytes()).collect()),
-            ElementType::Bf16 => (Dtype::BF16, values.flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect()),
-            ElementType::F16 => (Dtype::F16, values.flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect()),
-        };
-        (tensor.name.clone(), Written { dtype, shape: tensor.shape.clone(), bytes })
-    };
-    layout.tensors.iter().map(write).collect()
-}
-
 /// Writes a safetensors file, durable on return.
-pub(crate) fn write_tensors(path: &Path, tensors: Vec<(String, Written)>) -> Result<(), EngineError> {
-    // transformers refuses files that do not name a framework.
-    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    let bytes = safetensors::serialize(tensors, Some(metadata)).map_err(|error| EngineError::Malformed {
+pub(crate) fn write_tensors(path: &Path, mut tensors: Vec<(String, Written<'_>)>) -> Result<(), EngineError> {
+    // As the format's own library does, so that all are aligned.
+    tensors.sort_by(|(left_name, left), (right_name, right)| {
+        right.dtype.cmp(&left.dtype).then_with(|| left_name.cmp(right_name))
+    });
+    let header = header(&tensors).map_err(|error| EngineError::Malformed {
         path: path.to_path_buf(),
         message: format!("cannot be laid out: {error}"),
     })?;
-    write_durably(path, &bytes)
+    write_new(path, |file| {
+        file.write_all(&header)?;
+        tensors.iter().try_for_each(|(_, tensor)| tensor.write(file))
+    })
+}
+
+/// All that stands in a safetensors file before the tensors, which lie one after another in this order.
+fn header(tensors: &[(String, Written<'_>)]) -> Result<Vec<u8>, SafeTensorError> {
+    let mut end = 0;
+    let info = |(name, tensor): &(String, Written<'_>)| {
+        let start = end;
+        end += tensor.count() * tensor.dtype.bitsize() / 8;
+        (name.clone(), TensorInfo { dtype: tensor.dtype, shape: tensor.shape.clone(), data_offsets: (start, end) })
+    };
+    let infos = tensors.iter().map(info).collect();
+    // transformers refuses files that do not name a framework.
+    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    let mut text = serde_json::to_vec(&Metadata::new(Some(metadata), infos)?)?;
+    text.resize(text.len().next_multiple_of(8), b' ');
+    Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
 /// Writes a new file and makes its content durable.
 pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
-    let mut file = File::create_new(path).map_err(EngineError::io("create", path))?;
-    file.write_all(bytes).map_err(EngineError::io("write", path))?;
-    file.sync_all().map_err(EngineError::io("sync", path))
+    write_new(path, |file| file.write_all(bytes))
+}
+
+fn write_new(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), EngineError> {
+    let mut file = BufWriter::new(File::create_new(path).map_err(EngineError::io("create", path))?);
+    write(&mut file).and_then(|()| file.flush()).map_err(EngineError::io("write", path))?;
+    file.get_ref().sync_all().map_err(EngineError::io("sync", path))
 }
 
 /// Makes a directory's list of names durable.

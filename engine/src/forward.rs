@@ -136,7 +136,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activation
         }
         forward_layer(policy, index, rows, layer, (scores, adapter), output);
     }
-    let gain = &weights.values[model.layout.final_norm.clone()];
+    let gain = &weights.vectors[model.layout.final_norm.clone()];
     rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
 }
 
@@ -167,13 +167,13 @@ fn forward_layer(
     let weights = &*policy.weights;
     let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
     let (model, config) = (&*weights.model, &weights.model.config);
-    let (place, packed, count) = (&model.layout.layers[index], &weights.layers[index], rows.len());
+    let (place, count) = (&model.layout.layers[index], rows.len());
     let epsilon = config.rms_norm_eps;
 
-    let gain = &weights.values[place.input_norm.clone()];
+    let gain = &weights.vectors[place.input_norm.clone()];
     rms_norm(&layer.input, gain, epsilon, &mut layer.normed_input, &mut layer.input_inverses);
-    multiply(&layer.normed_input, count, &packed.query_key_value, &mut layer.query_key_value);
     let projection = Projection::QueryKeyValue(index);
+    multiply(&layer.normed_input, count, weights.matrix(projection), &mut layer.query_key_value);
     adapt(&[run], projection, &layer.normed_input, &mut layer.query_key_value, adapter);
     add_bias(weights.projection_bias(index), &mut layer.query_key_value);
     let norms = weights.head_norms(index);
@@ -181,17 +181,20 @@ fn forward_layer(
     norm_and_rotate(projected, &rows.positions, norms, &model.rotation, &mut layer.rotated, inverses);
     attend_sequences(model, rows, layer, scores);
     layer.middle.copy_from_slice(&layer.input);
-    multiply_add(&layer.attended, count, &packed.output, &mut layer.middle);
-    adapt(&[run], Projection::Output(index), &layer.attended, &mut layer.middle, adapter);
+    let projection = Projection::Output(index);
+    multiply_add(&layer.attended, count, weights.matrix(projection), &mut layer.middle);
+    adapt(&[run], projection, &layer.attended, &mut layer.middle, adapter);
 
-    let gain = &weights.values[place.feed_forward_norm.clone()];
+    let gain = &weights.vectors[place.feed_forward_norm.clone()];
     rms_norm(&layer.middle, gain, epsilon, &mut layer.normed_middle, &mut layer.middle_inverses);
-    multiply(&layer.normed_middle, count, &packed.gate_up, &mut layer.gate_up);
-    adapt(&[run], Projection::GateUp(index), &layer.normed_middle, &mut layer.gate_up, adapter);
+    let projection = Projection::GateUp(index);
+    multiply(&layer.normed_middle, count, weights.matrix(projection), &mut layer.gate_up);
+    adapt(&[run], projection, &layer.normed_middle, &mut layer.gate_up, adapter);
     swiglu(&layer.gate_up, config.intermediate_size, &mut layer.activated);
     output.copy_from_slice(&layer.middle);
-    multiply_add(&layer.activated, count, &packed.down, output);
-    adapt(&[run], Projection::Down(index), &layer.activated, output, adapter);
+    let projection = Projection::Down(index);
+    multiply_add(&layer.activated, count, weights.matrix(projection), output);
+    adapt(&[run], projection, &layer.activated, output, adapter);
 }
 
 fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations, scores: &mut Vec<f32>) {

@@ -100,7 +100,7 @@ fn compute_logits(policy: &Policy, normed: &[f32], chunk: &[Prediction], scratch
     }
     scratch.logits.resize(chunk.len() * vocabulary, 0.0);
     let HeadScratch { products, rows, logits, .. } = scratch;
-    multiply(rows, chunk.len(), &weights.head, logits);
+    multiply(rows, chunk.len(), weights.matrix(Projection::Head), logits);
     let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: chunk.len() };
     adapt(&[run], Projection::Head, rows, logits, &mut products.adapter);
 }

@@ -3,11 +3,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::adapter_layout::AdapterLayout;
 use crate::config::ModelConfig;
-use crate::files::{CONFIG, TensorFile, is_readable_type, weight_files};
+use crate::files::{CONFIG, find_weights};
 use crate::layout::Layout;
 use crate::memory::MemoryNeed;
-use crate::{EngineError, EngineOptions};
+use crate::{EngineError, EngineOptions, LoraModule};
 
 /// What a model directory holds, found without reading its weights.
 #[derive(Clone, Debug, Serialize)]
@@ -32,40 +33,22 @@ pub struct ModelInspection {
     pub files: Vec<PathBuf>,
     /// What the model takes here, with an engine's options as they are by default.
     pub memory: MemoryNeed,
+    /// The same where an adapter of rank [`INSPECTED_RANK`] is trained beside every matrix.
+    pub lora_memory: MemoryNeed,
 }
+
+/// The rank of the adapter whose training [`inspect_model`] tells the memory of.
+pub const INSPECTED_RANK: usize = 16;
 
 /// Looks at a model directory: its configuration, and the names, shapes and element types of its tensors. Fails with
 /// the field or the tensor that this engine cannot run.
 pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
     let config = ModelConfig::read(&directory.join(CONFIG))?;
     let layout = Layout::new(&config);
-    let files = weight_files(directory)?;
-    let mut missing: BTreeMap<&str, &[usize]> =
-        layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice())).collect();
-    let mut element_types = BTreeMap::new();
-    for path in &files {
-        let metadata = TensorFile::open(path)?.metadata;
-        for (name, tensor) in metadata.tensors() {
-            let refuse = |message| EngineError::Tensor { path: path.clone(), name: name.clone(), message };
-            if name == "lm_head.weight" && config.tie_word_embeddings {
-                continue;
-            }
-            let Some(shape) = missing.remove(name.as_str()) else {
-                return Err(refuse("the model has no such tensor, or it is there twice".into()));
-            };
-            if tensor.shape != shape {
-                return Err(refuse(format!("its shape is {:?}, but must be {shape:?}", tensor.shape)));
-            }
-            if !is_readable_type(tensor.dtype) {
-                return Err(refuse(format!("elements of type {:?} are not supported", tensor.dtype)));
-            }
-            *element_types.entry(format!("{:?}", tensor.dtype)).or_default() += shape.iter().product::<usize>() as u64;
-        }
-    }
-    if let Some((name, _)) = missing.into_iter().next() {
-        let path = files.first().cloned().unwrap_or_else(|| directory.to_owned());
-        return Err(EngineError::Tensor { path, name: name.to_owned(), message: "it is missing".into() });
-    }
+    let found = find_weights(directory, &layout)?;
+    let prefix_cache = EngineOptions::default().prefix_cache_bytes as u64;
+    let memory = MemoryNeed { prefix_cache, ..MemoryNeed::of_found(&config, &layout, &found) };
+    let adapter = AdapterLayout::new(&config, INSPECTED_RANK, &LoraModule::ALL.into());
     Ok(ModelInspection {
         architecture: config.architecture.name(),
         parameters: config.parameter_count(),
@@ -74,9 +57,10 @@ pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
         layers: config.num_hidden_layers,
         hidden_size: config.hidden_size,
         tied_head: config.tie_word_embeddings,
-        element_types,
-        files,
-        memory: EngineOptions::default().memory_need(&config),
+        element_types: found.element_types(),
+        files: found.paths(),
+        memory,
+        lora_memory: memory.with_adapter(&config, adapter.length),
     })
 }
 

@@ -8,7 +8,7 @@ use fulgurite_backends::{
 
 use crate::adapter::Adapter;
 use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
-use crate::files::{CONFIG, read_weights};
+use crate::files::{CONFIG, find_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::memory::{MemoryNeed, activation_budget};
 use crate::optimizer::{AdamState, check, norm};
@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, Scored, Shard, deal, shard_count};
 use crate::threads::thread_pool;
-use crate::weights::{Model, Weights, random_values};
+use crate::weights::{Model, Weights};
 use crate::{EngineError, LoraOptions, ModelConfig};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
@@ -68,10 +68,10 @@ impl EmbeddedLearner {
     /// belongs to it.
     pub(crate) fn open(directory: &Path, threads: usize) -> Result<Self, EngineError> {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
-        MemoryNeed::of(&config, 0).check_training()?;
         let model = Arc::new(Model::new(config));
-        let values = read_weights(directory, &model.layout)?;
-        let policy = Policy::of(Arc::new(Weights::new(model, values)));
+        let found = find_weights(directory, &model.layout)?;
+        MemoryNeed::of_found(&model.config, &model.layout, &found).check_training()?;
+        let policy = Policy::of(Arc::new(Weights::read(model, found)?));
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))
     }
 
@@ -85,8 +85,7 @@ impl EmbeddedLearner {
     ) -> Result<Self, EngineError> {
         config.check()?;
         let model = Arc::new(Model::new(config.clone()));
-        let values = random_values(config, &model.layout, seed);
-        let policy = Policy::of(Arc::new(Weights::new(model, values)));
+        let policy = Policy::of(Arc::new(Weights::fresh(model, seed)));
         Ok(Self::new(policy, threads, directory.into(), None))
     }
 
@@ -130,8 +129,8 @@ impl EmbeddedLearner {
     pub(crate) async fn load_weights(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
         self.run(move |state| {
-            let values = read_trained(&directory, &state.policy)?;
-            state.restore(values, AdamState::default());
+            let policy = read_trained(&directory, &state.policy)?;
+            state.restore(policy, AdamState::default());
             Ok(())
         })
         .await
@@ -184,8 +183,8 @@ impl Learner for EmbeddedLearner {
     async fn load_checkpoint(&self, directory: &Path) -> Result<(), BackendError> {
         let directory = directory.to_path_buf();
         self.run(move |state| {
-            let (values, adam) = read_checkpoint(&directory, &state.policy)?;
-            state.restore(values, adam);
+            let (policy, adam) = read_checkpoint(&directory, &state.policy)?;
+            state.restore(policy, adam);
             Ok(())
         })
         .await
@@ -248,18 +247,15 @@ impl LearnerState {
         if !gradient_norm.is_finite() {
             return Err(EngineError::GradientNotFinite { norm: gradient_norm });
         }
+        let mut step = self.adam.begin(parameters, &gradient, gradient_norm);
         // A version that the sampler still holds stays as it is: then this copies.
         match &mut self.policy.adapter {
             Some(adapter) => {
                 let adapter = Arc::make_mut(adapter);
-                self.adam.step(parameters, &mut adapter.values, &gradient, gradient_norm);
+                step.take(0..gradient.len(), &mut adapter.values);
                 adapter.pack();
             }
-            None => {
-                let weights = Arc::make_mut(&mut self.policy.weights);
-                self.adam.step(parameters, &mut weights.values, &gradient, gradient_norm);
-                weights.pack();
-            }
+            None => Arc::make_mut(&mut self.policy.weights).update(|place, numbers| step.take(place, numbers)),
         }
         let mut gradient = gradient;
         gradient.fill(0.0);
@@ -283,8 +279,8 @@ impl LearnerState {
     }
 
     /// Goes on from other numbers in the place of those that are trained.
-    fn restore(&mut self, values: Vec<f32>, adam: AdamState) {
-        self.policy = self.policy.with_trained(values);
+    fn restore(&mut self, policy: Policy, adam: AdamState) {
+        self.policy = policy;
         self.adam = adam;
         self.clear_gradient();
     }

@@ -18,29 +18,13 @@ impl Policy {
         Self { weights, adapter: None }
     }
 
-    /// The numbers that are trained.
-    pub(crate) fn trained(&self) -> &[f32] {
-        self.adapter.as_ref().map_or(&self.weights.values, |adapter| &adapter.values)
-    }
-
     /// The names and shapes of what is trained.
     pub(crate) fn trained_tensors(&self) -> &[Tensor] {
         self.adapter.as_ref().map_or(&self.weights.model.layout.tensors, |adapter| &adapter.layout.tensors)
     }
 
-    /// The same with other numbers in the place of those that are trained.
-    pub(crate) fn with_trained(&self, values: Vec<f32>) -> Self {
-        match &self.adapter {
-            Some(adapter) => {
-                let adapter = Adapter::new(adapter.layout.clone(), adapter.alpha, values);
-                Self { weights: self.weights.clone(), adapter: Some(Arc::new(adapter)) }
-            }
-            None => Self::of(Arc::new(Weights::new(self.weights.model.clone(), values))),
-        }
-    }
-
     /// How many numbers are trained.
     pub(crate) fn trained_count(&self) -> usize {
-        self.trained().len()
+        self.adapter.as_ref().map_or(self.weights.model.layout.length, |adapter| adapter.layout.length)
     }
 }

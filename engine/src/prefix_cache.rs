@@ -215,15 +215,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::Layout;
+    use crate::kernels::Precision;
     use crate::policy::Policy;
     use crate::test_models::tiny_config;
     use crate::weights::{Model, Weights};
 
     fn published() -> Arc<Published> {
         let model = Arc::new(Model::new(tiny_config()));
-        let values = vec![0.0; Layout::new(&model.config).length];
-        let weights = Arc::new(Weights::new(model, values));
+        let weights = Arc::new(Weights::zeros(model, |_| Precision::Single));
         Arc::new(Published { version: WeightsVersion(0), policy: Policy::of(weights) })
     }
 

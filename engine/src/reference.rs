@@ -94,6 +94,9 @@ mod tests {
 
     use super::*;
     use crate::adapter_files::read_adapter;
+    use crate::checkpoint::read_model;
+    use crate::kernels::Precision;
+    use crate::layout::Numbers;
     use crate::learner::Told;
     use crate::loss::{Sampled, TokenLoss};
     use crate::policy::Policy;
@@ -111,7 +114,19 @@ mod tests {
         for tensor in model.layout.tensors.iter().filter(|tensor| tensor.shape.len() == 1) {
             values[tensor.place.clone()].iter_mut().for_each(|gain| *gain += 1.0);
         }
-        Policy::of(Arc::new(Weights::new(model, values)))
+        let mut weights = Weights::zeros(model, |_| Precision::Single);
+        weights.update(|place, numbers| numbers.copy_from_slice(&values[place]));
+        Policy::of(Arc::new(weights))
+    }
+
+    /// All numbers in the order of the layout.
+    fn doubled(weights: &Weights) -> Vec<f64> {
+        let layout = &weights.model.layout;
+        let mut values = vec![0.0; layout.length];
+        for tensor in &layout.tensors {
+            weights.get(tensor.place.start, &mut values[tensor.place.clone()]);
+        }
+        values.into_iter().map(f64::from).collect()
     }
 
     fn datum(sequence: &[u32]) -> Datum {
@@ -127,10 +142,6 @@ mod tests {
         data.iter().enumerate().map(|(index, datum)| Example { index, datum, losses: losses(datum) }).collect()
     }
 
-    fn doubled(values: &[f32]) -> Vec<f64> {
-        values.iter().copied().map(f64::from).collect()
-    }
-
     #[test]
     fn logprobs_agree_with_the_definition() {
         for tie_word_embeddings in [true, false] {
@@ -139,7 +150,7 @@ mod tests {
             let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
             let scored = Shard::new(u64::MAX).score(&policy, &examples(&data, |_| TokenLoss::Nothing));
             for (sequence, scored) in SEQUENCES.iter().zip(scored) {
-                let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(&weights.values), sequence);
+                let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(weights), sequence);
                 for (found, exact) in scored.logprobs.iter().zip(exact) {
                     assert!((f64::from(*found) - exact).abs() < 1e-5, "{found} where {exact} is exact");
                 }
@@ -154,8 +165,8 @@ mod tests {
             let directory = vectors.join(name);
             let config = ModelConfig::read(&directory.join("config.json")).unwrap();
             let model = Arc::new(Model::new(config));
-            let values = crate::files::read_weights(&directory, &model.layout).unwrap();
-            check_results(&Policy::of(Arc::new(Weights::new(model, values))), &directory);
+            let weights = read_model(&directory, &model).unwrap();
+            check_results(&Policy::of(Arc::new(weights)), &directory);
         }
     }
 
@@ -167,8 +178,8 @@ mod tests {
             let config = ModelConfig::read(&base.join("config.json")).unwrap();
             let adapter = Some(Arc::new(read_adapter(&directory, &config).unwrap()));
             let model = Arc::new(Model::new(config));
-            let values = crate::files::read_weights(&base, &model.layout).unwrap();
-            check_results(&Policy { weights: Arc::new(Weights::new(model, values)), adapter }, &directory);
+            let weights = Arc::new(read_model(&base, &model).unwrap());
+            check_results(&Policy { weights, adapter }, &directory);
         }
     }
 
@@ -214,7 +225,7 @@ mod tests {
             };
             SEQUENCES.iter().map(of).sum()
         };
-        let mut values = doubled(&weights.values);
+        let mut values = doubled(weights);
         for tensor in &layout.tensors {
             let largest = shard.gradient[tensor.place.clone()].iter().fold(0.0_f32, |largest, x| largest.max(x.abs()));
             assert!(largest > 0.0, "{} has no gradient", tensor.name);

@@ -114,7 +114,7 @@ fn ready<'a>(active: &'a mut [Generation], prefixes: &mut PrefixCache, meters: &
 /// Moves every generation of a group on by one step. What a generation gets does not depend on how they are cut.
 fn step_group(group: &mut [&mut Generation], workers: &mut [DecodeScratch]) {
     let Some(first) = group.first() else { return };
-    let numbers = first.weights().values.len();
+    let numbers = first.weights().model.layout.length;
     let threads = match numbers < TOO_LARGE_FOR_CACHES {
         true => workers.len().min(group.len()).min(1 + group.len() * numbers / WORTH_A_THREAD),
         false => 1,
@@ -146,17 +146,15 @@ mod tests {
 
     use super::*;
     use crate::ModelConfig;
-    use crate::layout::Layout;
     use crate::policy::Policy;
     use crate::published::Published;
     use crate::stop_sequences::StopSequences;
     use crate::test_models::tiny_config;
-    use crate::weights::{Model, Weights, random_values};
+    use crate::weights::{Model, Weights};
 
     fn published() -> Arc<Published> {
         let config = ModelConfig { max_position_embeddings: 1000, ..tiny_config() };
-        let values = random_values(&config, &Layout::new(&config), 1);
-        let weights = Arc::new(Weights::new(Arc::new(Model::new(config)), values));
+        let weights = Arc::new(Weights::fresh(Arc::new(Model::new(config)), 1));
         Arc::new(Published { version: WeightsVersion(0), policy: Policy::of(weights) })
     }
 

@@ -1,11 +1,14 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::ModelConfig;
-use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Rotation};
-use crate::layout::{Layout, Tensor};
+use crate::adapter_layout::Projection;
+use crate::files::FoundTensors;
+use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Precision, Rotation};
+use crate::layout::{Layout, MatrixLayout, Numbers, Tensor};
+use crate::{EngineError, ModelConfig};
 
 /// What is the same for every version of a model's weights.
 #[derive(Debug)]
@@ -32,45 +35,60 @@ impl Model {
     }
 }
 
-/// The matrices of one layer, packed for products from the left.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PackedLayer {
-    pub(crate) query_key_value: PackedMatrix,
-    pub(crate) output: PackedMatrix,
-    pub(crate) gate_up: PackedMatrix,
-    pub(crate) down: PackedMatrix,
-}
-
-/// One version of a model's weights: the numbers in Hugging Face's layout, and a copy packed for the forward pass.
+/// One version of a model's weights, each number once.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     pub(crate) model: Arc<Model>,
-    pub(crate) values: Vec<f32>,
-    pub(crate) layers: Vec<PackedLayer>,
-    pub(crate) head: PackedMatrix,
+    /// Gains and biases, which stand first in the layout.
+    pub(crate) vectors: Vec<f32>,
+    /// Packed for products from the left, in the layout's order.
+    matrices: Vec<PackedMatrix>,
 }
 
 impl Weights {
-    pub(crate) fn new(model: Arc<Model>, values: Vec<f32>) -> Self {
-        let layers = vec![PackedLayer::default(); model.config.num_hidden_layers];
-        let mut weights = Self { model, values, layers, head: PackedMatrix::default() };
-        weights.pack();
+    /// All 0, in matrices as `precision` says for the place of each.
+    pub(crate) fn zeros(model: Arc<Model>, precision: impl Fn(&Range<usize>) -> Precision) -> Self {
+        let layout = &model.layout;
+        let matrix = |it: &MatrixLayout| PackedMatrix::new(it.inputs, it.outputs(), precision(&it.place));
+        let matrices = layout.matrices.iter().map(matrix).collect();
+        Self { vectors: vec![0.0; layout.vectors.len()], matrices, model }
+    }
+
+    /// Those of files, each matrix held as it is there if nothing is lost.
+    pub(crate) fn read(model: Arc<Model>, found: FoundTensors) -> Result<Self, EngineError> {
+        let mut weights = Self::zeros(model, |place| found.precision(place));
+        found.read(&mut weights)?;
+        Ok(weights)
+    }
+
+    /// Fresh ones.
+    pub(crate) fn fresh(model: Arc<Model>, seed: u64) -> Self {
+        let mut weights = Self::zeros(model.clone(), |_| Precision::Single);
+        put_fresh(&model.config, &model.layout, seed, &mut weights);
         weights
     }
 
-    /// Brings the packed copy up to date with `values`.
-    pub(crate) fn pack(&mut self) {
-        let Self { model, values, layers, head } = self;
-        let (config, layout) = (&model.config, &model.layout);
-        let (hidden, inner, query) = (config.hidden_size, config.intermediate_size, config.query_width());
-        let heads = query + 2 * config.key_width();
-        for (layer, place) in layers.iter_mut().zip(&layout.layers) {
-            layer.query_key_value.pack_transposed(&values[place.query_key_value.clone()], hidden, heads);
-            layer.output.pack_transposed(&values[place.output.clone()], query, hidden);
-            layer.gate_up.pack_transposed(&values[place.gate_up.clone()], hidden, 2 * inner);
-            layer.down.pack_transposed(&values[place.down.clone()], inner, hidden);
+    /// The matrix of one of the decoder's products.
+    pub(crate) fn matrix(&self, projection: Projection) -> &PackedMatrix {
+        &self.matrices[projection.index(self.model.config.num_hidden_layers)]
+    }
+
+    /// Shows all numbers, part by part, with their places in the layout, to be changed. From then on each has 32 bits.
+    pub(crate) fn update(&mut self, mut change: impl FnMut(Range<usize>, &mut [f32])) {
+        let Self { model, vectors, matrices } = self;
+        change(model.layout.vectors.clone(), vectors);
+        let mut part = Vec::new();
+        for (matrix, layout) in matrices.iter_mut().zip(&model.layout.matrices) {
+            matrix.widen();
+            for first in (0..layout.outputs()).step_by(OUTPUTS) {
+                let start = layout.place.start + first * layout.inputs;
+                let end = layout.place.end.min(start + OUTPUTS * layout.inputs);
+                part.resize(end - start, 0.0);
+                matrix.columns_from(first, &mut part);
+                change(start..end, &mut part);
+                matrix.put_columns(first, &part);
+            }
         }
-        head.pack_transposed(&values[layout.head.clone()], hidden, config.vocab_size);
     }
 
     /// The norms of one layer's query and key heads.
@@ -79,23 +97,48 @@ impl Weights {
         HeadNorms {
             query_heads: config.num_attention_heads,
             key_heads: config.num_key_value_heads,
-            query_gain: &self.values[place.query_norm.clone()],
-            key_gain: &self.values[place.key_norm.clone()],
+            query_gain: &self.vectors[place.query_norm.clone()],
+            key_gain: &self.vectors[place.key_norm.clone()],
             epsilon: config.rms_norm_eps,
         }
     }
 
     /// The biases of one layer's query, key and value projections, if it has some.
     pub(crate) fn projection_bias(&self, layer: usize) -> &[f32] {
-        &self.values[self.model.layout.layers[layer].query_key_value_bias.clone()]
+        &self.vectors[self.model.layout.layers[layer].query_key_value_bias.clone()]
     }
 
     /// Writes the embedding of each token into a row of `[tokens, hidden]`.
     pub(crate) fn embed(&self, tokens: impl Iterator<Item = u32>, rows: &mut [f32]) {
-        let hidden = self.model.config.hidden_size;
-        let embedding = &self.values[self.model.layout.embedding.clone()];
-        for (row, token) in rows.chunks_exact_mut(hidden).zip(tokens) {
-            row.copy_from_slice(&embedding[token as usize * hidden..][..hidden]);
+        // It stands behind the products' matrices, unless it is the last of them.
+        let Some(embedding) = self.matrices.last() else { return };
+        for (row, token) in rows.chunks_exact_mut(self.model.config.hidden_size).zip(tokens) {
+            embedding.columns_from(token as usize, row);
+        }
+    }
+}
+
+/// Outputs of a matrix that are changed together.
+const OUTPUTS: usize = 32;
+
+impl Numbers for Weights {
+    fn get(&self, start: usize, numbers: &mut [f32]) {
+        match self.model.layout.matrix_at(start) {
+            Some(index) => {
+                let first = self.model.layout.matrices[index].output(start);
+                self.matrices[index].columns_from(first, numbers);
+            }
+            None => self.vectors.get(start, numbers),
+        }
+    }
+
+    fn put(&mut self, start: usize, numbers: &[f32]) {
+        match self.model.layout.matrix_at(start) {
+            Some(index) => {
+                let first = self.model.layout.matrices[index].output(start);
+                self.matrices[index].put_columns(first, numbers);
+            }
+            None => self.vectors.put(start, numbers),
         }
     }
 }
@@ -111,22 +154,24 @@ const MATRIX_DEVIATION: f64 = 0.4;
 
 /// Fresh weights: gains are 1, biases 0, all else is normal. Projections back into the residual stream are smaller by the root
 /// of twice the layers (as in GPT-2), so that the stream's variance does not grow with depth.
-pub(crate) fn random_values(config: &ModelConfig, layout: &Layout, seed: u64) -> Vec<f32> {
+pub(crate) fn put_fresh(config: &ModelConfig, layout: &Layout, seed: u64, into: &mut impl Numbers) {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
-    let mut values = vec![1.0; layout.length];
-    for bias in layout.tensors.iter().filter(|tensor| tensor.name.ends_with(".bias")) {
-        values[bias.place.clone()].fill(0.0);
-    }
-    for tensor in layout.tensors.iter().filter(|tensor| tensor.shape.len() == 2) {
+    for tensor in &layout.tensors {
+        let width = tensor.row();
+        let mut row = vec![if tensor.name.ends_with(".bias") { 0.0 } else { 1.0 }; width];
         let deviation = initial_deviation(tensor, config.num_hidden_layers);
-        values[tensor.place.clone()].fill_with(|| (normal(&mut generator) * deviation) as f32);
+        for start in tensor.place.clone().step_by(width) {
+            if tensor.shape.len() == 2 {
+                row.fill_with(|| (normal(&mut generator) * deviation) as f32);
+            }
+            into.put(start, &row);
+        }
     }
-    values
 }
 
 fn initial_deviation(matrix: &Tensor, layers: usize) -> f64 {
     let ends = |name: &str| matrix.name.ends_with(name);
-    let deviation = MATRIX_DEVIATION / (matrix.shape[1] as f64).sqrt();
+    let deviation = MATRIX_DEVIATION / (matrix.row() as f64).sqrt();
     if ends("embed_tokens.weight") {
         EMBEDDING_DEVIATION
     } else if ends("o_proj.weight") || ends("down_proj.weight") {

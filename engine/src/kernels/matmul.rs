@@ -6,26 +6,84 @@ use rayon::prelude::*;
 /// Columns of a panel: a multiple of every vector width.
 const PANEL: usize = 32;
 
+/// What the numbers of a matrix are held as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precision {
+    /// 32 bits.
+    Single,
+    /// bfloat16: the upper halves of numbers whose lower halves are 0, so nothing is lost.
+    Half,
+}
+
+impl Precision {
+    /// Bytes of a number.
+    fn width(self) -> usize {
+        match self {
+            Self::Single => size_of::<f32>(),
+            Self::Half => size_of::<u16>(),
+        }
+    }
+}
+
 /// A matrix `[depth, columns]`, cut into panels of [`PANEL`] columns that each lie row after row, so that a product
-/// reads it from end to end. The last panel is filled up with zeros.
-#[derive(Clone, Debug, Default)]
+/// reads it from end to end. What fills up the last panel reaches no product.
+#[derive(Clone, Debug)]
 pub(crate) struct PackedMatrix {
-    panels: Vec<f32>,
+    panels: Panels,
     depth: usize,
     columns: usize,
 }
 
+#[derive(Clone, Debug)]
+enum Panels {
+    Single(Vec<f32>),
+    Half(Vec<u16>),
+}
+
+impl Default for PackedMatrix {
+    fn default() -> Self {
+        Self::new(0, 0, Precision::Single)
+    }
+}
+
 impl PackedMatrix {
+    /// One of zeros.
+    pub(crate) fn new(depth: usize, columns: usize, precision: Precision) -> Self {
+        let count = Self::count(depth, columns);
+        let panels = match precision {
+            Precision::Single => Panels::Single(vec![0.0; count]),
+            Precision::Half => Panels::Half(vec![0; count]),
+        };
+        Self { panels, depth, columns }
+    }
+
+    /// Bytes that a matrix of this size takes.
+    pub(crate) fn bytes(depth: usize, columns: usize, precision: Precision) -> usize {
+        Self::count(depth, columns) * precision.width()
+    }
+
+    /// Numbers in the panels.
+    fn count(depth: usize, columns: usize) -> usize {
+        depth * columns.next_multiple_of(PANEL)
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
     /// Takes over a row-major `[depth, columns]` matrix, keeping the memory it has.
     pub(crate) fn pack(&mut self, matrix: &[f32], depth: usize, columns: usize) {
-        self.resize(depth, columns);
-        for (index, panel) in self.panels.chunks_exact_mut(depth * PANEL).enumerate() {
+        let panels = self.resize(depth, columns);
+        for (index, panel) in panels.chunks_exact_mut(depth * PANEL).enumerate() {
             let start = index * PANEL;
             let width = PANEL.min(columns - start);
             for row in 0..depth {
                 let from = row * columns + start;
                 panel[row * PANEL..][..width].copy_from_slice(&matrix[from..from + width]);
-                panel[row * PANEL + width..(row + 1) * PANEL].fill(0.0);
             }
         }
     }
@@ -33,24 +91,88 @@ impl PackedMatrix {
     /// Takes over the transpose of a row-major `[columns, depth]` matrix, which is how Hugging Face stores a layer.
     pub(crate) fn pack_transposed(&mut self, matrix: &[f32], depth: usize, columns: usize) {
         self.resize(depth, columns);
-        for (index, panel) in self.panels.chunks_exact_mut(depth * PANEL).enumerate() {
-            let start = index * PANEL;
-            let width = PANEL.min(columns - start);
-            if width < PANEL {
-                panel.fill(0.0);
-            }
-            for column in 0..width {
-                let from = &matrix[(start + column) * depth..][..depth];
-                for row in 0..depth {
-                    panel[row * PANEL + column] = from[row];
-                }
-            }
+        self.put_columns(0, matrix);
+    }
+
+    /// Numbers of 32 bits for a matrix of this size. What they are is left to the caller.
+    fn resize(&mut self, depth: usize, columns: usize) -> &mut [f32] {
+        (self.depth, self.columns) = (depth, columns);
+        self.widen();
+        let Panels::Single(numbers) = &mut self.panels else { return &mut [] };
+        numbers.resize(Self::count(depth, columns), 0.0);
+        numbers
+    }
+
+    /// Makes its numbers ones of 32 bits, so that any can be put into it.
+    pub(crate) fn widen(&mut self) {
+        if let Panels::Half(numbers) = &self.panels {
+            self.panels = Panels::Single(numbers.iter().copied().map(Element::whole).collect());
         }
     }
 
-    fn resize(&mut self, depth: usize, columns: usize) {
-        (self.depth, self.columns) = (depth, columns);
-        self.panels.resize(depth * columns.next_multiple_of(PANEL), 0.0);
+    /// Takes over columns from `first` on, each laid out one after another. Where it holds halves, the numbers must be
+    /// bfloat16's.
+    pub(crate) fn put_columns(&mut self, first: usize, numbers: &[f32]) {
+        match &mut self.panels {
+            Panels::Single(panels) => put_columns(panels, self.depth, first, numbers),
+            Panels::Half(panels) => put_columns(panels, self.depth, first, numbers),
+        }
+    }
+
+    /// Writes columns from `first` on into `numbers`, one after another.
+    pub(crate) fn columns_from(&self, first: usize, numbers: &mut [f32]) {
+        match &self.panels {
+            Panels::Single(panels) => columns_from(panels, self.depth, first, numbers),
+            Panels::Half(panels) => columns_from(panels, self.depth, first, numbers),
+        }
+    }
+}
+
+/// A number as a panel holds it.
+trait Element: Copy {
+    fn of(number: f32) -> Self;
+    fn whole(self) -> f32;
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn of(number: f32) -> Self {
+        number
+    }
+
+    #[inline(always)]
+    fn whole(self) -> f32 {
+        self
+    }
+}
+
+impl Element for u16 {
+    #[inline(always)]
+    fn of(number: f32) -> Self {
+        (number.to_bits() >> 16) as u16
+    }
+
+    #[inline(always)]
+    fn whole(self) -> f32 {
+        f32::from_bits(u32::from(self) << 16)
+    }
+}
+
+fn put_columns<E: Element>(panels: &mut [E], depth: usize, first: usize, numbers: &[f32]) {
+    for (column, numbers) in (first..).zip(numbers.chunks_exact(depth)) {
+        let panel = &mut panels[column / PANEL * PANEL * depth..][..PANEL * depth];
+        for (row, number) in panel.chunks_exact_mut(PANEL).zip(numbers) {
+            row[column % PANEL] = E::of(*number);
+        }
+    }
+}
+
+fn columns_from<E: Element>(panels: &[E], depth: usize, first: usize, numbers: &mut [f32]) {
+    for (column, numbers) in (first..).zip(numbers.chunks_exact_mut(depth)) {
+        let panel = &panels[column / PANEL * PANEL * depth..][..PANEL * depth];
+        for (row, number) in panel.chunks_exact(PANEL).zip(numbers) {
+            *number = row[column % PANEL].whole();
+        }
     }
 }
 
@@ -59,22 +181,22 @@ impl PackedMatrix {
 /// Each number of the product is summed over the depth in order, however many rows there are and however many threads
 /// of a [`rayon`] pool take part: those of the pool that the call is made in, or the caller's alone.
 pub(crate) fn multiply(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
-    Product::new(Left::of_rows(left, rows), Right::of_panels(right)).run(false, product);
+    Product::new(Left::of_rows(left, rows), Right::of(right)).run(false, product);
 }
 
 /// `product += left · right`; shapes as for [`multiply`].
 pub(crate) fn multiply_add(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
-    Product::new(Left::of_rows(left, rows), Right::of_panels(right)).run(true, product);
+    Product::new(Left::of_rows(left, rows), Right::of(right)).run(true, product);
 }
 
-/// `product = left · right` with `right` as it stands, row-major `[depth, columns]`; else as [`multiply`].
-pub(crate) fn multiply_unpacked(left: &[f32], rows: usize, right: &[f32], columns: usize, product: &mut [f32]) {
-    Product::new(Left::of_rows(left, rows), Right::of_rows(right, columns)).run(false, product);
+/// `product = left · rightᵀ`, with `left` row-major `[rows, columns]` and `product` `[rows, depth]`; else as [`multiply`].
+pub(crate) fn multiply_transposed(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
+    Product::new(Left::of_rows(left, rows), Right::of_transpose(right)).run(false, product);
 }
 
 /// `product += leftᵀ · right`, with `left` row-major `[depth, rows]`.
 pub(crate) fn transposed_multiply_add(left: &[f32], rows: usize, right: &PackedMatrix, product: &mut [f32]) {
-    Product::new(Left::of_columns(left, rows), Right::of_panels(right)).run(true, product);
+    Product::new(Left::of_columns(left, rows), Right::of(right)).run(true, product);
 }
 
 /// Depth that is summed over at a time: so much of a panel and of a tile's rows stays in the first cache.
@@ -115,38 +237,64 @@ impl<'a> Left<'a> {
     }
 }
 
-/// A matrix `[depth, columns]`, in panels or row-major.
+/// A matrix `[depth, columns]`: a packed one, or its transpose.
 #[derive(Clone, Copy)]
 struct Right<'a> {
-    numbers: &'a [f32],
+    matrix: &'a PackedMatrix,
+    transposed: bool,
     depth: usize,
     columns: usize,
-    in_panels: bool,
 }
 
 impl<'a> Right<'a> {
-    fn of_panels(matrix: &'a PackedMatrix) -> Self {
-        Self { numbers: &matrix.panels, depth: matrix.depth, columns: matrix.columns, in_panels: true }
+    fn of(matrix: &'a PackedMatrix) -> Self {
+        Self { matrix, transposed: false, depth: matrix.depth, columns: matrix.columns }
     }
 
-    fn of_rows(numbers: &'a [f32], columns: usize) -> Self {
-        Self { numbers, depth: numbers.len() / columns.max(1), columns, in_panels: false }
+    fn of_transpose(matrix: &'a PackedMatrix) -> Self {
+        Self { matrix, transposed: true, depth: matrix.columns, columns: matrix.depth }
     }
 
-    /// Part of the depth of one panel, which is gathered in `tile` where the matrix is not packed.
+    /// Whether tiles have to be gathered before they can be multiplied with.
+    fn is_gathered(&self) -> bool {
+        self.transposed || matches!(self.matrix.panels, Panels::Half(_))
+    }
+
+    /// Part of the depth of [`PANEL`] columns, which is gathered in `tile` where it does not stand so.
     #[inline(always)]
     fn tile<'b>(&'b self, panel: usize, depth: &Range<usize>, tile: &'b mut [f32]) -> &'b [f32] {
-        if self.in_panels {
-            return &self.numbers[(panel * self.depth + depth.start) * PANEL..][..depth.len() * PANEL];
+        let place = (panel * self.depth + depth.start) * PANEL..(panel * self.depth + depth.end) * PANEL;
+        match (&self.matrix.panels, self.transposed) {
+            (Panels::Single(numbers), false) => return &numbers[place],
+            (Panels::Half(numbers), false) => widen_tile(&numbers[place], tile),
+            (Panels::Single(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
+            (Panels::Half(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
         }
+        &tile[..depth.len() * PANEL]
+    }
+
+    /// The depth begins between two of the matrix's own panels.
+    #[inline(always)]
+    fn transpose_tile<E: Element>(&self, numbers: &[E], panel: usize, depth: &Range<usize>, tile: &mut [f32]) {
         let start = panel * PANEL;
         let width = PANEL.min(self.columns - start);
-        let tile = &mut tile[..depth.len() * PANEL];
-        for (row, to) in depth.clone().zip(tile.chunks_exact_mut(PANEL)) {
-            // What stands behind a narrow panel's columns is never stored.
-            to[..width].copy_from_slice(&self.numbers[row * self.columns + start..][..width]);
+        for (block, tile) in (depth.start / PANEL..).zip(tile[..depth.len() * PANEL].chunks_mut(PANEL * PANEL)) {
+            let from = &numbers[(block * self.columns + start) * PANEL..][..width * PANEL];
+            for row in 0..tile.len() / PANEL {
+                let tile = &mut tile[row * PANEL..][..PANEL];
+                for column in 0..width {
+                    tile[column] = from[column * PANEL + row].whole();
+                }
+            }
         }
-        tile
+    }
+}
+
+#[inline(always)]
+fn widen_tile(halves: &[u16], tile: &mut [f32]) {
+    let tile = &mut tile[..halves.len()];
+    for at in 0..halves.len() {
+        tile[at] = halves[at].whole();
     }
 }
 
@@ -238,7 +386,7 @@ impl WindowProduct<'_> {
         let pack_left = far_apart && columns >= WORTH_PACKING && rows >= STRIP;
         let packed = rows.min(ROW_BLOCK).next_multiple_of(STRIP) * left.depth.min(DEPTH_BLOCK);
         let mut strips = vec![0.0; if pack_left { packed } else { 0 }];
-        let mut gathered = vec![0.0; if right.in_panels { 0 } else { DEPTH_BLOCK * PANEL }];
+        let mut gathered = vec![0.0; if right.is_gathered() { DEPTH_BLOCK * PANEL } else { 0 }];
         for block_start in (0..rows).step_by(ROW_BLOCK) {
             let block = block_start..rows.min(block_start + ROW_BLOCK);
             for depth_start in (0..left.depth).step_by(DEPTH_BLOCK) {
@@ -422,11 +570,13 @@ mod tests {
         let (left, right) = (numbers(5, rows * depth), numbers(6, depth * columns));
         let mut packed = PackedMatrix::default();
         packed.pack(&right, depth, columns);
+        let mut transpose_packed = PackedMatrix::default();
+        transpose_packed.pack_transposed(&right, columns, depth);
         let products = || {
             let mut products = [(); 4].map(|()| vec![0.0; rows * columns]);
-            let [plain, unpacked, added, transposed] = &mut products;
+            let [plain, by_transpose, added, transposed] = &mut products;
             multiply(&left, rows, &packed, plain);
-            multiply_unpacked(&left, rows, &right, columns, unpacked);
+            multiply_transposed(&left, rows, &transpose_packed, by_transpose);
             multiply_add(&left, rows, &packed, added);
             transposed_multiply_add(&transpose(&left, rows, depth), rows, &packed, transposed);
             products
@@ -458,20 +608,45 @@ mod tests {
             multiply(&left, rows, &packed, &mut plain);
             let mut from_transposed = vec![f32::NAN; rows * columns];
             multiply(&left, rows, &transposed, &mut from_transposed);
-            let mut unpacked = vec![f32::NAN; rows * columns];
-            multiply_unpacked(&left, rows, &right, columns, &mut unpacked);
             let mut added = vec![1.0; rows * columns];
             multiply_add(&left, rows, &packed, &mut added);
             let mut added_transposed = vec![1.0; rows * columns];
             transposed_multiply_add(&transpose(&left, rows, depth), rows, &packed, &mut added_transposed);
+            let mut by_transpose = vec![f32::NAN; rows * columns];
+            packed.pack_transposed(&right, columns, depth);
+            multiply_transposed(&left, rows, &packed, &mut by_transpose);
 
             for at in 0..rows * columns {
                 prop_assert!((f64::from(plain[at]) - expected[at]).abs() < 1e-5);
                 prop_assert!((f64::from(added[at]) - expected[at] - 1.0).abs() < 1e-5);
             }
             prop_assert_eq!(&from_transposed, &plain);
-            prop_assert_eq!(&unpacked, &plain);
+            prop_assert_eq!(&by_transpose, &plain);
             prop_assert_eq!(&added_transposed, &added);
+        }
+
+        #[test]
+        fn halves_give_the_same_products_as_the_numbers_that_they_stand_for(
+            rows in 1..20_usize, depth in 1..300_usize, columns in 1..70_usize,
+        ) {
+            let halves: Vec<f32> = numbers(7, depth * columns).into_iter().map(|x| u16::of(x).whole()).collect();
+            let mut wide = PackedMatrix::new(depth, columns, Precision::Single);
+            let mut narrow = PackedMatrix::new(depth, columns, Precision::Half);
+            wide.put_columns(0, &halves);
+            narrow.put_columns(0, &halves);
+            let products = |matrix: &PackedMatrix| {
+                let (mut product, mut transposed) = (vec![0.0; rows * columns], vec![0.0; rows * depth]);
+                multiply(&numbers(8, rows * depth), rows, matrix, &mut product);
+                multiply_transposed(&numbers(9, rows * columns), rows, matrix, &mut transposed);
+                let mut told = vec![0.0; depth * columns];
+                matrix.columns_from(0, &mut told);
+                (product, transposed, told)
+            };
+            let expected = products(&wide);
+            prop_assert_eq!(&expected.2, &halves);
+            prop_assert_eq!(&products(&narrow), &expected);
+            narrow.widen();
+            prop_assert_eq!(&products(&narrow), &expected);
         }
 
         #[test]

@@ -18,7 +18,9 @@ mod softmax;
 pub(crate) use attention::{
     AttentionForward, AttentionScratch, AttentionShape, BLOCK, Blocks, Joined, attend, attend_backward, store_keys,
 };
-pub(crate) use matmul::{PackedMatrix, multiply, multiply_add, multiply_unpacked, transposed_multiply_add};
+pub(crate) use matmul::{
+    PackedMatrix, Precision, multiply, multiply_add, multiply_transposed, transposed_multiply_add,
+};
 pub(crate) use pointwise::{
     HeadNorms, Rotation, add_bias, bias_backward, norm_and_rotate, norm_and_rotate_backward, rms_norm,
     rms_norm_backward, swiglu, swiglu_backward,

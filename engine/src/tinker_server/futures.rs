@@ -1,4 +1,6 @@
 use std::collections::HashMap;
+use std::fmt::{Debug, Write};
+use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::refusals::servers_fault;
+use super::refusals::{Refusal, servers_fault};
 
 /// How long a result can be asked for that nobody has asked for yet.
 const KEPT: Duration = Duration::from_secs(60 * 60);
@@ -36,9 +38,30 @@ pub(super) struct Futures {
     done: watch::Sender<i64>,
 }
 
+/// What a request asks for, as far as two that are given one id must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(super) fn of(request: &impl Debug) -> Self {
+        struct Hashed(DefaultHasher);
+        impl Write for Hashed {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                self.0.write(text.as_bytes());
+                Ok(())
+            }
+        }
+        let mut hashed = Hashed(DefaultHasher::new());
+        // Neither a hasher nor derived text can fail.
+        let _ = write!(hashed, "{request:?}");
+        Self(hashed.0.finish())
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     acknowledgement: SubmittedRequest,
+    asked: Fingerprint,
     /// Whoever would send it is gone once it is there, and once it never will be.
     outcome: watch::Receiver<Option<Arc<Outcome>>>,
     /// What works at it, if that can be stopped.
@@ -90,19 +113,22 @@ pub(super) enum Polled {
 }
 
 impl Futures {
-    /// Takes a request, whose answer is `acknowledgement`, unless it was taken before.
-    pub(super) fn take(&self, acknowledgement: SubmittedRequest) -> Taken {
+    /// Takes a request, whose answer is `acknowledgement`, unless it was taken before. One that asks for something else
+    /// than was taken under its id is refused.
+    pub(super) fn take(&self, acknowledgement: SubmittedRequest, asked: Fingerprint) -> Result<Taken, Refusal> {
         let mut entries = self.entries();
-        if let Some(known) = entries.get(&acknowledgement.request_id) {
-            return Taken::Known(known.acknowledgement.clone());
+        match entries.get(&acknowledgement.request_id) {
+            Some(known) if known.asked != asked => return Err(Refusal::is_taken(&acknowledgement.request_id)),
+            Some(known) => return Ok(Taken::Known(known.acknowledgement.clone())),
+            None => {}
         }
         let (sender, outcome) = watch::channel(None);
         let request_id = acknowledgement.request_id.clone();
         entries.insert(
             request_id,
-            Entry { acknowledgement, outcome, work: None, since: None, is_told: false, done: None },
+            Entry { acknowledgement, asked, outcome, work: None, since: None, is_told: false, done: None },
         );
-        Taken::New(Promise(sender))
+        Ok(Taken::New(Promise(sender)))
     }
 
     /// Whether a request was taken.
@@ -213,6 +239,7 @@ impl Futures {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
     use serde_json::json;
 
     use super::*;
@@ -221,16 +248,20 @@ mod tests {
         SubmittedRequest { request_id: id.to_owned(), ..SubmittedRequest::default() }
     }
 
-    fn new(taken: Taken) -> Promise {
-        let Taken::New(promise) = taken else { panic!("{taken:?}") };
+    const ASKED: Fingerprint = Fingerprint(1);
+
+    fn new(taken: Result<Taken, Refusal>) -> Promise {
+        let Ok(Taken::New(promise)) = taken else { panic!("{taken:?}") };
         promise
     }
 
     #[tokio::test]
     async fn a_request_is_taken_once_and_its_result_is_told_as_often_as_it_is_asked_for() {
         let futures = Futures::default();
-        let promise = new(futures.take(request("a/1")));
-        assert!(matches!(futures.take(request("a/1")), Taken::Known(known) if known.request_id == "a/1"));
+        let promise = new(futures.take(request("a/1"), ASKED));
+        assert!(matches!(futures.take(request("a/1"), ASKED), Ok(Taken::Known(known)) if known.request_id == "a/1"));
+        let other = futures.take(request("a/1"), Fingerprint(2)).unwrap_err();
+        assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{other:?}");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::NotYet));
         assert!(matches!(futures.poll("a/2", Duration::ZERO).await, Polled::Unknown));
         let waiting = futures.poll("a/1", KEPT);
@@ -245,9 +276,9 @@ mod tests {
     async fn a_result_is_kept_for_a_while_from_when_it_is_there_and_for_less_once_it_was_told() {
         let futures = Futures::default();
         let (begin, second) = (Instant::now(), Duration::from_secs(1));
-        let slow = new(futures.take(request("slow")));
-        new(futures.take(request("told"))).keep(Outcome::Json(json!(1)));
-        drop(new(futures.take(request("given up"))));
+        let slow = new(futures.take(request("slow"), ASKED));
+        new(futures.take(request("told"), ASKED)).keep(Outcome::Json(json!(1)));
+        drop(new(futures.take(request("given up"), ASKED)));
         futures.poll("told", KEPT).await;
         let told = Instant::now();
         futures.sweep(begin);
@@ -270,9 +301,9 @@ mod tests {
     async fn those_who_ask_after_many_are_told_what_is_new_of_theirs() {
         let futures = Futures::default();
         for id in ["a/1", "a/2", "b/1"] {
-            new(futures.take(request(id))).keep(Outcome::Sample(Box::default()));
+            new(futures.take(request(id), ASKED)).keep(Outcome::Sample(Box::default()));
         }
-        drop(new(futures.take(request("a/3"))));
+        drop(new(futures.take(request("a/3"), ASKED)));
         let of_a = |id: &str| id.starts_with("a/");
         let nothing = futures.done_after(of_a, 0, Duration::ZERO).await;
         assert_eq!((nothing.completions, nothing.cursor), (vec![], 0));
@@ -293,20 +324,20 @@ mod tests {
     #[tokio::test]
     async fn a_promise_that_nobody_keeps_fails_and_one_that_was_forgotten_is_new() {
         let futures = Futures::default();
-        drop(new(futures.take(request("a/1"))));
+        drop(new(futures.take(request("a/1"), ASKED)));
         let polled = futures.poll("a/1", KEPT).await;
         let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("given up")));
         assert!(!futures.stop("a/1"), "nobody has said what works at it");
         futures.forget("a/1");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::Unknown));
-        new(futures.take(request("a/1")));
+        new(futures.take(request("a/1"), ASKED));
     }
 
     #[tokio::test]
     async fn a_request_that_is_stopped_fails_and_one_that_is_done_stays_so() {
         let futures = Futures::default();
-        let promise = new(futures.take(request("a/1")));
+        let promise = new(futures.take(request("a/1"), ASKED));
         let endless = tokio::spawn(async move {
             std::future::pending::<()>().await;
             promise.keep(Outcome::Json(json!(7)));
@@ -315,7 +346,7 @@ mod tests {
         assert!(futures.stop("a/1"));
         let Polled::Outcome(outcome) = futures.poll("a/1", KEPT).await else { panic!("it still goes on") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("cancelled")));
-        let promise = new(futures.take(request("a/2")));
+        let promise = new(futures.take(request("a/2"), ASKED));
         let done = tokio::spawn(async move { promise.keep(Outcome::Json(json!(8))) });
         futures.work_of("a/2", done.abort_handle());
         done.await.unwrap();

@@ -23,6 +23,12 @@ impl Refusal {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail: format!("the request cannot be read: {error}") }
     }
 
+    /// A request whose place was used for another.
+    pub(super) fn is_taken(request_id: &str) -> Self {
+        let detail = format!("`{request_id}` asked for something else before: every request needs a seq_id of its own");
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail }
+    }
+
     pub(super) fn not_found(what: &str, id: &str) -> Self {
         Self { status: StatusCode::NOT_FOUND, detail: format!("there is no {what} `{id}`") }
     }

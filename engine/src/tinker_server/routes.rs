@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 
 use super::checkpoints;
 use super::downloads;
-use super::futures::{Outcome, Polled};
+use super::futures::{Fingerprint, Outcome, Polled};
 use super::management;
 use super::model::Work;
 use super::refusals::{Refusal, servers_fault};
@@ -150,27 +150,38 @@ async fn forward_backward(State(server): Server, headers: HeaderMap, body: Bytes
     if !matches!(encoding, "" | "identity") {
         return Err(Refusal::bad_request(format!("bodies in {encoding} are not read: client/config asks for none")));
     }
-    let (model_id, place, work) = match header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF) {
+    let (model_id, place, request, forward_only) = match header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF) {
         true => {
             let message = ForwardBackwardRequest::decode(body).map_err(Refusal::unreadable)?;
             let request = TrainingRequest::from_message(&message);
             let given = u64::try_from(message.seq_id).map_err(|_| Refusal::bad_request("seq_id is below 0"))?;
-            let work = Work::Pass { request, forward_only: message.forward_only };
-            (message.model_id, Some(given).filter(|&place| place > 0), work)
+            (message.model_id, Some(given).filter(|&place| place > 0), request, message.forward_only)
         }
         false => {
             let JsonForwardBackwardRequest { model_id, seq_id, forward_backward_input } = read(&body)?;
             let request = TrainingRequest::from_json(&forward_backward_input);
-            (model_id, seq_id, Work::Pass { request, forward_only: false })
+            (model_id, seq_id, request, false)
         }
     };
-    server.submit(&model_id, place, work).map(Json)
+    submit_pass(&server, &model_id, place, request, forward_only)
 }
 
 async fn forward(State(server): Server, body: Bytes) -> Submitted {
     let JsonForwardRequest { model_id, seq_id, forward_input } = read(&body)?;
     let request = TrainingRequest::from_json(&forward_input);
-    server.submit(&model_id, seq_id, Work::Pass { request, forward_only: true }).map(Json)
+    submit_pass(&server, &model_id, seq_id, request, true)
+}
+
+/// What a pass asks for is the same in both forms of the wire.
+fn submit_pass(
+    server: &TinkerServer,
+    model_id: &str,
+    place: Option<u64>,
+    request: Result<TrainingRequest, String>,
+    forward_only: bool,
+) -> Submitted {
+    let asked = Fingerprint::of(&(&request, forward_only));
+    server.submit(model_id, place, asked, Work::Pass { request, forward_only }).map(Json)
 }
 
 async fn optim_step(State(server): Server, body: Bytes) -> Submitted {

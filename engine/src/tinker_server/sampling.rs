@@ -9,7 +9,7 @@ use fulgurite_backends::tinker::wire::{
 };
 use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, StopSequence, derive_seed};
 
-use super::futures::{Outcome, Taken};
+use super::futures::{Fingerprint, Outcome, Taken};
 use super::names::{fresh_id, fresh_seed};
 use super::refusals::{Refusal, failure, servers_fault};
 use super::sample_answer::collect;
@@ -180,7 +180,7 @@ impl TinkerServer {
             ..SubmittedRequest::default()
         };
         let (asked, asked_of_prompt) = read_request(&request, &base)?;
-        let promise = match self.futures.take(acknowledgement.clone()) {
+        let promise = match self.futures.take(acknowledgement.clone(), Fingerprint::of(&request))? {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };

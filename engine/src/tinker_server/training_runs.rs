@@ -9,7 +9,7 @@ use fulgurite_backends::tinker::wire::{
 use serde_json::json;
 
 use super::adapters::{asked_adapter, is_same_form};
-use super::futures::{Outcome, Taken};
+use super::futures::{Fingerprint, Outcome, Taken};
 use super::model::{Model, Order, Save, Source, Work};
 use super::names::{check_name, fresh_id};
 use super::refusals::{Refusal, users_fault};
@@ -39,13 +39,14 @@ impl TinkerServer {
         self: &Arc<Self>,
         request: CreateModelRequest,
     ) -> Result<SubmittedRequest, Refusal> {
+        let asked = Fingerprint::of(&request);
         let CreateModelRequest { session_id, model_seq_id, base_model, lora_config, optimizer_config, user_metadata } =
             request;
         let beginning = || {
             check_optimizer(&optimizer_config)?;
             Ok(Beginning { base: self.base(&base_model)?, adapter: asked_adapter(lora_config)?, source: None })
         };
-        self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }).await
+        self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }, asked).await
     }
 
     /// Makes a model from a checkpoint, or loads one into a model, which SDKs of before 0.26 do.
@@ -53,7 +54,7 @@ impl TinkerServer {
         self: &Arc<Self>,
         request: LoadWeightsRequest,
     ) -> Result<SubmittedRequest, Refusal> {
-        let source = self.source(&request);
+        let (source, asked) = (self.source(&request), Fingerprint::of(&request));
         let LoadWeightsRequest { model_id, seq_id, session_id, model_seq_id, optimizer_config, user_metadata, .. } =
             request;
         match (model_id, session_id, model_seq_id) {
@@ -70,14 +71,14 @@ impl TinkerServer {
                     Ok((_, source)) => Work::Load(source),
                     Err(because) => Work::Nothing { because },
                 };
-                self.submit(&model_id, seq_id, work)
+                self.submit(&model_id, seq_id, asked, work)
             }
             (None, Some(session_id), Some(model_seq_id)) => {
                 let beginning = optimizer_config.as_ref().map_or(Ok(()), check_optimizer);
                 let begin =
                     |(base, source): (_, Source)| Beginning { base, adapter: source.adapter, source: Some(source) };
                 let beginning = beginning.and(source.map(begin));
-                self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }).await
+                self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning }, asked).await
             }
             _ => Err(Refusal::bad_request("neither model_id nor session_id and model_seq_id say what loads")),
         }
@@ -106,12 +107,12 @@ impl TinkerServer {
     }
 
     /// Takes a new run; one that cannot begin has an error for a result.
-    async fn begin(self: &Arc<Self>, run: NewRun) -> Result<SubmittedRequest, Refusal> {
+    async fn begin(self: &Arc<Self>, run: NewRun, asked: Fingerprint) -> Result<SubmittedRequest, Refusal> {
         self.in_session(&run.session_id)?;
         let id = format!("{}:train:{}", run.session_id, run.model_seq_id);
         let submitted =
             SubmittedRequest { request_id: format!("{id}/0"), model_id: Some(id.clone()), sample_sequence_ids: None };
-        let promise = match self.futures.take(submitted.clone()) {
+        let promise = match self.futures.take(submitted.clone(), asked)? {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };
@@ -167,7 +168,7 @@ impl TinkerServer {
     pub(super) fn unload_model(&self, id: &str) -> Result<SubmittedRequest, Refusal> {
         let request_id = format!("{id}/unload");
         let submitted = SubmittedRequest { request_id, model_id: Some(id.to_owned()), sample_sequence_ids: None };
-        match self.futures.take(submitted.clone()) {
+        match self.futures.take(submitted.clone(), Fingerprint::of(&id))? {
             Taken::Known(known) => Ok(known),
             Taken::New(promise) => {
                 if self.registry().models.remove(id).is_none() {
@@ -182,6 +183,7 @@ impl TinkerServer {
 
     /// Takes a step of the optimizer.
     pub(super) fn step(&self, request: OptimStepRequest) -> Result<SubmittedRequest, Refusal> {
+        let asked = Fingerprint::of(&request);
         let OptimStepRequest { model_id, seq_id, adam_params, optimizer_params } = request;
         let work = match (adam_params, optimizer_params) {
             (Some(parameters), None) => Work::Step(parameters),
@@ -191,14 +193,15 @@ impl TinkerServer {
             }
             (None, None) => Work::Nothing { because: "adam_params is missing".to_owned() },
         };
-        self.submit(&model_id, seq_id, work)
+        self.submit(&model_id, seq_id, asked, work)
     }
 
     /// Takes a checkpoint to train on from.
     pub(super) fn save_weights(&self, request: SaveWeightsRequest) -> Result<SubmittedRequest, Refusal> {
+        let asked = Fingerprint::of(&request);
         let SaveWeightsRequest { model_id, path, seq_id, ttl_seconds, overwrite, user_metadata } = request;
         let save = |name| Work::SaveCheckpoint(Save { name, overwrite, ttl_seconds, user_metadata });
-        self.submit(&model_id, seq_id, named(path, save))
+        self.submit(&model_id, seq_id, asked, named(path, save))
     }
 
     /// Takes weights to be taken away.
@@ -206,6 +209,7 @@ impl TinkerServer {
         &self,
         request: SaveWeightsExternalRequest,
     ) -> Result<SubmittedRequest, Refusal> {
+        let asked = Fingerprint::of(&request);
         let SaveWeightsExternalRequest { model_id, path, seq_id, ttl_seconds, age_encryption_recipients } = request;
         let work = match age_encryption_recipients {
             Some(recipients) if !recipients.is_empty() => {
@@ -216,7 +220,7 @@ impl TinkerServer {
                 Work::SaveExternally(Save { name, overwrite: false, ttl_seconds, user_metadata: None })
             }),
         };
-        self.submit(&model_id, seq_id, work)
+        self.submit(&model_id, seq_id, asked, work)
     }
 
     /// Takes weights to sample from: under a name, or for a sampling session of their own.
@@ -224,6 +228,7 @@ impl TinkerServer {
         &self,
         request: SaveWeightsForSamplerRequest,
     ) -> Result<SubmittedRequest, Refusal> {
+        let asked = Fingerprint::of(&request);
         let SaveWeightsForSamplerRequest {
             model_id,
             path,
@@ -260,12 +265,18 @@ impl TinkerServer {
                 named(path, save)
             }
         };
-        self.submit(&model_id, seq_id, work)
+        self.submit(&model_id, seq_id, asked, work)
     }
 
     /// Takes a model's request for its place, unless it was taken before. Clients never use a place twice: what cannot be
     /// done is taken, too, and has an error for a result.
-    pub(super) fn submit(&self, model_id: &str, place: Option<u64>, work: Work) -> Result<SubmittedRequest, Refusal> {
+    pub(super) fn submit(
+        &self,
+        model_id: &str,
+        place: Option<u64>,
+        asked: Fingerprint,
+        work: Work,
+    ) -> Result<SubmittedRequest, Refusal> {
         let model = self.model(model_id)?;
         let place_name = place.map_or_else(fresh_id, |place| place.to_string());
         let submitted = SubmittedRequest {
@@ -278,7 +289,7 @@ impl TinkerServer {
             let detail = format!("{model_id} is busy with requests that came before: send this one later");
             return Err(Refusal { status: StatusCode::TOO_MANY_REQUESTS, detail });
         }
-        let promise = match self.futures.take(submitted.clone()) {
+        let promise = match self.futures.take(submitted.clone(), asked)? {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),
         };
@@ -380,7 +391,8 @@ mod tests {
             let created = server.create_model(serde_json::from_value(create).unwrap()).await.unwrap();
             let model_id = created.model_id.unwrap();
             for &place in places {
-                let submitted = server.submit(&model_id, Some(place), work(WORK[place as usize - 1])).unwrap();
+                let asked = WORK[place as usize - 1];
+                let submitted = server.submit(&model_id, Some(place), Fingerprint::of(&asked), work(asked)).unwrap();
                 assert_eq!(submitted.request_id, format!("{model_id}/{place}"));
             }
             let mut results = Vec::new();

@@ -206,6 +206,11 @@ fn agents_that_are_rewarded_while_it_runs_are_learnt_from() {
     let causes = untrained(summary);
     assert!(causes["stale_weights"] > 0, "{summary}");
     assert_eq!(causes.keys().collect::<Vec<_>>(), ["other", "stale_weights"], "{summary}");
+    let recorded = std::fs::read_to_string(&metrics).unwrap();
+    let first: Value = serde_json::from_str(recorded.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["harvest/alone"], &first["harvest/running"]), (&json!(3.0), &json!(1.0)));
+    // 5/3, the mean of 0, 1 and 4, and a twentieth of the way from there to each of them.
+    assert!((first["harvest/baseline"].as_f64().unwrap() - 1.676_458_333).abs() < 1e-6, "{first}");
 }
 
 #[test]

@@ -274,6 +274,9 @@ impl Grpo {
         progress.step = step + 1;
         if let Some(harvest) = harvest {
             progress.harvest.learn(&batch.alone, harvest.baseline_decay);
+            for (key, value) in progress.harvest.metrics(&batch.alone) {
+                set(&mut metrics, key, value);
+            }
         }
         set(&mut metrics, "time/sampling", sampling_seconds);
         set(&mut metrics, "time/training", training.elapsed().as_secs_f64());

@@ -64,6 +64,13 @@ impl HarvestState {
         }
         self.baseline = (!alone.is_empty()).then_some(baseline).or(self.baseline);
     }
+
+    /// Once learnt from: how many rewards of the step were measured against the running mean, where that is now, and how
+    /// many attempts are rewarded and have not ended.
+    pub(crate) fn metrics(&self, alone: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
+        let counts = [("harvest/alone", alone.len() as f64), ("harvest/running", self.running.len() as f64)];
+        counts.into_iter().chain(self.baseline.map(|baseline| ("harvest/baseline", baseline)))
+    }
 }
 
 /// Reads rewarded rollouts on from where the state stands, and waits until there are enough of them to train on.

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use common::{Process, Ran, eventually, fulgurite, wait_until_ready};
 use serde_json::{Value, json};
@@ -16,18 +16,32 @@ use serde_json::{Value, json};
 const UNEVEN: &str = r#"command = ["hello-agent", "{task}"]
 grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{\"reward\": %d}' % (n % 3))"]"#;
 
+/// All that has an adapter at a service.
+const ADAPTED: [&str; 8] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"];
+
 /// A directory with a model that is hardly trained, and what one process makes of it.
 struct Project {
     directory: tempfile::TempDir,
+    /// Of the adapter that is trained; 0 trains all weights.
+    rank: u32,
     /// The summary of the run in one process.
     here: Value,
 }
 
 impl Project {
     fn new() -> Self {
+        Self::of_rank(0)
+    }
+
+    fn of_rank(rank: u32) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let project = Self { directory, here: Value::Null };
-        project.write("here.toml", "backend = \"embedded\"", UNEVEN);
+        let project = Self { directory, rank, here: Value::Null };
+        // What is asked of a service: adapters beside every matrix.
+        let modules = match rank {
+            0 => String::new(),
+            _ => format!("\nlora_modules = {:?}", ADAPTED),
+        };
+        project.write("here.toml", &format!("backend = \"embedded\"\nlora_rank = {rank}{modules}"), UNEVEN);
         let here = project.train("here.toml", "here").output().unwrap();
         Self { here: last_line(here), ..project }
     }
@@ -84,8 +98,13 @@ evaluation = {{ every = 2, samples_per_task = 2 }}
 
     /// The weights that the run in one process ended with.
     fn weights(&self) -> Vec<u8> {
-        let checkpoint = Path::new(self.here["checkpoint"].as_str().unwrap());
-        std::fs::read(checkpoint.join("model.safetensors")).unwrap()
+        self.trained_in(Path::new(self.here["checkpoint"].as_str().unwrap()))
+    }
+
+    /// What was trained, from where it is kept.
+    fn trained_in(&self, checkpoint: &Path) -> Vec<u8> {
+        let name = if self.rank == 0 { "model.safetensors" } else { "adapter_model.safetensors" };
+        std::fs::read(checkpoint.join(name)).unwrap()
     }
 }
 
@@ -112,7 +131,8 @@ impl<'p> Parts<'p> {
         let url = &service.url;
         let model = format!("hello=tinker:{url},path={model},base_model=base");
         let server = Serving::start(project.path("server"), model, admin_key);
-        let host = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = 0\nurls = [\"{url}\"]");
+        let rank = project.rank;
+        let host = format!("backend = \"tinker\"\nbase_model = \"base\"\nlora_rank = {rank}\nurls = [\"{url}\"]");
         project.write("daemon.toml", &host, runner);
         Self { project, service: Some(service), server }
     }
@@ -132,14 +152,24 @@ impl<'p> Parts<'p> {
         command
     }
 
+    /// A daemon whose first training rollouts are under way.
+    fn training_daemon(&self) -> Child {
+        let mut command = self.daemon();
+        let daemon = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("a training rollout with a call", || {
+            let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
+            self.server.rollouts().iter().any(is_called).then_some(())
+        });
+        daemon
+    }
+
     /// The weights of a daemon's last checkpoint, which the service keeps.
     fn weights(&self, summary: &Value) -> Vec<u8> {
         let checkpoint = Path::new(summary["checkpoint"].as_str().unwrap()).join("tinker_checkpoint.json");
         let checkpoint: Value = serde_json::from_str(&std::fs::read_to_string(checkpoint).unwrap()).unwrap();
         let kept = checkpoint["path"].as_str().unwrap().strip_prefix("tinker://").unwrap();
         let keeper = self.service.as_ref().unwrap_or(&self.server);
-        let kept = keeper.directory.join("fulgurite-tinker/weights").join(kept);
-        std::fs::read(kept.join("model.safetensors")).unwrap()
+        self.project.trained_in(&keeper.directory.join("fulgurite-tinker/weights").join(kept))
     }
 
     /// A daemon's run is the run in one process: the same weights, the same scores, every token accounted for.
@@ -219,6 +249,13 @@ fn a_daemon_beside_a_server_trains_to_the_bytes_of_one_process() {
 }
 
 #[test]
+fn a_daemon_trains_an_adapter_to_the_bytes_of_one_process() {
+    let project = Project::of_rank(4);
+    let parts = Parts::start(&project, UNEVEN);
+    parts.is_as_in_one_process(&last_line(parts.daemon().output().unwrap()));
+}
+
+#[test]
 fn a_daemon_that_is_killed_goes_on_to_the_same_bytes() {
     let project = Project::new();
     let parts = Parts::start(&project, UNEVEN);
@@ -249,13 +286,7 @@ fn a_server_or_a_service_that_is_killed_is_waited_for() {
     let project = Project::new();
     let go = project.path("go");
     let mut parts = Parts::start(&project, &held(&go));
-    let mut command = parts.daemon();
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let daemon = command.spawn().unwrap();
-    eventually("a training rollout with a call", || {
-        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
-        parts.server.rollouts().iter().any(is_called).then_some(())
-    });
+    let daemon = parts.training_daemon();
     parts.server.kill_and_start_again();
     std::fs::write(&go, "").unwrap();
     eventually("the second step", || (parts.recorded_steps() >= 2).then_some(()));
@@ -271,13 +302,7 @@ fn one_server_samples_and_trains_for_a_daemon_and_may_be_killed() {
     let project = Project::new();
     let go = project.path("go");
     let mut parts = Parts::in_one_server(&project, &held(&go));
-    let mut command = parts.daemon();
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let daemon = command.spawn().unwrap();
-    eventually("a training rollout with a call", || {
-        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
-        parts.server.rollouts().iter().any(is_called).then_some(())
-    });
+    let daemon = parts.training_daemon();
     std::fs::write(&go, "").unwrap();
     eventually("the second step", || (parts.recorded_steps() >= 2).then_some(()));
     parts.server.kill_and_start_again();

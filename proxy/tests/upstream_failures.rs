@@ -281,3 +281,39 @@ async fn an_attempts_budget_holds_for_calls_that_are_passed_on_and_after_a_resta
         assert_eq!(setup.server.requests.lock().unwrap().len(), 2);
     }
 }
+
+#[tokio::test]
+async fn a_call_that_is_passed_on_ends_where_the_attempts_time_does() {
+    let setup = Setup::new(vec![]).await;
+    // An attempt gets more time until its call reaches the upstream within it; there it hangs.
+    let until_its_time_is_over = async |steps: &dyn Fn() -> Vec<Step>, body: &Value, status: u16| {
+        let mut seconds = 0.5;
+        loop {
+            let (gone, was_gone) = oneshot::channel();
+            let mut hanging = steps();
+            hanging.push(Step::Hang(gone));
+            setup.play(if hanging.len() > 1 { Reply::Stream(hanging) } else { Reply::Raw(hanging) });
+            let asked = setup.server.requests.lock().unwrap().len();
+            let (rollout, base) = setup.attempt_with(json!({ "fulgurite_budget": { "seconds": seconds } })).await;
+            let response = setup.post(&format!("{base}/chat/completions"), body).await;
+            if setup.server.requests.lock().unwrap().len() > asked && response.status() == status {
+                let said = response.text().await.unwrap();
+                was_gone.await.unwrap();
+                return (rollout, seconds, said);
+            }
+            setup.scripts.lock().unwrap().clear();
+            seconds *= 2.0;
+        }
+    };
+
+    let (rollout, seconds, said) = until_its_time_is_over(&Vec::new, &chat(), 400).await;
+    let error: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(error["error"]["code"], "budget_exceeded", "{error}");
+    assert_eq!(error["error"]["message"], format!("the attempt's budget of {seconds} seconds is spent"));
+    assert_eq!(setup.attributes(&rollout).await["error.type"], "budget_exceeded");
+
+    let begun = || vec![Step::Event(chunk(json!({ "content": "I am" }), None))];
+    let (rollout, _, said) = until_its_time_is_over(&begun, &streamed(chat()), 200).await;
+    assert!(said.contains("I am") && said.contains("\"code\":\"budget_exceeded\""), "{said}");
+    assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
+}

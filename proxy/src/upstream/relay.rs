@@ -3,9 +3,10 @@ use std::sync::Arc;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
-use fulgurite_backends::{AnswerFault, BackendError, UpstreamReply};
+use fulgurite_backends::{AnswerFault, UpstreamReply};
 use fulgurite_store::Refused;
 use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
 
 use super::answer::Answer;
 use super::assembly::Assembly;
@@ -14,6 +15,7 @@ use super::passing::PassedCall;
 use super::record::{End, record_answer, record_failure};
 use super::request::{response_headers, without_key};
 use crate::Proxy;
+use crate::budget::TimeLeft;
 use crate::error::ProxyError;
 use crate::flight::Flight;
 use crate::recording::Recorded;
@@ -61,32 +63,46 @@ pub(super) struct Answered {
     pub(super) recorded: Option<Recorded>,
 }
 
+/// Why the upstream is waited for no longer.
+enum Stop {
+    /// Everybody has left, or the server ends.
+    Left,
+    /// The attempt has no more time.
+    OutOfTime(TimeLeft),
+}
+
 /// Passes one answer on, and records it before its last byte leaves.
 pub(super) struct Relay<'r> {
     proxy: &'r Proxy,
     call: &'r PassedCall,
     flight: &'r Flight<Passed>,
     passed: Vec<Passed>,
+    /// When the attempt's time is over.
+    deadline: Option<(Instant, TimeLeft)>,
 }
 
 impl<'r> Relay<'r> {
     pub(super) fn new(proxy: &'r Proxy, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
-        Self { proxy, call, flight, passed: Vec::new() }
+        let time_left = call.owner.attribution().and_then(|attribution| attribution.allowance.time_left());
+        let deadline = time_left.and_then(|time| Some((Instant::now().checked_add(time.left)?, time)));
+        Self { proxy, call, flight, passed: Vec::new(), deadline }
     }
 
-    /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing that nobody else can be given.
+    /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing
+    /// that nobody else can be given.
     pub(super) async fn run(self) -> Option<Answered> {
         let PassedCall { model, request, .. } = self.call;
         // What was registered at the gateway has none.
         let gate = self.proxy.gate(&model.name).cloned().unwrap_or_default();
-        let Some(_inside) = self.unless_abandoned(gate.enter()).await else {
-            return self.client_left_before_an_answer().await;
+        let _inside = match self.unless_stopped(gate.enter()).await {
+            Ok(inside) => inside,
+            Err(why) => return self.stopped_before_an_answer(why).await,
         };
-        match self.unless_abandoned(model.upstream.send(request)).await {
-            None => self.client_left_before_an_answer().await,
-            Some(Err(error)) => self.fail("upstream_unavailable", error.into()).await,
-            Some(Ok(reply)) if is_event_stream(&reply) => self.stream(reply).await,
-            Some(Ok(reply)) => self.whole(reply).await,
+        match self.unless_stopped(model.upstream.send(request)).await {
+            Err(why) => self.stopped_before_an_answer(why).await,
+            Ok(Err(error)) => self.fail("upstream_unavailable", error.into()).await,
+            Ok(Ok(reply)) if is_event_stream(&reply) => self.stream(reply).await,
+            Ok(Ok(reply)) => self.whole(reply).await,
         }
     }
 
@@ -110,28 +126,38 @@ impl<'r> Relay<'r> {
         self.call.model.upstream.api_key()
     }
 
-    /// What comes of some work; `None` if everybody has left before, or the server ends.
-    async fn unless_abandoned<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// What comes of some work, for as long as there is a reason to wait for it.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let mut cut = self.proxy.shared.ending.cut();
-        tokio::pin!(work);
+        let out_of_time = async {
+            match self.deadline {
+                Some((at, time)) => {
+                    sleep_until(at).await;
+                    time
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(work, out_of_time);
         loop {
             tokio::select! {
                 biased;
                 () = self.flight.abandoned() => if self.flight.close_if_abandoned() {
-                    return None;
+                    return Err(Stop::Left);
                 },
-                Ok(_) = cut.wait_for(|cut| *cut) => return None,
-                done = &mut work => return Some(done),
+                Ok(_) = cut.wait_for(|cut| *cut) => return Err(Stop::Left),
+                done = &mut work => return Ok(done),
+                time = &mut out_of_time => return Err(Stop::OutOfTime(time)),
             }
         }
     }
 
     /// An answer in one piece: it leaves once all of it is there, and recorded.
     async fn whole(mut self, mut reply: UpstreamReply) -> Option<Answered> {
-        let body = match self.unless_abandoned(reply.body(BODY_LIMIT)).await {
-            None => return self.client_left_before_an_answer().await,
-            Some(Err(error)) => return self.fail("upstream_broken", error.into()).await,
-            Some(Ok(body)) => body,
+        let body = match self.unless_stopped(reply.body(BODY_LIMIT)).await {
+            Err(why) => return self.stopped_before_an_answer(why).await,
+            Ok(Err(error)) => return self.fail("upstream_broken", error.into()).await,
+            Ok(Ok(body)) => body,
         };
         let body = without_key(body, self.key());
         let recorded = match self.record_whole(&reply, &body).await {
@@ -165,9 +191,10 @@ impl<'r> Relay<'r> {
         let mut events = Events::default();
         let mut assembly = Assembly::new(self.call.route);
         let mut held = loop {
-            let came = match self.unless_abandoned(reply.chunk()).await {
-                None => return self.client_left(&reply, assembly).await,
-                Some(came) => came,
+            let came = match self.unless_stopped(reply.chunk()).await {
+                Err(Stop::Left) => return self.client_left(&reply, assembly).await,
+                Err(Stop::OutOfTime(time)) => return self.broken(&reply, assembly, time.spent()).await,
+                Ok(came) => came,
             };
             let fault = match came {
                 Ok(Some(bytes)) => match events.feed(&bytes) {
@@ -182,7 +209,7 @@ impl<'r> Relay<'r> {
                 Ok(None) => reply.broken(AnswerFault::BrokenOff { message: String::new() }),
                 Err(error) => error,
             };
-            return self.broken(&reply, assembly, fault).await;
+            return self.broken(&reply, assembly, fault.into()).await;
         };
         held.extend(events.finish());
         let end = if assembly.error().is_some() { End::Broken } else { End::Whole };
@@ -216,7 +243,10 @@ impl<'r> Relay<'r> {
         held
     }
 
-    async fn client_left_before_an_answer(mut self) -> Option<Answered> {
+    async fn stopped_before_an_answer(mut self, why: Stop) -> Option<Answered> {
+        if let Stop::OutOfTime(time) = why {
+            return self.fail("budget_exceeded", time.spent()).await;
+        }
         if let Err(error) = record_failure(self.proxy, self.call, "client_gone", CLIENT_LEFT).await {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "a call that its client left could not be recorded");
@@ -264,9 +294,9 @@ impl<'r> Relay<'r> {
         Ok(recorded)
     }
 
-    async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: BackendError) -> Option<Answered> {
+    async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: ProxyError) -> Option<Answered> {
         let recorded = self.record_partly(reply, assembly, End::Broken).await;
-        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error.into()))));
+        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 

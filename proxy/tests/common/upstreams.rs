@@ -22,7 +22,7 @@ pub struct Setup {
     pub store: Store,
     pub client: reqwest::Client,
     pub server: ScriptedServer,
-    scripts: Arc<Mutex<VecDeque<Reply>>>,
+    pub scripts: Arc<Mutex<VecDeque<Reply>>>,
     _directory: tempfile::TempDir,
 }
 

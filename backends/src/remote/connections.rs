@@ -8,24 +8,26 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::remote::body_decoder::BodyDecoder;
 use crate::remote::host::{CONNECT_LIMIT, describe};
+use crate::remote::response_head::ResponseHead;
 
 /// How long a connection may wait for its next request.
 const IDLE_LIMIT: Duration = Duration::from_secs(90);
 /// How long what follows an answer's end is waited for, so that its connection can be used again.
 const AFTER_THE_END: Duration = Duration::from_secs(1);
+/// What is read at once, in bytes: a whole answer of most hosts.
+const READ_AT_ONCE: usize = 32 * 1024;
+/// The longest head of an answer, in bytes.
+const HEAD_LIMIT: usize = 64 * 1024;
 
 /// Connections to one server, by HTTP/1.1 without TLS or a proxy.
 ///
-/// Whoever waits for an answer drives its connection: events of one read are read at once, with no other task to be
-/// woken for each of them.
+/// Whoever waits for an answer reads its connection: all that has come is read and decoded at once, with no other task to
+/// be woken and no step for each chunk, of which there is one for each token.
 pub(crate) struct Connections {
     /// Host and port.
     address: String,
@@ -33,9 +35,9 @@ pub(crate) struct Connections {
 }
 
 struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    driver: Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>,
-    is_over: bool,
+    socket: TcpStream,
+    /// What has come and is not decoded.
+    received: Vec<u8>,
 }
 
 impl Connection {
@@ -43,28 +45,70 @@ impl Connection {
         let timed_out = |_| io::Error::new(io::ErrorKind::TimedOut, "the connection was not accepted in time");
         let socket = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(address)).await.map_err(timed_out)??;
         socket.set_nodelay(true)?;
-        let (sender, driver) = http1::handshake(TokioIo::new(socket)).await.map_err(io::Error::other)?;
-        Ok(Self { sender, driver: Box::pin(driver), is_over: false })
+        Ok(Self { socket, received: Vec::with_capacity(READ_AT_ONCE) })
     }
 
-    /// Reads and writes what can be now. What goes wrong is told to whoever waits for the answer.
-    fn drive(&mut self, context: &mut Context<'_>) {
-        self.is_over = self.is_over || self.driver.as_mut().poll(context).is_ready();
+    /// Whether the server has kept it open, and has said nothing since its last answer.
+    fn is_ready(&self, context: &mut Context<'_>) -> bool {
+        while let Poll::Ready(readable) = self.socket.poll_read_ready(context) {
+            let is_nothing = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            if readable.is_err() || !self.socket.try_read(&mut [0]).is_err_and(is_nothing) {
+                return false;
+            }
+        }
+        self.received.is_empty()
     }
 
-    /// Whether the server has kept it open, and it has nothing else to do.
-    fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
-        self.drive(context);
-        !self.is_over && matches!(self.sender.poll_ready(context), Poll::Ready(Ok(())))
+    /// Sends a request, and reads the head of the answer to it.
+    async fn send(&mut self, request: &[u8]) -> io::Result<ResponseHead> {
+        let mut written = 0;
+        // A server may refuse a request before it has read it, and then close the connection.
+        let mut failed = None;
+        let head = poll_fn(|context| {
+            while written < request.len() && failed.is_none() {
+                match Pin::new(&mut self.socket).poll_write(context, &request[written..]) {
+                    Poll::Ready(Ok(bytes)) => written += bytes,
+                    Poll::Ready(Err(error)) => failed = Some(error),
+                    Poll::Pending => break,
+                }
+            }
+            self.poll_head(context)
+        });
+        let head = head.await;
+        match failed {
+            Some(error) if head.is_err() => Err(error),
+            failed => head.map(|head| {
+                let is_whole = failed.is_none() && written == request.len();
+                ResponseHead { keeps_open: head.keeps_open && is_whole, ..head }
+            }),
+        }
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
-        let mut reply = pin!(self.sender.send_request(request));
-        poll_fn(|context| {
-            self.drive(context);
-            reply.as_mut().poll(context)
-        })
-        .await
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ResponseHead>> {
+        loop {
+            match ResponseHead::read(&self.received).map_err(io::Error::other)? {
+                Some((head, length)) => {
+                    self.received.drain(..length);
+                    if !head.status.is_informational() {
+                        return Poll::Ready(Ok(head));
+                    }
+                }
+                None if self.received.len() > HEAD_LIMIT => {
+                    return Poll::Ready(Err(io::Error::other("the head of its answer has no end")));
+                }
+                None => {
+                    if ready!(self.poll_receive(context))? == 0 {
+                        return Poll::Ready(Err(io::Error::other("it closed the connection instead of answering")));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads what has come; how many bytes, none at the end of the connection.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.received.reserve(READ_AT_ONCE);
+        pin!(self.socket.read_buf(&mut self.received)).poll(context)
     }
 }
 
@@ -78,21 +122,21 @@ impl Connections {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request; the answer's head.
-    pub(crate) async fn send(self: &Arc<Self>, request: Request<Full<Bytes>>) -> io::Result<Response<ReplyBody>> {
+    /// Sends a request, head and body; the answer's head, and its body to be read.
+    pub(crate) async fn send(self: &Arc<Self>, request: &[u8]) -> io::Result<(ResponseHead, ReplyBody)> {
         let mut connection = match poll_fn(|context| Poll::Ready(self.take(context))).await {
             Some(kept) => kept,
             None => Connection::open(&self.address).await?,
         };
-        let response = connection.send(request).await.map_err(io::Error::other)?;
-        let pool = Arc::clone(self);
-        Ok(response.map(|body| ReplyBody::Driven(Box::new(DrivenBody { body, connection: Some((connection, pool)) }))))
+        let head = connection.send(request).await?;
+        let (decoder, pool) = (BodyDecoder::new(head.framing), head.keeps_open.then(|| Arc::clone(self)));
+        Ok((head, ReplyBody::Received(ReceivedBody { decoder, connection: Some(connection), pool })))
     }
 
     /// The connection that was used last and that the server has kept.
     fn take(&self, context: &mut Context<'_>) -> Option<Connection> {
         loop {
-            let (_, mut connection) = self.idle().pop()?;
+            let (_, connection) = self.idle().pop()?;
             if connection.is_ready(context) {
                 return Some(connection);
             }
@@ -114,8 +158,8 @@ impl fmt::Debug for Connections {
 
 /// The body of an answer under way. Dropped before its end, it ends its connection, and so the server's work.
 pub(crate) enum ReplyBody {
-    /// Of one of [`Connections`].
-    Driven(Box<DrivenBody>),
+    /// From one of [`Connections`].
+    Received(ReceivedBody),
     /// Of the client that knows TLS and proxies.
     Client(reqwest::Body),
 }
@@ -126,42 +170,51 @@ impl fmt::Debug for ReplyBody {
     }
 }
 
-impl From<reqwest::Body> for ReplyBody {
-    fn from(body: reqwest::Body) -> Self {
-        ReplyBody::Client(body)
-    }
-}
-
 /// A body and the connection that it comes from, until its end has come.
-pub(crate) struct DrivenBody {
-    body: Incoming,
-    connection: Option<(Connection, Arc<Connections>)>,
+pub(crate) struct ReceivedBody {
+    decoder: BodyDecoder,
+    connection: Option<Connection>,
+    /// Where the connection goes then, if it can be used again.
+    pool: Option<Arc<Connections>>,
 }
 
-impl DrivenBody {
-    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
-        let mut data = poll_data(&mut self.body, context);
-        if let (Poll::Pending, Some((connection, _))) = (&data, &mut self.connection) {
-            connection.drive(context);
-            data = poll_data(&mut self.body, context);
+impl ReceivedBody {
+    fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(None) };
+        let mut data = Vec::new();
+        loop {
+            data.reserve(connection.received.len());
+            let decoded = self.decoder.decode(&connection.received, &mut data);
+            match decoded {
+                Ok(bytes) => drop(connection.received.drain(..bytes)),
+                Err(message) => return Poll::Ready(Some(Err(message))),
+            }
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(data.into())));
+            }
+            if self.decoder.is_over() {
+                if let (Some(connection), Some(pool)) = (self.connection.take(), self.pool.take()) {
+                    pool.put_back(connection);
+                }
+                return Poll::Ready(None);
+            }
+            match ready!(connection.poll_receive(context)) {
+                Ok(0) if self.decoder.may_end() => return Poll::Ready(None),
+                Ok(0) => return Poll::Ready(Some(Err("the connection was closed in its middle".to_owned()))),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Some(Err(in_words(&error)))),
+            }
         }
-        if matches!(data, Poll::Ready(None))
-            && let Some((connection, pool)) = self.connection.take()
-        {
-            pool.put_back(connection);
-        }
-        data
     }
 }
 
 impl ReplyBody {
     /// The next bytes, `None` at the end; what went wrong, in words.
     pub(crate) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
-        let data = match self {
-            ReplyBody::Driven(driven) => ready!(driven.poll_data(context)).map(|data| data.map_err(|e| in_words(&e))),
-            ReplyBody::Client(body) => ready!(poll_data(body, context)).map(|data| data.map_err(describe)),
-        };
-        Poll::Ready(data)
+        match self {
+            ReplyBody::Received(body) => body.poll_data(context),
+            ReplyBody::Client(body) => poll_data(body, context),
+        }
     }
 
     pub(crate) async fn data(&mut self) -> Option<Result<Bytes, String>> {
@@ -182,11 +235,8 @@ impl ReplyBody {
     }
 }
 
-/// The next data of a body, trailers left out.
-fn poll_data<B: Body<Data = Bytes> + Unpin>(
-    body: &mut B,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, B::Error>>> {
+/// The next data of the client's body, trailers left out.
+fn poll_data(body: &mut reqwest::Body, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(context)) {
             Some(Ok(frame)) => {
@@ -194,7 +244,7 @@ fn poll_data<B: Body<Data = Bytes> + Unpin>(
                     return Poll::Ready(Some(Ok(data)));
                 }
             }
-            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Err(error)) => return Poll::Ready(Some(Err(describe(error)))),
             None => return Poll::Ready(None),
         }
     }
@@ -209,4 +259,89 @@ pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
         cause = next.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn connections() -> (TcpListener, Arc<Connections>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, Arc::new(Connections::new(address)))
+    }
+
+    async fn whole(mut body: ReplyBody) -> Result<Vec<u8>, String> {
+        let mut whole = Vec::new();
+        while let Some(data) = body.data().await {
+            whole.extend_from_slice(&data?);
+        }
+        Ok(whole)
+    }
+
+    /// What is answered to a request when the server says this and closes the connection, and whether it would have been
+    /// used again.
+    async fn answered(said: &[u8]) -> (Result<Vec<u8>, String>, bool) {
+        let (listener, connections) = connections().await;
+        let server = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.read_exact(&mut [0; 7]).await.unwrap();
+            socket.write_all(said).await.unwrap();
+        };
+        let client = async {
+            let (_, body) = connections.send(b"request").await.map_err(|error| error.to_string())?;
+            whole(body).await
+        };
+        let (answer, ()) = tokio::join!(client, server);
+        (answer, !connections.idle().is_empty())
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_whole_where_its_head_says_so() {
+        let said = |body: &str| Ok(body.as_bytes().to_vec());
+        let continued = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        assert_eq!(answered(continued).await, (said("ok"), true));
+        assert_eq!(answered(b"HTTP/1.1 200 OK\r\n\r\nuntil here").await, (said("until here"), false));
+        let closing = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+        assert_eq!(answered(closing).await, (said("ok"), false));
+        let cut = Err("the connection was closed in its middle".to_owned());
+        assert_eq!(answered(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n").await, (cut, false));
+        let none = Err("it closed the connection instead of answering".to_owned());
+        assert_eq!(answered(b"HTTP/1.1 200").await, (none, false));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_refused_before_it_was_read_is_answered_all_the_same() {
+        let (listener, connections) = connections().await;
+        let request = vec![b'x'; 64 * 1024 * 1024];
+        let server = async {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            socket.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await.unwrap();
+            socket
+        };
+        let (answer, _socket) = tokio::join!(connections.send(&request), server);
+        let (head, body) = answer.unwrap();
+        assert_eq!((head.status.as_u16(), whole(body).await), (413, Ok(b"no".to_vec())));
+        assert!(connections.idle().is_empty(), "the rest of the request would be taken for the next one");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_closed_meanwhile_is_not_used_again() {
+        let (listener, connections) = connections().await;
+        for _ in 0..2 {
+            let server = async {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                socket.read_exact(&mut [0; 1]).await.unwrap();
+                socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1").await.unwrap();
+            };
+            let client = async { whole(connections.send(b"x").await.unwrap().1).await };
+            let (answer, ()) = tokio::join!(client, server);
+            assert_eq!(answer, Ok(b"1".to_vec()));
+            let closed = poll_fn(|context| connections.idle()[0].1.socket.poll_read_ready(context)).await;
+            closed.unwrap();
+        }
+    }
 }

@@ -1,11 +1,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper_util::client::proxy::matcher::Matcher;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
-use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -56,8 +54,17 @@ pub(crate) struct Host {
     connections: Option<Arc<Connections>>,
     base: Url,
     /// Of a request on one of those.
-    headers: HeaderMap,
+    fields: SecretFields,
     silence_limit: Duration,
+}
+
+/// Header fields as they are sent, the key among them.
+struct SecretFields(Vec<u8>);
+
+impl std::fmt::Debug for SecretFields {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SecretFields")
+    }
 }
 
 /// An answer of which no more than the head has come.
@@ -69,15 +76,18 @@ struct Reply {
     body: ReplyBody,
 }
 
-impl<B> From<hyper::Response<B>> for Reply
-where
-    ReplyBody: From<B>,
-{
-    fn from(response: hyper::Response<B>) -> Self {
-        let (head, body) = response.into_parts();
-        let value = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let content_type = value.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect();
-        Self { status: head.status, content_type, body: body.into() }
+impl Reply {
+    fn new(status: StatusCode, content_type: Option<&str>, body: ReplyBody) -> Self {
+        let content_type = content_type.unwrap_or("nothing").chars().take(MESSAGE_LIMIT).collect();
+        Self { status, content_type, body }
+    }
+}
+
+impl From<reqwest::Response> for Reply {
+    fn from(response: reqwest::Response) -> Self {
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let (status, content_type) = (response.status(), content_type.map(str::to_owned));
+        Self::new(status, content_type.as_deref(), ReplyBody::Client(response.into()))
     }
 }
 
@@ -98,10 +108,12 @@ impl Host {
             .build()
             .map_err(|error| refuse(format!("there is no HTTP client for {base}: {}", describe(error))))?;
         let connections = direct_address(&base).map(|address| Arc::new(Connections::new(address)));
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let authority = HeaderValue::from_str(base.authority());
-        headers.insert(HOST, authority.map_err(|_| refuse(format!("{base} has no name that can be asked for")))?);
-        Ok(Self { client, connections, base, headers, silence_limit: options.silence_limit })
+        let mut fields = format!("host: {}\r\ncontent-type: application/json\r\n", base.authority()).into_bytes();
+        if let Some(key) = headers.get(AUTHORIZATION) {
+            fields.extend([b"authorization: ", key.as_bytes(), b"\r\n"].concat());
+        }
+        let fields = SecretFields(fields);
+        Ok(Self { client, connections, base, fields, silence_limit: options.silence_limit })
     }
 
     /// The error that a fault in an answer is.
@@ -155,16 +167,16 @@ impl Host {
 
     /// The stream of events that a POST is answered with.
     pub(crate) async fn stream(&self, path: &str, body: &impl Serialize) -> Result<ReplyBody, BackendError> {
-        let internal = |message: String| BackendError::Internal { message };
-        let body = serde_json::to_vec(body).map_err(|error| internal(error.to_string()))?;
+        let body = serde_json::to_vec(body).map_err(|error| BackendError::Internal { message: error.to_string() })?;
         let reply = match &self.connections {
             Some(connections) => {
-                let mut request = hyper::Request::new(Full::new(Bytes::from(body)));
-                *request.method_mut() = Method::POST;
-                let target = format!("{}{path}", self.base.path());
-                *request.uri_mut() = target.parse().map_err(|_| internal(format!("`{target}` is no path")))?;
-                *request.headers_mut() = self.headers.clone();
-                self.in_time(connections.send(request), |error| in_words(&error)).await?
+                let request = format!("POST {}{path} HTTP/1.1\r\ncontent-length: {}\r\n", self.base.path(), body.len());
+                let request = [request.into_bytes().as_slice(), &self.fields.0, b"\r\n", &body].concat();
+                let sent = async {
+                    let (head, body) = connections.send(&request).await?;
+                    Ok(Reply::new(head.status, head.content_type.as_deref(), body))
+                };
+                self.in_time(sent, |error: std::io::Error| in_words(&error)).await?
             }
             None => {
                 let request = self.client.post(self.url(path)).header(CONTENT_TYPE, "application/json").body(body);
@@ -201,21 +213,17 @@ impl Host {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Reply, BackendError> {
-        let sent = async { request.send().await.map(hyper::Response::<reqwest::Body>::from) };
-        self.in_time(sent, describe).await
+        self.in_time(async { request.send().await.map(Reply::from) }, describe).await
     }
 
     /// The head of an answer, unless it takes too long.
-    async fn in_time<B, E>(
+    async fn in_time<E>(
         &self,
-        sent: impl Future<Output = Result<hyper::Response<B>, E>>,
+        sent: impl Future<Output = Result<Reply, E>>,
         in_words: impl Fn(E) -> String,
-    ) -> Result<Reply, BackendError>
-    where
-        ReplyBody: From<B>,
-    {
+    ) -> Result<Reply, BackendError> {
         match tokio::time::timeout(self.silence_limit, sent).await {
-            Ok(Ok(response)) => Ok(response.into()),
+            Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(self.unavailable(&in_words(error))),
             Err(_) => Err(self.unavailable(&format!("no answer within {} seconds", self.silence_limit.as_secs()))),
         }

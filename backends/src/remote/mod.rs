@@ -2,6 +2,7 @@
 //!
 //! - [`connections`]: connections to one server, and answers under way on them.
 //! - [`host`]: one server behind a URL: requests, and what its refusals mean.
+//! - [`response_head`], [`body_decoder`]: bytes of a connection to an answer's head, and to its body.
 //! - [`event_decoder`]: bytes of a stream to the data of its events.
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
 //! - [`answer_stream`]: an answer from its connection to whoever waits for it.
@@ -13,9 +14,11 @@
 
 pub(crate) mod answer;
 pub(crate) mod answer_stream;
+pub(crate) mod body_decoder;
 pub(crate) mod connections;
 pub(crate) mod event_decoder;
 pub(crate) mod host;
+pub(crate) mod response_head;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;
 pub(crate) mod served_models;

@@ -4,6 +4,7 @@
 //! - [`host`]: one server behind a URL: requests, and what its refusals mean.
 //! - [`response_head`], [`body_decoder`]: bytes of a connection to an answer's head, and to its body.
 //! - [`event_decoder`]: bytes of a stream to the data of its events.
+//! - [`json_reader`]: an event's JSON, read where it stands.
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
 //! - [`answer_stream`]: an answer from its connection to whoever waits for it.
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
@@ -18,6 +19,7 @@ pub(crate) mod body_decoder;
 pub(crate) mod connections;
 pub(crate) mod event_decoder;
 pub(crate) mod host;
+pub(crate) mod json_reader;
 pub(crate) mod response_head;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;

@@ -1,32 +1,33 @@
 use std::fmt;
 
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
-use super::event::{Event, stop_reason};
-use crate::AnswerFault;
+use super::event::{Event, ids, stop_reason};
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
+use crate::remote::json_reader::{JsonReader, Read};
+use crate::{AnswerFault, StopReason};
 
 /// Reads the events of `/v1/completions`.
 pub(super) struct CompletionReader;
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Choice {
     /// On the first chunk alone.
     prompt_token_ids: Option<Vec<i64>>,
     token_ids: Option<Vec<i64>>,
     logprobs: Option<Logprobs>,
-    finish_reason: Option<String>,
+    end: Option<StopReason>,
 }
 
 /// Lists of one entry for each token of the chunk.
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Logprobs {
     tokens: Vec<TokenName>,
     token_logprobs: Vec<Option<f64>>,
     top_logprobs: Option<Vec<Option<Alternatives>>>,
 }
+
+/// The likeliest tokens in the place of one, by name.
+type Alternatives = Vec<(i64, f64)>;
 
 /// A token as `token_id:ID`, or something else that stands in its place.
 enum TokenName {
@@ -50,62 +51,60 @@ impl fmt::Display for TokenName {
     }
 }
 
-impl<'de> Deserialize<'de> for TokenName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Name;
-        impl Visitor<'_> for Name {
-            type Value = TokenName;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a token's name")
+impl Choice {
+    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
+        let mut choice = Self::default();
+        reader.object(|reader, name| {
+            match name {
+                "prompt_token_ids" => choice.prompt_token_ids = reader.optional(ids)?,
+                "token_ids" => choice.token_ids = reader.optional(ids)?,
+                "logprobs" => choice.logprobs = reader.optional(Logprobs::read)?,
+                "finish_reason" => choice.end = stop_reason(reader)?,
+                _ => drop(reader.skip()?),
             }
-
-            fn visit_str<E>(self, name: &str) -> Result<TokenName, E> {
-                Ok(TokenName::read(name))
-            }
-        }
-        deserializer.deserialize_str(Name)
+            Ok(())
+        })?;
+        Ok(choice)
     }
 }
 
-/// The likeliest tokens in the place of one, by name.
-struct Alternatives(Vec<(i64, f64)>);
-
-impl<'de> Deserialize<'de> for Alternatives {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Names;
-        impl<'de> Visitor<'de> for Names {
-            type Value = Alternatives;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("tokens with their logprobs")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Alternatives, A::Error> {
-                let mut found = Vec::with_capacity(map.size_hint().unwrap_or_default());
-                while let Some(entry) = map.next_entry::<TokenName, Option<f64>>()? {
-                    match entry {
-                        (TokenName::Id(id), Some(logprob)) => found.push((id, logprob)),
-                        (name, _) => return Err(A::Error::custom(format!("`{name}` is no token with its logprob"))),
-                    }
+impl Logprobs {
+    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
+        let mut logprobs = Self::default();
+        let optional_number = |reader: &mut JsonReader<'_>| reader.optional(JsonReader::number);
+        reader.object(|reader, name| {
+            match name {
+                "tokens" => logprobs.tokens = reader.array(|reader| Ok(TokenName::read(&reader.string()?)))?,
+                "token_logprobs" => logprobs.token_logprobs = reader.array(optional_number)?,
+                "top_logprobs" => {
+                    logprobs.top_logprobs = reader.optional(|reader| reader.array(|r| r.optional(alternatives)))?;
                 }
-                Ok(Alternatives(found))
+                _ => drop(reader.skip()?),
             }
-        }
-        deserializer.deserialize_map(Names)
+            Ok(())
+        })?;
+        Ok(logprobs)
     }
+}
+
+fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
+    let mut found = Vec::new();
+    reader.object(|reader, name| {
+        let TokenName::Id(id) = TokenName::read(name) else {
+            return Err(AnswerFault::Unreadable { message: format!("`{name}` is no token") });
+        };
+        found.push((id, reader.number()?));
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 impl ReadEvent for CompletionReader {
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
-        let Some(choice) = Event::<Choice>::read(data)?.choice() else { return Ok(None) };
+        let Some(choice) = Event::read(data, Choice::read)?.choice else { return Ok(None) };
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
-        Ok(Some(Piece {
-            prompt: choice.prompt_token_ids,
-            tokens: tokens(&ids, choice.logprobs, taken)?,
-            weights: None,
-            end: stop_reason(choice.finish_reason)?,
-        }))
+        let tokens = tokens(&ids, choice.logprobs, taken)?;
+        Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, end: choice.end }))
     }
 }
 
@@ -130,7 +129,7 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Vec<P
             let (one, other) = (id.to_string(), names[index].to_string());
             return Err(AnswerFault::TokensDiffer { position: taken + index, one, other });
         }
-        let alternatives = alternatives.map(|Alternatives(found)| found).unwrap_or_default();
+        let alternatives = alternatives.unwrap_or_default();
         tokens.push(PieceToken { id, logprob, alternatives, weights_version: None });
     }
     Ok(tokens)

@@ -1,43 +1,50 @@
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-
 use crate::remote::host::fault_of_error;
+use crate::remote::json_reader::{JsonReader, Read};
 use crate::{AnswerFault, StopReason};
 
 /// An event of either route.
-#[derive(Deserialize)]
 pub(super) struct Event<C> {
     /// One, or none in an event that tells usage.
-    #[serde(default = "Vec::new")]
-    choices: Vec<C>,
+    pub(super) choice: Option<C>,
     /// The prompt, where it stands beside the choice.
     pub(super) prompt_token_ids: Option<Vec<i64>>,
-    error: Option<Value>,
 }
 
-impl<C: DeserializeOwned> Event<C> {
-    /// Reads an event that is no error.
-    pub(super) fn read(data: &str) -> Result<Self, AnswerFault> {
+impl<C> Event<C> {
+    /// Reads an event that is no error; its choice by `choice`.
+    pub(super) fn read<'d>(data: &'d str, choice: impl Fn(&mut JsonReader<'d>) -> Read<C>) -> Read<Self> {
         if data == "[DONE]" {
             return Err(AnswerFault::BrokenOff { message: ": it is said to be done before it has ended".into() });
         }
-        let event: Self =
-            serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
-        match event.error {
+        let mut event = Self { choice: None, prompt_token_ids: None };
+        let mut error = None;
+        JsonReader::whole(data, |reader| {
+            reader.object(|reader, name| {
+                match name {
+                    "choices" => event.choice = reader.array(&choice)?.pop(),
+                    "prompt_token_ids" => event.prompt_token_ids = reader.optional(ids)?,
+                    "error" => error = reader.optional(JsonReader::skip)?,
+                    _ => drop(reader.skip()?),
+                }
+                Ok(())
+            })
+        })?;
+        let unreadable = |error: serde_json::Error| AnswerFault::Unreadable { message: error.to_string() };
+        match error.map(serde_json::from_str).transpose().map_err(unreadable)? {
             Some(error) => Err(fault_of_error(&error)),
             None => Ok(event),
         }
     }
-
-    pub(super) fn choice(&mut self) -> Option<C> {
-        self.choices.pop()
-    }
 }
 
-/// Why an answer ended, if it did.
-pub(super) fn stop_reason(finish_reason: Option<String>) -> Result<Option<StopReason>, AnswerFault> {
-    match finish_reason.as_deref() {
+/// Reads a list of token ids.
+pub(super) fn ids(reader: &mut JsonReader<'_>) -> Read<Vec<i64>> {
+    reader.array(JsonReader::integer)
+}
+
+/// Reads why an answer ended, if it did.
+pub(super) fn stop_reason(reader: &mut JsonReader<'_>) -> Read<Option<StopReason>> {
+    match reader.optional(JsonReader::string)?.as_deref() {
         None => Ok(None),
         Some("stop") => Ok(Some(StopReason::StopToken)),
         Some("length") => Ok(Some(StopReason::Length)),

@@ -1,66 +1,100 @@
-use serde::Deserialize;
-
-use super::event::{Event, stop_reason};
-use crate::AnswerFault;
+use super::event::{Event, ids, stop_reason};
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
+use crate::remote::json_reader::{JsonReader, Read};
 use crate::remote::weights_label::WeightsSpan;
+use crate::{AnswerFault, StopReason};
 
 /// Reads the events of `/inference/v1/generate`.
 pub(super) struct GenerateReader;
 
-#[derive(Deserialize)]
+#[derive(Default)]
 struct Choice {
     token_ids: Option<Vec<i64>>,
-    logprobs: Option<Logprobs>,
-    finish_reason: Option<String>,
+    logprobs: Vec<Entry>,
+    end: Option<StopReason>,
     /// With the end alone.
     weight_versions: Option<Vec<WeightsSpan>>,
 }
 
-#[derive(Deserialize)]
-struct Logprobs {
-    content: Option<Vec<Entry>>,
-}
-
-#[derive(Deserialize)]
 struct Entry {
-    #[serde(flatten)]
     token: Logprob,
-    #[serde(default)]
     top_logprobs: Vec<Logprob>,
 }
 
-#[derive(Deserialize)]
-struct Logprob {
-    token_id: i64,
-    logprob: f64,
+/// An id and its logprob.
+type Logprob = (i64, f64);
+
+impl Choice {
+    fn read(reader: &mut JsonReader<'_>) -> Read<Self> {
+        let mut choice = Self::default();
+        reader.object(|reader, name| {
+            match name {
+                "token_ids" => choice.token_ids = reader.optional(ids)?,
+                "logprobs" => choice.logprobs = reader.optional(entries)?.unwrap_or_default(),
+                "finish_reason" => choice.end = stop_reason(reader)?,
+                "weight_versions" => choice.weight_versions = reader.optional(spans)?,
+                _ => drop(reader.skip()?),
+            }
+            Ok(())
+        })?;
+        Ok(choice)
+    }
+}
+
+fn spans(reader: &mut JsonReader<'_>) -> Read<Vec<WeightsSpan>> {
+    let spans = serde_json::from_str(reader.skip()?);
+    spans.map_err(|error| AnswerFault::Unreadable { message: error.to_string() })
+}
+
+fn entries(reader: &mut JsonReader<'_>) -> Read<Vec<Entry>> {
+    let mut entries = None;
+    reader.object(|reader, name| {
+        match name {
+            "content" => entries = reader.optional(|reader| reader.array(entry))?,
+            _ => drop(reader.skip()?),
+        }
+        Ok(())
+    })?;
+    Ok(entries.unwrap_or_default())
+}
+
+/// An entry of the sampled token, or of one of the likeliest, which have none themselves.
+fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
+    let (mut id, mut logprob, mut top_logprobs) = (None, None, Vec::new());
+    reader.object(|reader, name| {
+        match name {
+            "token_id" => id = Some(reader.integer()?),
+            "logprob" => logprob = Some(reader.number()?),
+            "top_logprobs" => top_logprobs = reader.array(|reader| Ok(entry(reader)?.token))?,
+            _ => drop(reader.skip()?),
+        }
+        Ok(())
+    })?;
+    let token = id.zip(logprob).ok_or_else(|| reader.lacks("a token_id with its logprob"))?;
+    Ok(Entry { token, top_logprobs })
 }
 
 impl ReadEvent for GenerateReader {
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
-        let mut event = Event::<Choice>::read(data)?;
-        let Some(choice) = event.choice() else { return Ok(None) };
+        let event = Event::read(data, Choice::read)?;
+        let Some(choice) = event.choice else { return Ok(None) };
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
-        let entries = choice.logprobs.and_then(|logprobs| logprobs.content).unwrap_or_default();
-        if entries.len() != ids.len() {
-            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: entries.len() });
+        if choice.logprobs.len() != ids.len() {
+            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: choice.logprobs.len() });
         }
         let mut tokens = Vec::with_capacity(ids.len());
-        for (index, (id, entry)) in ids.into_iter().zip(entries).enumerate() {
-            if entry.token.token_id != id {
-                let (one, other) = (id.to_string(), entry.token.token_id.to_string());
+        for (index, (id, entry)) in ids.into_iter().zip(choice.logprobs).enumerate() {
+            let (told, logprob) = entry.token;
+            if told != id {
+                let (one, other) = (id.to_string(), told.to_string());
                 return Err(AnswerFault::TokensDiffer { position: taken + index, one, other });
             }
-            tokens.push(PieceToken {
-                id,
-                logprob: Some(entry.token.logprob),
-                alternatives: entry.top_logprobs.iter().map(|found| (found.token_id, found.logprob)).collect(),
-                weights_version: None,
-            });
+            let alternatives = entry.top_logprobs;
+            tokens.push(PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None });
         }
-        let end = stop_reason(choice.finish_reason)?;
-        Ok(Some(Piece { prompt: event.prompt_token_ids, tokens, weights: choice.weight_versions, end }))
+        let (prompt, weights, end) = (event.prompt_token_ids, choice.weight_versions, choice.end);
+        Ok(Some(Piece { prompt, tokens, weights, end }))
     }
 }
 

@@ -84,13 +84,13 @@ impl<'d> JsonReader<'d> {
             return Err(self.lacks("a string"));
         }
         let (start, rest) = (self.at, &self.text.as_bytes()[self.at + 1..]);
-        let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
-        match rest.iter().position(ends).map(|length| (length, rest[length])) {
-            Some((length, b'"')) => {
+        let length = plain_length(rest);
+        match rest.get(length) {
+            Some(b'"') => {
                 self.at += length + 2;
                 Ok(Cow::Borrowed(&self.text[start + 1..start + 1 + length]))
             }
-            Some((_, b'\\')) => self.escaped_string(),
+            Some(b'\\') => self.escaped_string(),
             _ => Err(self.lacks("a whole string")),
         }
     }
@@ -109,6 +109,14 @@ impl<'d> JsonReader<'d> {
 
     /// Reads a whole number.
     pub(crate) fn integer(&mut self) -> Read<i64> {
+        self.peek();
+        // Ids are short.
+        let rest = &self.text.as_bytes()[self.at..];
+        let digits = rest.iter().take(18).take_while(|byte| byte.is_ascii_digit()).count();
+        if matches!(rest.get(digits), Some(b',' | b']')) && digits > 0 && (rest[0] != b'0' || digits == 1) {
+            self.at += digits;
+            return Ok(rest[..digits].iter().fold(0, |number, digit| 10 * number + i64::from(digit - b'0')));
+        }
         self.digits()?.parse().map_err(|_| self.lacks("a whole number"))
     }
 
@@ -152,6 +160,7 @@ impl<'d> JsonReader<'d> {
     }
 
     /// The next byte that is no white space.
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.as_bytes().get(self.at)?;
@@ -162,6 +171,7 @@ impl<'d> JsonReader<'d> {
         }
     }
 
+    #[inline]
     fn eat(&mut self, byte: u8) -> bool {
         let is_there = self.peek() == Some(byte);
         self.at += usize::from(is_there);
@@ -181,6 +191,26 @@ impl<'d> JsonReader<'d> {
     pub(crate) fn lacks(&self, what: &str) -> AnswerFault {
         AnswerFault::Unreadable { message: format!("{what} is expected at byte {} or before it", self.at) }
     }
+}
+
+/// How many bytes of a string stand for themselves, up to its end or an escape.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // The lowest of the highest bits that are set is that of the first byte below a bound: carries go upwards alone.
+        let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHEST;
+        let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+        let ends = below(word, 0x20) | equal(b'"') | equal(b'\\');
+        if ends != 0 {
+            return 8 * number + ends.trailing_zeros() as usize / 8;
+        }
+    }
+    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+    let whole = bytes.len() - rest.len();
+    rest.iter().position(ends).map_or(bytes.len(), |at| whole + at)
 }
 
 /// How many bytes a number at the beginning takes; `None` where there is none.
@@ -293,11 +323,12 @@ mod tests {
 
     #[test]
     fn whole_numbers_have_no_fraction() {
-        let integer = |text| JsonReader::whole(text, JsonReader::integer).ok();
-        assert_eq!(
-            [integer("-12"), integer("0"), integer("1.0"), integer("99999999999999999999")],
-            [Some(-12), Some(0), None, None]
-        );
+        let integers = |text| JsonReader::whole(text, |reader| reader.array(JsonReader::integer)).ok();
+        assert_eq!(integers("[0, 12,-12 ,123456789012345678,1234567890123456789]").map(|all| all.len()), Some(5));
+        assert_eq!(integers("[7,-0,30 ]"), Some(vec![7, 0, 30]));
+        for text in ["[1.0]", "[1e2,3]", "[99999999999999999999]", "[00]", "[01,2]", "[-]", "[1,]", "[,1]", "[1a]"] {
+            assert_eq!(integers(text), None, "{text}");
+        }
     }
 
     fn json() -> impl Strategy<Value = String> {

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Updates of a run in a suite of tests. `SOAK_UPDATES` makes it longer.
 const UPDATES: usize = 80;
 /// What the allocator and the database's cache may come to hold more of, of all that they hold.
-const TOLERANCE: f64 = 1.15;
+const TOLERANCE: f64 = 1.2;
 
 const CONFIG: &str = r#"
 [run]
@@ -38,7 +38,8 @@ final = { range = [1002, 1004] }
 [runner]
 parallel = 4
 command = ["hello-agent", "{task}"]
-grade = ["hello-grader"]
+# Differs within a group, so that every update trains.
+grade = ["sh", "-c", 'echo "{\"reward\": $(($(wc -c) % 3))}"']
 
 [trainer]
 groups_per_batch = 4
@@ -78,6 +79,7 @@ fn a_long_run_holds_no_more_memory_at_its_end_than_in_its_middle() {
     }
     assert_eq!(train.exit_code(), Some(0));
     assert_eq!(summary["untrained_tokens"]["other"], 0, "{summary}");
+    assert!(summary["trained_tokens"].as_u64().unwrap() > updates as u64, "{summary}");
     assert_eq!(resident.len(), updates);
     let middle = median(&resident[updates / 2..5 * updates / 8]);
     let end = median(&resident[7 * updates / 8..]);

@@ -2,7 +2,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::Shape;
+use crate::bench::{Shape, Traffic};
+use crate::config::Synchronous;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
@@ -238,13 +239,27 @@ pub enum BenchSubject {
 /// `fulgurite bench proxy`.
 #[derive(Debug, Args)]
 pub struct BenchProxyArguments {
-    /// Calls that are answered whole, one an attempt; streamed calls, turns of conversations and calls of nobody are
-    /// made for every fourth second of them
+    /// Calls of the first of the kinds; the others are made for every fourth second of them
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub calls: usize,
     /// Calls a second
     #[arg(long, value_name = "N", default_value_t = 1000.0)]
     pub rate: f64,
+    /// Kinds of calls
+    ///
+    /// Attempts of one call each, answered whole or streamed; attempts of several turns; calls that do not say whose they
+    /// are.
+    #[arg(
+        long,
+        value_name = "KIND,...",
+        value_delimiter = ',',
+        default_value = "whole,streamed,conversations,sessions",
+        hide_possible_values = true
+    )]
+    pub kinds: Vec<Traffic>,
+    /// What an answered call survives: a power cut (full), or the end of the process alone (normal)
+    #[arg(long, value_name = "MODE", default_value = "full", hide_possible_values = true)]
+    pub synchronous: Synchronous,
     /// Another build of this program, to be measured beside this one
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,

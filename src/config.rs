@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use fulgurite_engine::{EngineOptions, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
@@ -229,7 +230,7 @@ fn without_user<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S:
 }
 
 /// What an acknowledged write survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronous {
     /// A power cut.

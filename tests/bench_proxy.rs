@@ -21,6 +21,17 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
             assert!(summary[format!("{kind}{figure}")].is_f64(), "{kind}{figure}: {summary}");
         }
     }
-    assert!(summary["resident_bytes_at_end"].as_u64().unwrap() > 0);
+    for share in [0, 10, 50, 100] {
+        assert!(summary[format!("resident_mib_at_{share}_percent")].as_f64().unwrap() > 0.0, "{share} %: {summary}");
+    }
     assert_eq!((&summary["prompt_tokens"], &summary["synchronous"]), (&200.into(), &"full".into()));
+}
+
+#[test]
+fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
+    let kinds = ["--kinds", "sessions", "--synchronous", "normal"];
+    let lines = run([&["bench", "proxy", "--calls", "9", "--rate", "500", "--json"][..], &kinds].concat()).json_lines();
+    assert_eq!(lines.iter().map(|line| &line["traffic"]).filter(|kind| *kind == "calls of nobody").count(), 2);
+    let summary = lines.last().unwrap();
+    assert_eq!((lines.len(), &summary["session_calls"], &summary["synchronous"]), (3, &9.into(), &"normal".into()));
 }

@@ -8,6 +8,6 @@ mod store;
 mod workload;
 
 pub use engine::{Shape, bench_engine, bench_engine_host};
-pub use proxy::{bench_proxy, bench_proxy_host};
+pub use proxy::{Traffic, bench_proxy, bench_proxy_host};
 pub use render::bench_render;
 pub use store::bench_store;

@@ -19,11 +19,13 @@ use load::drive;
 use reqwest::Client;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use traffic::{PROMPT_TOKENS, TURNS, Tasks, Traffic};
+pub use traffic::Traffic;
+use traffic::{PROMPT_TOKENS, TURNS, Tasks};
 
 use super::render::make_model;
 use super::server::{STORE, Server};
 use crate::cli::BenchProxyArguments;
+use crate::config::Synchronous;
 use crate::output;
 use crate::query::table::Columns;
 
@@ -43,13 +45,14 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut targets = vec![start_host(&program, model.path()).await?];
     let host = targets[0].url.clone();
-    targets.push(start_proxy("fulgurite", program, &host, model.path()).await?);
+    let start = async |name, program| start_proxy(name, program, &host, model.path(), arguments.synchronous).await;
+    targets.push(start("fulgurite", program).await?);
     if let Some(program) = arguments.against.clone() {
-        targets.push(start_proxy("against", program, &host, model.path()).await?);
+        targets.push(start("against", program).await?);
     }
-    let mut bench = Bench::new(targets, model.path(), arguments.rate).await?;
-    let memory = bench.run(arguments.calls).await?;
-    report(&bench, &memory, arguments.json);
+    let mut bench = Bench::new(targets, model.path(), &arguments).await?;
+    bench.run(arguments.calls).await?;
+    report(&bench, &arguments);
     Ok(())
 }
 
@@ -59,10 +62,19 @@ async fn start_host(program: &Path, model: &Path) -> Result<Server> {
     Server::spawn("direct", command, tempfile::tempdir()?).await
 }
 
-async fn start_proxy(name: &str, program: PathBuf, host: &str, model: &Path) -> Result<Server> {
+async fn start_proxy(
+    name: &str,
+    program: PathBuf,
+    host: &str,
+    model: &Path,
+    synchronous: Synchronous,
+) -> Result<Server> {
     let directory: TempDir = tempfile::tempdir()?;
+    let config = directory.path().join("bench.toml");
+    std::fs::write(&config, format!("[store]\nsynchronous = \"{}\"\n", mode(synchronous)))?;
     let mut command = Command::new(program);
-    command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(directory.path().join(STORE));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config);
+    command.arg("--store").arg(directory.path().join(STORE));
     command.arg("--model").arg(format!("{MODEL}=vllm:{host},path={}", model.display()));
     Server::spawn(name, command, directory).await
 }
@@ -76,47 +88,56 @@ struct Bench {
     answer: Message,
     /// Calls a second.
     rate: f64,
+    /// Of calls, the first of which says how many rounds there are.
+    kinds: Vec<Traffic>,
     rounds: Vec<Round>,
     /// Calls made through each proxy.
     made: usize,
+    memory: Vec<Memory>,
 }
 
-/// Resident bytes of each proxy once it is warm, in the middle, and at the end.
-struct Memory([Vec<u64>; 3]);
+/// What the proxies hold once a share of the calls has been made.
+struct Memory {
+    /// In hundredths.
+    share: usize,
+    /// Bytes of each.
+    resident: Vec<u64>,
+}
+
+/// Shares of the calls after which one looks at the memory, in hundredths. The first is before them.
+const SHARES: [usize; 4] = [0, 10, 50, 100];
 
 impl Bench {
-    async fn new(targets: Vec<Server>, model: &Path, rate: f64) -> Result<Self> {
+    async fn new(targets: Vec<Server>, model: &Path, arguments: &BenchProxyArguments) -> Result<Self> {
         let client = Client::builder().no_proxy().build()?;
         let mut tasks = Tasks::new(open_renderer(model, "auto")?);
         let mut answer = Message::default();
         for proxy in &targets[1..] {
             answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
-        Ok(Self { client, made: 1, targets, tasks, answer, rate, rounds: Vec::new() })
+        let (rate, kinds) = (arguments.rate, arguments.kinds.clone());
+        let (rounds, memory) = (Vec::new(), Vec::new());
+        Ok(Self { client, targets, tasks, answer, rate, kinds, rounds, made: 1, memory })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
-    async fn run(&mut self, calls: usize) -> Result<Memory> {
-        for traffic in Traffic::ALL {
+    async fn run(&mut self, calls: usize) -> Result<()> {
+        for traffic in self.kinds.clone() {
             self.round(traffic, 0, WARMING.min(calls)).await?;
         }
         self.rounds.clear();
-        let start = self.resident()?;
+        self.look_at_memory(0)?;
         let per_round = (self.rate.ceil() as usize).clamp(1, calls);
         let rounds = calls.div_ceil(per_round);
-        let mut middle = start.clone();
         for number in 0..rounds {
-            for traffic in Traffic::ALL {
-                if traffic == Traffic::Whole || number % SHARE_OF_OTHERS == 0 {
+            for (place, traffic) in self.kinds.clone().into_iter().enumerate() {
+                if place == 0 || number % SHARE_OF_OTHERS == 0 {
                     self.round(traffic, number, per_round).await?;
                 }
             }
-            if number == rounds / 2 {
-                middle = self.resident()?;
-            }
+            self.look_at_memory(100 * (number + 1) / rounds)?;
         }
-        self.check_recorded().await?;
-        Ok(Memory([start, middle, self.resident()?]))
+        self.check_recorded().await
     }
 
     /// Makes the same calls of one kind, at least as many as told, to each target after the other. What comes before and
@@ -141,8 +162,13 @@ impl Bench {
         Ok(())
     }
 
-    fn resident(&self) -> Result<Vec<u64>> {
-        self.targets[1..].iter().map(Server::resident_bytes).collect()
+    /// Notes what each proxy holds if that many hundredths of the calls, or more, are one of the shares.
+    fn look_at_memory(&mut self, made: usize) -> Result<()> {
+        while let Some(share) = SHARES.get(self.memory.len()).copied().filter(|share| *share <= made) {
+            let resident = self.targets[1..].iter().map(Server::resident_bytes).collect::<Result<_>>()?;
+            self.memory.push(Memory { share, resident });
+        }
+        Ok(())
     }
 
     /// Fails unless each proxy has recorded every call.
@@ -168,19 +194,28 @@ async fn first_answer(client: &Client, tasks: &mut Tasks, url: &str) -> Result<M
     Ok(serde_json::from_value(reply["choices"][0]["message"].clone())?)
 }
 
-fn report(bench: &Bench, memory: &Memory, json: bool) {
-    let rows: Vec<Row> = Traffic::ALL
-        .into_iter()
-        .flat_map(|traffic| (0..bench.targets.len()).map(move |target| (traffic, target)))
-        .map(|(traffic, target)| Row::of(&bench.rounds, traffic, target))
-        .collect();
-    match json {
-        true => print_json(bench, &rows, memory),
-        false => print_table(bench, &rows, memory),
+/// As the config calls it.
+fn mode(synchronous: Synchronous) -> &'static str {
+    match synchronous {
+        Synchronous::Full => "full",
+        Synchronous::Normal => "normal",
     }
 }
 
-fn print_json(bench: &Bench, rows: &[Row], memory: &Memory) {
+fn report(bench: &Bench, arguments: &BenchProxyArguments) {
+    let rows: Vec<Row> = bench
+        .kinds
+        .iter()
+        .flat_map(|traffic| (0..bench.targets.len()).map(move |target| (*traffic, target)))
+        .map(|(traffic, target)| Row::of(&bench.rounds, traffic, target))
+        .collect();
+    match arguments.json {
+        true => print_json(bench, &rows, mode(arguments.synchronous)),
+        false => print_table(bench, &rows, mode(arguments.synchronous)),
+    }
+}
+
+fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
     for row in rows {
         output::line(json!({
             "event": "row", "traffic": row.traffic.name(), "server": bench.targets[row.target].name,
@@ -203,24 +238,27 @@ fn print_json(bench: &Bench, rows: &[Row], memory: &Memory) {
                 summary.insert(format!("{prefix}{name}"), value);
             }
         }
-        let [start, middle, end] = memory.0.each_ref().map(|resident| resident[index]);
         for (name, value) in [
             ("prompt_tokens", json!(PROMPT_TOKENS)),
             ("sampled_tokens", json!(SAMPLED_TOKENS)),
             ("store", json!("sqlite")),
-            ("synchronous", json!("full")),
+            ("synchronous", json!(synchronous)),
             ("calls_made", json!(bench.made)),
-            ("resident_bytes_at_start", json!(start)),
-            ("resident_bytes_in_the_middle", json!(middle)),
-            ("resident_bytes_at_end", json!(end)),
         ] {
             summary.insert(name.to_owned(), value);
+        }
+        for Memory { share, resident } in &bench.memory {
+            summary.insert(format!("resident_mib_at_{share}_percent"), json!(mebibytes(resident[index])));
         }
         output::line(Value::Object(summary));
     }
 }
 
-fn print_table(bench: &Bench, rows: &[Row], memory: &Memory) {
+fn mebibytes(bytes: u64) -> f64 {
+    (bytes as f64 / 104_857.6).round() / 10.0
+}
+
+fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
     let mut table =
         Columns::new(&["calls", "to", "number", "cpu ms", "ttft ms", "p50 ms", "p99 ms", "added ttft", "added p99"]);
     for row in rows {
@@ -239,17 +277,21 @@ fn print_table(bench: &Bench, rows: &[Row], memory: &Memory) {
     }
     table.print();
     for (index, proxy) in bench.targets[1..].iter().enumerate() {
-        let [start, middle, end] = memory.0.each_ref().map(|resident| resident[index] >> 20);
-        let name = &proxy.name;
-        output::line(format!("{name}: resident {start} MiB at the start, {middle} in the middle, {end} at the end"));
+        let looks = bench.memory.iter().map(|look| {
+            let Memory { share, resident } = look;
+            format!("{} MiB at {share} %", mebibytes(resident[index]))
+        });
+        let looks: Vec<String> = looks.collect();
+        output::line(format!("{}: resident {} of the calls", proxy.name, looks.join(", ")));
     }
     output::line(format!(
         "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled, {} calls a second; \
-         every call durable in SQLite (synchronous=FULL) before its answer ends.",
+         every call committed to SQLite (synchronous={synchronous}) before its answer ends.",
         bench.rate
     ));
     output::line(
-        "cpu: all processor time of the proxy's process. added: the median over rounds of what was more than straight \
-         to the host.",
+        "cpu: all processor time of the proxy's process. ttft: until the first byte of an answer, of a stream until the \
+         first that holds text; of an answer that comes whole it is nearly the whole time. added: the median over rounds \
+         of what was more than straight to the host.",
     );
 }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use axum::body::Bytes;
+use clap::ValueEnum;
 use fulgurite_renderers::{Message, Renderer};
 use reqwest::Client;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const GROUP: usize = 8;
 const CONNECTIONS: usize = 16;
 
 /// A kind of calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Traffic {
     /// Attempts of one call each, answered whole.
     Whole,
@@ -34,9 +35,6 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Every kind, in the order of the table.
-    pub const ALL: [Self; 4] = [Self::Whole, Self::Streamed, Self::Conversations, Self::Sessions];
-
     /// What the table calls it.
     pub fn name(self) -> &'static str {
         match self {

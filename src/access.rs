@@ -1,5 +1,7 @@
 //! Who may ask for what: what each route needs, and whether a request's key is that.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -8,6 +10,8 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring, Refused};
+
+use crate::connections::Door;
 
 /// What a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +74,32 @@ impl Need {
     }
 }
 
-/// Lets a request in if its key opens what it asks for. Without an admin key, everything is open whatever key is sent; a key
-/// that names an attempt says whose a call is all the same.
+/// What a request has to pass.
+pub struct Entrance {
+    /// It is closed when the server ends.
+    pub door: Door,
+    /// What keys open.
+    pub keyring: Keyring,
+}
+
+/// Lets a request in if the door is open and its key opens what it asks for. Without an admin key, everything is open
+/// whatever key is sent; a key that names an attempt says whose a call is all the same.
 pub async fn check(
-    State(keyring): State<Keyring>,
+    State(entrance): State<Arc<Entrance>>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
+    let Entrance { door, keyring } = &*entrance;
     let route = route.as_ref().map(MatchedPath::as_str);
-    let need = Need::of(request.method(), route);
     let (mut parts, body) = request.into_parts();
-    let rollout_id = rollout_id(&mut parts).await;
-    let holder = holder(&keyring, &parts.headers);
-    let admitted = match (&holder, need, &keyring.admin) {
+    if !door.is_open() {
+        return refusal(route, &parts, Refused::ShuttingDown);
+    }
+    let holder = holder(keyring, &parts.headers);
+    let admitted = match (&holder, Need::of(&parts.method, route), &keyring.admin) {
         (_, Need::Nothing, _) | (_, _, None) => Ok(()),
-        (Ok(holder), need, Some(_)) => need.is_met_by(holder, rollout_id.as_deref()),
+        (Ok(holder), need, Some(_)) => need.is_met_by(holder, rollout_id(&mut parts).await.as_deref()),
         (Err(refused), ..) => Err(refused.clone()),
     };
     if let Err(refused) = admitted {

@@ -10,11 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
 use axum::{Router, http};
-use fulgurite_store::Refused;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -28,8 +24,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use crate::access;
 use crate::limited_stream::{LimitedStream, Requests};
+use crate::timed_body::TimedBody;
 
 /// What is taken in of a client that was refused, in bytes.
 const LAST_BYTES: u64 = 1 << 20;
@@ -42,6 +38,8 @@ pub struct ConnectionLimits {
     pub head_time: Duration,
     /// Bytes of a request's head.
     pub head_bytes: usize,
+    /// For a request's body, from when it is asked for.
+    pub body_time: Duration,
     /// For a client to take nothing in of what it is sent.
     pub write_time: Duration,
 }
@@ -81,8 +79,17 @@ impl Door {
         self.phase.send_replace(Phase::Closed);
     }
 
+    /// Whether what comes now is let in.
+    pub fn is_open(&self) -> bool {
+        *self.phase.borrow() == Phase::Open
+    }
+
     fn enter(&self, requests: &Arc<Requests>) -> Visit {
-        self.inside.send_modify(|inside| *inside += 1);
+        // Nobody waits for more of them.
+        self.inside.send_if_modified(|inside| {
+            *inside += 1;
+            false
+        });
         requests.heads.fetch_add(1, Ordering::AcqRel);
         requests.is_busy.store(true, Ordering::Release);
         Visit { inside: self.inside.clone(), requests: Arc::clone(requests) }
@@ -99,7 +106,10 @@ struct Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         self.requests.is_busy.store(false, Ordering::Release);
-        self.inside.send_modify(|inside| *inside -= 1);
+        self.inside.send_if_modified(|inside| {
+            *inside -= 1;
+            *inside == 0
+        });
     }
 }
 
@@ -127,20 +137,6 @@ impl http_body::Body for VisitedBody {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
-}
-
-/// A middleware that refuses what comes when the server ends.
-pub async fn refuse_at_the_end(
-    State(door): State<Door>,
-    route: Option<MatchedPath>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if *door.phase.borrow() == Phase::Open {
-        return next.run(request).await;
-    }
-    let (parts, _) = request.into_parts();
-    access::refusal(route.as_ref().map(MatchedPath::as_str), &parts, Refused::ShuttingDown)
 }
 
 /// Answers connections until the door is closed and the last of them has ended.
@@ -206,8 +202,9 @@ async fn connection(
         let visit = door.enter(&visited);
         let router = router.clone();
         Box::pin(async move {
-            let response = router.oneshot(request.map(Body::new)).await?;
-            Ok::<_, Infallible>(response.map(|body| Body::new(VisitedBody { body, _visit: visit })))
+            let request = request.map(|body| Body::new(TimedBody::new(body, limits.body_time)));
+            let response = router.oneshot(request).await?;
+            Ok::<_, Infallible>(response.map(|body| VisitedBody { body, _visit: visit }))
         })
     });
     let mut connection = http1::Builder::new()

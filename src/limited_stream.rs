@@ -82,11 +82,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for LimitedStream<S> {
         if room == 0 {
             return Poll::Ready(Err(io::Error::other("the head is too large")));
         }
-        let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room.min(buffer.remaining())));
-        let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
-        let bytes = part.filled().len();
-        buffer.advance(bytes);
-        self.head_bytes += bytes;
+        let before = buffer.filled().len();
+        let read = match room < buffer.remaining() {
+            true => {
+                let mut part = ReadBuf::new(buffer.initialize_unfilled_to(room));
+                let read = Pin::new(&mut self.stream).poll_read(context, &mut part);
+                let bytes = part.filled().len();
+                buffer.advance(bytes);
+                read
+            }
+            false => Pin::new(&mut self.stream).poll_read(context, buffer),
+        };
+        self.head_bytes += buffer.filled().len() - before;
         read
     }
 }

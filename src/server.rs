@@ -1,6 +1,7 @@
 //! The rooms joined into one HTTP server.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,11 +18,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::access;
+use crate::access::{self, Entrance};
 use crate::config::{Config, ServerConfig};
 use crate::connections::{self, ConnectionLimits, Door};
 use crate::metrics_page::MetricsPage;
-use crate::timed_body::time_bodies;
 use crate::trace_export::{Collector, TraceExport};
 
 /// A model that this process samples from, and may train.
@@ -100,9 +100,9 @@ impl RunningServer {
         let connection_limits = ConnectionLimits {
             head_time: seconds("server.header_seconds", header_seconds)?,
             head_bytes: header_limit_bytes,
+            body_time: seconds("server.body_seconds", body_seconds)?,
             write_time: seconds("server.write_seconds", write_seconds)?,
         };
-        let body_time = seconds("server.body_seconds", body_seconds)?;
         let patience = seconds("server.shutdown_seconds", shutdown_seconds)?;
         let listener = listen(&config.server.listen, admin.is_some()).await?;
         let address = listener.local_addr().context("the listening socket has no address")?;
@@ -128,17 +128,16 @@ impl RunningServer {
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         proxy.put_back(kept_weights);
+        let door = Door::new();
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
+        let entrance = Arc::new(Entrance { door: door.clone(), keyring });
         let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
             .merge(metrics.routes())
             .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)
-            .layer(from_fn_with_state(body_time, time_bodies))
-            .layer(from_fn_with_state(keyring, access::check));
+            .layer(from_fn_with_state(entrance, access::check));
         let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
-        let door = Door::new();
-        let router = router.layer(from_fn_with_state(door.clone(), connections::refuse_at_the_end));
         // Outside of all, so that what is refused has its line too.
         let router = match config.server.access_log {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),

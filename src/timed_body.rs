@@ -4,25 +4,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::body::Bytes;
 use fulgurite_store::BodyTooSlow;
 use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 
-/// A middleware that breaks a request's body off which has not arrived whole in time. Whoever reads it says so in the
-/// dialect of the route.
-pub async fn time_bodies(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    next.run(request.map(|body| Body::new(TimedBody { body, limit, time: None }))).await
-}
-
-struct TimedBody {
-    body: Body,
+/// A request's body, which is broken off if it has not arrived whole in time. Whoever reads it says so in the dialect of
+/// the route.
+pub struct TimedBody {
+    body: Incoming,
     limit: Duration,
     /// Runs once a part of the body was not there when it was asked for.
     time: Option<Pin<Box<Sleep>>>,
+}
+
+impl TimedBody {
+    /// Gives a body so much time, once it is waited for.
+    pub fn new(body: Incoming, limit: Duration) -> Self {
+        Self { body, limit, time: None }
+    }
 }
 
 impl http_body::Body for TimedBody {
@@ -35,7 +36,7 @@ impl http_body::Body for TimedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let Self { body, limit, time } = &mut *self;
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
-            return Poll::Ready(frame);
+            return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
         let time = time.get_or_insert_with(|| Box::pin(sleep(*limit)));
         let slow = BodyTooSlow { seconds: limit.as_secs_f64() };

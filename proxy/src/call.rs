@@ -15,6 +15,7 @@ use crate::budget::Admission;
 use crate::error::ProxyError;
 use crate::flight::Flight;
 use crate::gateway::InFlight;
+use crate::model_request::Conversation;
 use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
 use crate::request_log::OpenRequest;
@@ -69,12 +70,6 @@ pub(crate) enum Reading {
     Message(Arc<Conversation>),
     /// As text.
     Text,
-}
-
-/// What a call's prompt was made of.
-pub(crate) struct Conversation {
-    pub(crate) messages: Vec<Message>,
-    pub(crate) tools: Vec<Value>,
 }
 
 /// Why an answer ended, as every dialect tells it.

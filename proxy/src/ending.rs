@@ -19,7 +19,11 @@ impl Ending {
 
     /// Counts a request in.
     pub(crate) fn begin(&self) -> UnderWay {
-        self.under_way.send_modify(|count| *count += 1);
+        // Nobody waits for more of them.
+        self.under_way.send_if_modified(|count| {
+            *count += 1;
+            false
+        });
         UnderWay(self.under_way.clone())
     }
 
@@ -37,6 +41,9 @@ impl Ending {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.0.send_if_modified(|count| {
+            *count -= 1;
+            *count == 0
+        });
     }
 }

@@ -62,7 +62,8 @@ impl Gate {
         self.state.send_if_modified(|state| {
             entered = !state.paused;
             state.in_flight += usize::from(entered);
-            entered
+            // Nobody waits for more of them.
+            false
         });
         entered.then(|| Inside(self.clone()))
     }
@@ -85,7 +86,10 @@ impl Gate {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.state.send_modify(|state| state.in_flight -= 1);
+        self.0.state.send_if_modified(|state| {
+            state.in_flight -= 1;
+            state.in_flight == 0
+        });
     }
 }
 

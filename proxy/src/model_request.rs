@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use fulgurite_backends::SamplingParameters;
 use fulgurite_renderers::Message;
 use serde_json::{Map, Value};
@@ -44,12 +46,26 @@ pub(crate) struct Endpoint {
 /// What a prompt was given as.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Prompt {
-    /// A conversation and the tools that it declares, which the model's renderer turns into tokens.
-    Messages { messages: Vec<Message>, tools: Vec<Value> },
+    /// A conversation, which the model's renderer turns into tokens.
+    Messages(Arc<Conversation>),
     /// Text that is tokenised as it stands; text that spells a control token is that token.
     Text(String),
     /// The tokens themselves.
     Tokens(Vec<u32>),
+}
+
+/// What was said before an answer.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// Those that it declares and the model is shown.
+    pub(crate) tools: Vec<Value>,
+}
+
+impl Prompt {
+    pub(crate) fn conversation(messages: Vec<Message>, tools: Vec<Value>) -> Self {
+        Prompt::Messages(Arc::new(Conversation { messages, tools }))
+    }
 }
 
 /// What a request asks of the sampler.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
 use crate::attribution::{Attribution, Owner, SessionIds};
 use crate::budget::{Admission, Asking};
-use crate::call::{Call, Conversation, Reading};
+use crate::call::{Call, Reading};
 use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
@@ -82,9 +82,7 @@ impl Planner<'_> {
         let admission = if is_new { self.admit(tokens.len(), answer_tokens)? } else { None };
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
-            Prompt::Messages { messages, tools } => {
-                Reading::Message(Arc::new(Conversation { messages: messages.clone(), tools: tools.clone() }))
-            }
+            Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
             Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
         };
         let asked = &self.request.asked;
@@ -123,10 +121,11 @@ impl Planner<'_> {
         let renderer = &*self.model.renderer;
         let alone = |tokens: Vec<u32>| PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure: None };
         Ok(match (&self.request.prompt, &self.memory) {
-            (Prompt::Messages { messages, tools }, Some(memory)) => {
-                memory.next_prompt(renderer, messages, tools, self.proxy.shared.options.continuation)?
+            (Prompt::Messages(said), Some(memory)) => {
+                let policy = self.proxy.shared.options.continuation;
+                memory.next_prompt(renderer, &said.messages, &said.tools, policy)?
             }
-            (Prompt::Messages { messages, tools }, None) => alone(renderer.render_prompt(messages, tools)?.tokens),
+            (Prompt::Messages(said), None) => alone(renderer.render_prompt(&said.messages, &said.tools)?.tokens),
             (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
@@ -135,7 +134,7 @@ impl Planner<'_> {
     /// What the answers are kept to while they are sampled.
     fn constraint(&self, prompt: &[u32]) -> Result<Option<Constraint>, ProxyError> {
         let tools: &[Value] = match &self.request.prompt {
-            Prompt::Messages { tools, .. } => tools,
+            Prompt::Messages(said) => &said.tools,
             Prompt::Text(_) | Prompt::Tokens(_) => &[],
         };
         self.request.asked.form.constraint(&*self.model.renderer, &self.info.capabilities, prompt, tools)
@@ -151,8 +150,8 @@ impl Planner<'_> {
         match (self.trainable, &self.request.prompt) {
             (Some(true), _) => None,
             (Some(false), _) => Some("auxiliary".to_owned()),
-            (None, Prompt::Messages { messages, tools }) => {
-                let rule = self.proxy.shared.auxiliary_rules.recognise(messages, tools)?;
+            (None, Prompt::Messages(said)) => {
+                let rule = self.proxy.shared.auxiliary_rules.recognise(&said.messages, &said.tools)?;
                 Some(format!("auxiliary:{rule}"))
             }
             (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
@@ -231,9 +230,9 @@ impl Planner<'_> {
         if !request.ignored_tools.is_empty() {
             set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
         }
-        if let Prompt::Messages { messages, tools } = &request.prompt {
-            add_messages(&mut attributes, messages);
-            add_tools(&mut attributes, tools);
+        if let Prompt::Messages(said) = &request.prompt {
+            add_messages(&mut attributes, &said.messages);
+            add_tools(&mut attributes, &said.tools);
         }
         attributes
     }

@@ -128,6 +128,7 @@ impl<'s> Sampling<'s> {
                 Ok(events) => self.take(events),
                 Err(why) => return self.stop(stream, why).await,
             };
+            self.clock.iter_mut().for_each(|clock| clock.tokens(taken.len()));
             if !taken.is_empty() {
                 self.flight.say(self.choice, CallEvent::Tokens(taken.into()));
             }
@@ -145,7 +146,6 @@ impl<'s> Sampling<'s> {
         for event in events {
             match event {
                 Ok(SampleEvent::Token(token)) => {
-                    self.clock.iter_mut().for_each(SamplingClock::token);
                     taken.push(self.answer.take(token));
                     if self.answer.has_ended() {
                         return (taken, Some(End::Finished(FinishReason::Stop)));
@@ -195,7 +195,7 @@ impl<'s> Sampling<'s> {
         loop {
             match timeout_at(until, stream.next()).await {
                 Ok(Ok(SampleEvent::Token(token))) => {
-                    self.clock.iter_mut().for_each(SamplingClock::token);
+                    self.clock.iter_mut().for_each(|clock| clock.tokens(1));
                     drop(self.answer.take(token));
                 }
                 Ok(Ok(SampleEvent::WeightsVersions(versions))) => self.answer.set_weights_versions(versions),

@@ -260,19 +260,18 @@ struct Sampled {
 }
 
 impl SamplingClock {
-    /// A token has come.
-    pub(crate) fn token(&mut self) {
-        let now = Instant::now();
-        match &mut self.sampled {
-            Some(sampled) => {
-                sampled.last = now;
-                sampled.tokens += 1;
-            }
-            None => {
-                self.operation.time_to_first_token.record(now - self.arrived);
-                self.sampled = Some(Sampled { first: now, last: now, tokens: 1 });
-            }
+    /// So many tokens have come together.
+    pub(crate) fn tokens(&mut self, count: usize) {
+        if count == 0 {
+            return;
         }
+        let now = Instant::now();
+        let sampled = self.sampled.get_or_insert_with(|| {
+            self.operation.time_to_first_token.record(now - self.arrived);
+            Sampled { first: now, last: now, tokens: 0 }
+        });
+        sampled.last = now;
+        sampled.tokens += count as u32;
     }
 }
 

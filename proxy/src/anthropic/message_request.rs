@@ -108,7 +108,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
     Ok(ModelRequest {
         endpoint: &MESSAGES,
         model: prompt.model,
-        prompt: Prompt::Messages { messages: prompt.messages, tools: prompt.tools.shown },
+        prompt: Prompt::conversation(prompt.messages, prompt.tools.shown),
         asked,
         stream: fields.stream.unwrap_or(false),
         return_token_ids: fields.return_token_ids.unwrap_or(false),

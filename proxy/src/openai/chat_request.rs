@@ -46,7 +46,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
     let asked = Asked { form: AnswerForm { json, call, single_call }, ..asked };
-    Ok(fields.request(Shape::Chat, Prompt::Messages { messages: chat.messages, tools: shown }, asked, digest))
+    Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), asked, digest))
 }
 
 /// Messages and tools of a request that is not checked; `None` if its messages cannot be read.

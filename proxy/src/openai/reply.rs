@@ -173,11 +173,19 @@ impl OpenAiWriter {
     }
 }
 
+/// What a whole reply takes, about: beside its tokens, for a token with its logprob, and for a token's id alone.
+const BYTES: usize = 1024;
+const BYTES_PER_TOKEN: usize = 128;
+const BYTES_PER_ID: usize = 8;
+
 impl ReplyWriter for OpenAiWriter {
     fn whole(&mut self, answers: &[WholeChoice], out: &mut Vec<u8>) {
         for (index, answer) in answers.iter().enumerate() {
             self.count(index, &answer.finished);
         }
+        let sampled_tokens: usize = answers.iter().map(|answer| answer.finished.sampled_tokens).sum();
+        let prompt_tokens = self.prompt().map_or(0, <[u32]>::len);
+        out.reserve(BYTES + BYTES_PER_TOKEN * sampled_tokens + BYTES_PER_ID * prompt_tokens);
         let mut choices = Vec::with_capacity(answers.len());
         for (index, answer) in answers.iter().enumerate() {
             let said = self.format.shape.whole(&answer.finished.message);

@@ -66,7 +66,7 @@ pub(super) fn read(body: Map<String, Value>, earlier: &EarlierResponses) -> Resu
     Ok(ModelRequest {
         endpoint: &RESPONSES,
         asked: fields.asked(form, reply.logprobs)?,
-        prompt: Prompt::Messages { messages, tools: functions },
+        prompt: Prompt::conversation(messages, functions),
         stream: fields.stream.unwrap_or(false),
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
@@ -204,10 +204,11 @@ mod tests {
             "truncation": "auto", "metadata": null, "temperature": 0.5, "max_output_tokens": 9,
         });
         let request = read_value(body).unwrap();
-        let Prompt::Messages { messages, tools } = &request.prompt else { panic!("{:?}", request.prompt) };
-        let roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
+        let Prompt::Messages(conversation) = &request.prompt else { panic!("{:?}", request.prompt) };
+        let roles: Vec<&str> = conversation.messages.iter().map(|message| message.role.as_str()).collect();
         assert_eq!(roles, ["system", "developer", "user"]);
-        assert_eq!(json!(tools), json!([{ "type": "function", "function": { "name": "f", "strict": true } }]));
+        let function = json!({ "type": "function", "function": { "name": "f", "strict": true } });
+        assert_eq!(conversation.tools, [function]);
         assert_eq!(json!(request.ignored_tools), json!([{ "type": "web_search" }]));
         assert_eq!((request.asked.max_tokens, request.asked.sampling.temperature), (Some(9), 0.5));
         assert!(request.stream);
@@ -221,7 +222,7 @@ mod tests {
     fn with_tool_choice_none_the_model_is_shown_no_tools() {
         let mut body = with("tools", json!([{ "type": "function", "name": "f" }]));
         body["tool_choice"] = json!("none");
-        let Prompt::Messages { tools, .. } = read_value(body).unwrap().prompt else { panic!() };
-        assert!(tools.is_empty());
+        let Prompt::Messages(conversation) = read_value(body).unwrap().prompt else { panic!() };
+        assert!(conversation.tools.is_empty());
     }
 }

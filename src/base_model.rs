@@ -24,6 +24,7 @@ pub async fn make_if_missing(
     seed: u64,
     directory: &Path,
     working_directory: &Path,
+    options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<()> {
     let recipe = json!({ "base": base, "seed": seed });
@@ -39,7 +40,7 @@ pub async fn make_if_missing(
     }
     let corpus = run_corpus_command(&base.corpus, seed, working_directory).await?;
     create_untrained(base, seed, &corpus, &raw)?;
-    let result = train(base, seed, &corpus, &raw, &fresh, reporter).await?;
+    let result = train(base, seed, &corpus, &raw, &fresh, options, reporter).await?;
     write_recipe(&fresh, &recipe, &result)?;
     std::fs::rename(&fresh, directory).with_context(|| format!("cannot create {}", directory.display()))?;
     remove(&raw)
@@ -118,10 +119,11 @@ async fn train(
     corpus: &str,
     raw: &Path,
     fresh: &Path,
+    options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<SupervisedResult> {
     // Nothing is sampled.
-    let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() })?;
+    let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..options })?;
     let renderer = fulgurite_renderers::open_renderer(raw, "chatml")?;
     let learner = engine.learner();
     let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, &base.training, seed, reporter).await?;

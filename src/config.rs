@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use fulgurite_engine::{EngineOptions, ModelConfig};
+use fulgurite_engine::{Device, EngineOptions, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
@@ -175,18 +175,23 @@ pub struct EngineConfig {
     /// Memory of each embedded model for the keys and values of earlier calls, in bytes, so that a prompt which begins as
     /// one of them did is read from there on; 0 keeps none.
     pub prefix_cache_bytes: usize,
+    /// `cpu`, or a CUDA device for the large products: `cuda` for the first, `cuda:1` for the second. No result depends on
+    /// it. Needs a program that was built with the feature `fulgurite-cuda/cuda`.
+    pub device: Device,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { prefix_cache_bytes: EngineOptions::default().prefix_cache_bytes }
+        let EngineOptions { prefix_cache_bytes, device, .. } = EngineOptions::default();
+        Self { prefix_cache_bytes, device }
     }
 }
 
 impl EngineConfig {
     /// What an engine is opened with.
     pub fn options(&self) -> EngineOptions {
-        EngineOptions { prefix_cache_bytes: self.prefix_cache_bytes, ..EngineOptions::default() }
+        let Self { prefix_cache_bytes, device } = *self;
+        EngineOptions { prefix_cache_bytes, device, ..EngineOptions::default() }
     }
 }
 
@@ -434,6 +439,15 @@ mod tests {
         let error = parse("[server]\nlissten = \"x\"\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: unknown field `lissten`"), "{error}");
         assert!(error.ends_with("did you mean `listen`?"), "{error}");
+    }
+
+    #[test]
+    fn a_device_is_one_that_there_can_be() {
+        let config = parse("[engine]\ndevice = \"cuda:1\"\n").unwrap();
+        assert_eq!(config.engine.options().device, Device::Cuda(1));
+        assert_eq!(serde_json::json!(config)["engine"]["device"], "cuda:1");
+        let error = parse("[engine]\ndevice = \"gpu\"\n").unwrap_err().to_string();
+        assert!(error.contains(r#""gpu" is no device: "cpu", "cuda" or "cuda:1", say"#), "{error}");
     }
 
     #[test]

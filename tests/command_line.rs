@@ -339,6 +339,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     store.url = null  # default
     store.synchronous = "full"  # default
     engine.prefix_cache_bytes = 536870912  # default
+    engine.device = "cpu"  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default
@@ -443,6 +444,14 @@ fn training_that_cannot_start_says_what_is_missing() {
     error: corpus line 2
       caused by: expected ident at line 1 column 2
     ");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_before_anything_is_served() {
+    let (directory, file) = configured(&["[engine]\ndevice = \"cuda:1000\"\n", MODEL].concat());
+    tiny_model(directory.path(), 64);
+    let said = run(["serve", "--listen", "127.0.0.1:0", "--config", &file]).failure(directory.path());
+    assert!(said.contains("no product can be computed on cuda:1000: "), "{said}");
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::adapter::AdapterScratch;
 use crate::adapter_layout::Projection;
 use crate::forward::{Activations, LayerActivations, PackedRows};
 use crate::kernels::{
-    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, multiply_transposed,
-    norm_and_rotate_backward, rms_norm_backward, store_keys, swiglu_backward, transposed_multiply_add,
+    AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, norm_and_rotate_backward,
+    rms_norm_backward, store_keys, swiglu_backward,
 };
 use crate::policy::Policy;
 use crate::weights::Model;
@@ -44,18 +44,14 @@ impl ProductScratch {
         input_gradient: &mut [f32],
         gradient: &mut [f32],
     ) {
-        let weight = policy.weights.matrix(projection);
-        let (inputs, outputs) = (weight.depth(), weight.columns());
-        let rows = input.len() / inputs;
-        multiply_transposed(output_gradient, rows, weight, input_gradient);
+        policy.weights.input_gradient(projection, output_gradient, input_gradient);
         match &policy.adapter {
             Some(adapter) => {
                 adapter.backward(projection, input, output_gradient, input_gradient, gradient, &mut self.adapter);
             }
             None => {
-                self.input.pack(input, rows, inputs);
-                let place = policy.weights.model.layout.projection(projection);
-                transposed_multiply_add(output_gradient, outputs, &self.input, &mut gradient[place]);
+                let gradient = &mut gradient[policy.weights.model.layout.projection(projection)];
+                policy.weights.add_weight_gradient(projection, input, output_gradient, &mut self.input, gradient);
             }
         }
     }

@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use crate::adapter::{Adapter, AdapterRun, AdapterScratch, adapt};
 use crate::adapter_layout::Projection;
-use crate::kernels::{add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, swiglu};
+use crate::kernels::{add_bias, attend, norm_and_rotate, rms_norm, swiglu};
 use crate::key_value_cache::KeyValueCache;
 use crate::weights::Weights;
 
@@ -65,7 +65,7 @@ pub(crate) fn extend(weights: &Weights, extensions: &mut [Extension<'_>], scratc
     let normed = &mut scratch.normed[..count * hidden];
     rms_norm(&scratch.last, gain, epsilon, normed, &mut scratch.inverses[..count]);
     scratch.logits.resize(count * config.vocab_size, 0.0);
-    multiply(normed, count, weights.matrix(Projection::Head), &mut scratch.logits);
+    weights.multiply(Projection::Head, normed, &mut scratch.logits);
     let runs = adapter_runs(extensions, |_| 1);
     adapt(&runs, Projection::Head, normed, &mut scratch.logits, &mut scratch.adapter);
 }
@@ -105,7 +105,7 @@ fn extend_layer(
 
     rms_norm(stream, &weights.vectors[place.input_norm.clone()], epsilon, normed, &mut inverses[..rows]);
     let projection = Projection::QueryKeyValue(layer);
-    multiply(normed, rows, weights.matrix(projection), query_key_value);
+    weights.multiply(projection, normed, query_key_value);
     adapt(runs, projection, normed, query_key_value, adapter);
     add_bias(weights.projection_bias(layer), query_key_value);
     norm_and_rotate(query_key_value, positions, weights.head_norms(layer), &model.rotation, rotated, inverses);
@@ -113,15 +113,15 @@ fn extend_layer(
 
     let DecodeScratch { stream, normed, inverses, attended, gate_up, activated, adapter, .. } = scratch;
     let projection = Projection::Output(layer);
-    multiply_add(attended, rows, weights.matrix(projection), stream);
+    weights.multiply_add(projection, attended, stream);
     adapt(runs, projection, attended, stream, adapter);
     rms_norm(stream, &weights.vectors[place.feed_forward_norm.clone()], epsilon, normed, &mut inverses[..rows]);
     let projection = Projection::GateUp(layer);
-    multiply(normed, rows, weights.matrix(projection), gate_up);
+    weights.multiply(projection, normed, gate_up);
     adapt(runs, projection, normed, gate_up, adapter);
     swiglu(gate_up, config.intermediate_size, activated);
     let projection = Projection::Down(layer);
-    multiply_add(activated, rows, weights.matrix(projection), stream);
+    weights.multiply_add(projection, activated, stream);
     adapt(runs, projection, activated, stream, adapter);
 }
 

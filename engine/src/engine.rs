@@ -10,7 +10,7 @@ use crate::memory::MemoryNeed;
 use crate::policy::Policy;
 use crate::published::PublishedWeights;
 use crate::weights::{Model, Weights};
-use crate::{EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
+use crate::{Device, EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,15 @@ pub struct EngineOptions {
     /// Greatest size, in bytes, of the keys and values that are kept for prompts that begin as an earlier sequence did;
     /// 0 keeps none. Changes no result.
     pub prefix_cache_bytes: usize,
+    /// Where the large products are computed. Changes no result.
+    pub device: Device,
 }
 
 impl Default for EngineOptions {
     /// All of the machine's cores.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, queue_limit: 1024, max_batch: 64, prefix_cache_bytes: 512 << 20 }
+        Self { threads, queue_limit: 1024, max_batch: 64, prefix_cache_bytes: 512 << 20, device: Device::Cpu }
     }
 }
 
@@ -70,7 +72,8 @@ impl Engine {
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let model = Arc::new(Model::new(ModelConfig::read(&directory.join(CONFIG))?));
+        let config = ModelConfig::read(&directory.join(CONFIG))?;
+        let model = Arc::new(Model::new(config).on(options.device.open()?));
         let found = find_weights(directory, &model.layout)?;
         let need = MemoryNeed::of_found(&model.config, &model.layout, &found);
         Self::start(directory, model, need, |model| Weights::read(model, found), vocabulary, options)
@@ -85,7 +88,8 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         config.check()?;
-        let (model, need) = (Arc::new(Model::new(config.clone())), MemoryNeed::of(config, 0));
+        let model = Arc::new(Model::new(config.clone()).on(options.device.open()?));
+        let need = MemoryNeed::of(config, 0);
         Self::start(directory.as_ref(), model, need, |model| Ok(Weights::fresh(model, seed)), None, options)
     }
 
@@ -107,6 +111,7 @@ impl Engine {
         memory_need.check_sampling()?;
         let config = model.config.clone();
         let policy = Policy::of(Arc::new(weights(model)?));
+        policy.weights.send_to_device()?;
         let published = Arc::new(PublishedWeights::new(WeightsVersion(0), policy.clone()));
         let sampler = Arc::new(EmbeddedSampler::start(published.clone(), vocabulary.map(Arc::new), options)?);
         let learner = EmbeddedLearner::new(policy, threads, directory.to_path_buf(), Some(published.clone()));
@@ -127,7 +132,8 @@ impl Engine {
     /// Refuses, with the sum of bytes, if all weights cannot be trained in the memory that is available now. It is to be
     /// asked before anything is trained.
     pub fn check_training_memory(&self) -> Result<(), EngineError> {
-        self.memory_need.check_training()
+        self.memory_need.check_training()?;
+        self.weights().check_device_memory(1)
     }
 
     /// The weights that are sampled from now, beside the adapter if there is one.

@@ -1,6 +1,9 @@
 use std::path::PathBuf;
 
 use fulgurite_backends::{BackendError, DatumError};
+use fulgurite_cuda::DeviceError;
+
+use crate::Device;
 
 /// Why the engine could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,26 @@ pub enum EngineError {
         /// The sum.
         needed: String,
         /// What the machine has left.
+        available: String,
+        /// What the sum is of.
+        parts: String,
+    },
+    /// The device that was asked for cannot be used.
+    #[error("no product can be computed on {device}: {source}")]
+    Device {
+        /// Which one.
+        device: Device,
+        /// Why not.
+        source: DeviceError,
+    },
+    /// The model's matrices do not fit into the device's memory.
+    #[error("on {device} the model needs {needed} of memory more, and {available} are available: {parts}")]
+    DeviceMemory {
+        /// Which one.
+        device: Device,
+        /// The sum.
+        needed: String,
+        /// What the device has left.
         available: String,
         /// What the sum is of.
         parts: String,
@@ -146,6 +169,7 @@ impl From<EngineError> for BackendError {
             }
             EngineError::Unsupported { .. }
             | EngineError::Memory { .. }
+            | EngineError::DeviceMemory { .. }
             | EngineError::Dimensions { .. }
             | EngineError::Adapter { .. }
             | EngineError::Datum { .. }
@@ -153,9 +177,10 @@ impl From<EngineError> for BackendError {
             | EngineError::Request { .. }
             | EngineError::Constraint { .. }
             | EngineError::Optimizer { .. } => BackendError::InvalidRequest { message: error.to_string() },
-            EngineError::GradientNotFinite { .. } | EngineError::NoRandomness { .. } | EngineError::Panicked { .. } => {
-                BackendError::Internal { message: error.to_string() }
-            }
+            EngineError::Device { .. }
+            | EngineError::GradientNotFinite { .. }
+            | EngineError::NoRandomness { .. }
+            | EngineError::Panicked { .. } => BackendError::Internal { message: error.to_string() },
         }
     }
 }

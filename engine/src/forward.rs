@@ -2,9 +2,7 @@ use std::ops::Range;
 
 use crate::adapter::{AdapterRun, AdapterScratch, adapt};
 use crate::adapter_layout::Projection;
-use crate::kernels::{
-    BLOCK, Joined, add_bias, attend, multiply, multiply_add, norm_and_rotate, rms_norm, store_keys, swiglu,
-};
+use crate::kernels::{BLOCK, Joined, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::policy::Policy;
 use crate::weights::Model;
 
@@ -167,13 +165,13 @@ fn forward_layer(
     let weights = &*policy.weights;
     let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: rows.len() };
     let (model, config) = (&*weights.model, &weights.model.config);
-    let (place, count) = (&model.layout.layers[index], rows.len());
+    let place = &model.layout.layers[index];
     let epsilon = config.rms_norm_eps;
 
     let gain = &weights.vectors[place.input_norm.clone()];
     rms_norm(&layer.input, gain, epsilon, &mut layer.normed_input, &mut layer.input_inverses);
     let projection = Projection::QueryKeyValue(index);
-    multiply(&layer.normed_input, count, weights.matrix(projection), &mut layer.query_key_value);
+    weights.multiply(projection, &layer.normed_input, &mut layer.query_key_value);
     adapt(&[run], projection, &layer.normed_input, &mut layer.query_key_value, adapter);
     add_bias(weights.projection_bias(index), &mut layer.query_key_value);
     let norms = weights.head_norms(index);
@@ -182,18 +180,18 @@ fn forward_layer(
     attend_sequences(model, rows, layer, scores);
     layer.middle.copy_from_slice(&layer.input);
     let projection = Projection::Output(index);
-    multiply_add(&layer.attended, count, weights.matrix(projection), &mut layer.middle);
+    weights.multiply_add(projection, &layer.attended, &mut layer.middle);
     adapt(&[run], projection, &layer.attended, &mut layer.middle, adapter);
 
     let gain = &weights.vectors[place.feed_forward_norm.clone()];
     rms_norm(&layer.middle, gain, epsilon, &mut layer.normed_middle, &mut layer.middle_inverses);
     let projection = Projection::GateUp(index);
-    multiply(&layer.normed_middle, count, weights.matrix(projection), &mut layer.gate_up);
+    weights.multiply(projection, &layer.normed_middle, &mut layer.gate_up);
     adapt(&[run], projection, &layer.normed_middle, &mut layer.gate_up, adapter);
     swiglu(&layer.gate_up, config.intermediate_size, &mut layer.activated);
     output.copy_from_slice(&layer.middle);
     let projection = Projection::Down(index);
-    multiply_add(&layer.activated, count, weights.matrix(projection), output);
+    weights.multiply_add(projection, &layer.activated, output);
     adapt(&[run], projection, &layer.activated, output, adapter);
 }
 

@@ -2,7 +2,7 @@ use crate::adapter::{AdapterRun, adapt};
 use crate::adapter_layout::Projection;
 use crate::backward::ProductScratch;
 use crate::config::ModelConfig;
-use crate::kernels::{LogSoftmax, multiply, softmax_gradient};
+use crate::kernels::{LogSoftmax, softmax_gradient};
 use crate::loss::TokenLoss;
 use crate::policy::Policy;
 
@@ -100,7 +100,7 @@ fn compute_logits(policy: &Policy, normed: &[f32], chunk: &[Prediction], scratch
     }
     scratch.logits.resize(chunk.len() * vocabulary, 0.0);
     let HeadScratch { products, rows, logits, .. } = scratch;
-    multiply(rows, chunk.len(), weights.matrix(Projection::Head), logits);
+    weights.multiply(Projection::Head, rows, logits);
     let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: chunk.len() };
     adapt(&[run], Projection::Head, rows, logits, &mut products.adapter);
 }

@@ -8,6 +8,7 @@ use fulgurite_backends::{
 
 use crate::adapter::Adapter;
 use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
+use crate::device::OpenDevice;
 use crate::files::{CONFIG, find_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::memory::{MemoryNeed, activation_budget};
@@ -66,12 +67,14 @@ impl EmbeddedLearner {
 
     /// Trains the weights of a model directory, as [`Engine::open`](crate::Engine::open) reads it, on its own: no sampler
     /// belongs to it.
-    pub(crate) fn open(directory: &Path, threads: usize) -> Result<Self, EngineError> {
+    pub(crate) fn open(directory: &Path, threads: usize, device: Option<Arc<OpenDevice>>) -> Result<Self, EngineError> {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
-        let model = Arc::new(Model::new(config));
+        let model = Arc::new(Model::new(config).on(device));
         let found = find_weights(directory, &model.layout)?;
         MemoryNeed::of_found(&model.config, &model.layout, &found).check_training()?;
         let policy = Policy::of(Arc::new(Weights::read(model, found)?));
+        // Its own version, and one that is sampled from.
+        policy.weights.check_device_memory(2)?;
         Ok(Self::new(policy, threads, directory.to_path_buf(), None))
     }
 

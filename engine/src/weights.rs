@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::adapter_layout::Projection;
+use crate::device::{OpenDevice, ResidentMatrices};
 use crate::files::FoundTensors;
 use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Precision, Rotation};
 use crate::layout::{Layout, MatrixLayout, Numbers, Tensor};
@@ -17,6 +18,8 @@ pub(crate) struct Model {
     pub(crate) layout: Layout,
     pub(crate) rotation: Rotation,
     pub(crate) attention: AttentionShape,
+    /// Where its products are computed, if not on the processors.
+    pub(crate) device: Option<Arc<OpenDevice>>,
 }
 
 impl Model {
@@ -30,8 +33,14 @@ impl Model {
                 key_heads: config.num_key_value_heads,
                 head: config.head_dim,
             },
+            device: None,
             config,
         }
+    }
+
+    /// The same on a device.
+    pub(crate) fn on(self, device: Option<Arc<OpenDevice>>) -> Self {
+        Self { device, ..self }
     }
 }
 
@@ -43,6 +52,8 @@ pub(crate) struct Weights {
     pub(crate) vectors: Vec<f32>,
     /// Packed for products from the left, in the layout's order.
     matrices: Vec<PackedMatrix>,
+    /// The same on the model's device.
+    pub(crate) resident: ResidentMatrices,
 }
 
 impl Weights {
@@ -50,8 +61,9 @@ impl Weights {
     pub(crate) fn zeros(model: Arc<Model>, precision: impl Fn(&Range<usize>) -> Precision) -> Self {
         let layout = &model.layout;
         let matrix = |it: &MatrixLayout| PackedMatrix::new(it.inputs, it.outputs(), precision(&it.place));
-        let matrices = layout.matrices.iter().map(matrix).collect();
-        Self { vectors: vec![0.0; layout.vectors.len()], matrices, model }
+        let matrices: Vec<_> = layout.matrices.iter().map(matrix).collect();
+        let resident = ResidentMatrices::new(matrices.len());
+        Self { vectors: vec![0.0; layout.vectors.len()], matrices, resident, model }
     }
 
     /// Those of files, each matrix held as it is there if nothing is lost.
@@ -75,8 +87,9 @@ impl Weights {
 
     /// Shows all numbers, part by part, with their places in the layout, to be changed. From then on each has 32 bits.
     pub(crate) fn update(&mut self, mut change: impl FnMut(Range<usize>, &mut [f32])) {
-        let Self { model, vectors, matrices } = self;
+        let Self { model, vectors, matrices, resident } = self;
         change(model.layout.vectors.clone(), vectors);
+        (0..matrices.len()).for_each(|index| resident.forget(index));
         let mut part = Vec::new();
         for (matrix, layout) in matrices.iter_mut().zip(&model.layout.matrices) {
             matrix.widen();
@@ -137,6 +150,7 @@ impl Numbers for Weights {
             Some(index) => {
                 let first = self.model.layout.matrices[index].output(start);
                 self.matrices[index].put_columns(first, numbers);
+                self.resident.forget(index);
             }
             None => self.vectors.put(start, numbers),
         }

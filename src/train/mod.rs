@@ -77,8 +77,9 @@ impl Prepared {
         match &loaded.config.base {
             Some(base) => {
                 let base_seed = base.seed.unwrap_or(seed);
-                let directory = loaded.directory.clone();
-                base_model::make_if_missing(base, base_seed, &model_directory, &directory, reporter.as_mut()).await?;
+                let (directory, options) = (loaded.directory.clone(), loaded.config.engine.options());
+                base_model::make_if_missing(base, base_seed, &model_directory, &directory, options, reporter.as_mut())
+                    .await?;
             }
             None if !model_directory.exists() => {
                 bail!("{} does not exist, and there is no [base] to make it from", model_directory.display())

@@ -593,6 +593,27 @@ mod tests {
         assert!(products.iter().all(|product| *product == products[0]));
     }
 
+    /// What a device computes, too. A processor without fused operations rounds products first.
+    #[test]
+    fn a_number_is_one_chain_of_fused_multiply_adds() {
+        #[cfg(target_arch = "x86_64")]
+        if !std::arch::is_x86_feature_detected!("fma") {
+            return;
+        }
+        let (rows, depth, columns) = (13, DEPTH_BLOCK + 5, 33);
+        let (left, right) = (numbers(7, rows * depth), numbers(8, depth * columns));
+        let mut packed = PackedMatrix::default();
+        packed.pack(&right, depth, columns);
+        let before = numbers(9, rows * columns);
+        let mut product = before.clone();
+        multiply_add(&left, rows, &packed, &mut product);
+        for (at, (number, begun)) in product.iter().zip(before).enumerate() {
+            let (row, column) = (at / columns, at % columns);
+            let chain = |sum, step| f32::mul_add(left[row * depth + step], right[step * columns + column], sum);
+            assert_eq!(number.to_bits(), (0..depth).fold(begun, chain).to_bits());
+        }
+    }
+
     proptest! {
         #[test]
         fn every_product_is_the_sum_over_the_depth(rows in 1..20_usize, depth in 1..40_usize, columns in 1..70_usize) {

@@ -181,7 +181,7 @@ impl Worker {
             Some(config) => {
                 EmbeddedLearner::over(base.weights.clone(), &lora_options(&config), threads, &base.directory)
             }
-            None => EmbeddedLearner::open(&base.directory, threads),
+            None => EmbeddedLearner::open(&base.directory, threads, base.weights.model.device.clone()),
         };
         self.learner = Some(run_blocking(open).await.map_err(failure)?);
         match source {

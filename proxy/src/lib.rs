@@ -14,7 +14,7 @@
 //! keeps those in use, and reads others from the store (`recorded_conversation`). `answer` turns sampled tokens into
 //! what may leave, `reply_message` is what left as one message, `message_attributes` tells messages as a span does.
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
-//! `reply_writer`, and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
+//! `reply_writer` (OpenAI's straight to `json_text`), and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
 //! what became known of it on the way (`call_facts`). A model's `gate` holds its calls while it is paused, which
 //! `model_control` does, and puts new weights behind it. `ending` cuts what is being answered short when the server ends.
 
@@ -37,6 +37,7 @@ mod flight;
 mod gate;
 mod gateway;
 mod incoming;
+mod json_text;
 mod message_attributes;
 mod metering;
 mod model_control;

@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
 use fulgurite_renderers::Tokenizer;
-use serde::Serialize;
 
 use crate::answer::Taken;
 use crate::call::Finished;
@@ -59,10 +58,4 @@ pub(crate) trait ReplyWriter: Send {
 
     /// Says that somebody is still here while nothing is to be said.
     fn keep_alive(&mut self, out: &mut Vec<u8>);
-}
-
-/// Writes JSON text.
-pub(crate) fn write_json(out: &mut Vec<u8>, value: &impl Serialize) {
-    // Neither our structures nor memory that is written to can fail.
-    let _ = serde_json::to_writer(out, value);
 }

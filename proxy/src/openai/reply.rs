@@ -5,9 +5,10 @@ use super::shape::{Logprobs, Said, Shape};
 use crate::answer::Taken;
 use crate::call::Finished;
 use crate::error::ProxyError;
+use crate::json_text::{ObjectText, write_array, write_json};
 use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice, write_json};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 
 /// How Chat Completions and Completions write answers.
 #[derive(Debug, PartialEq)]
@@ -42,7 +43,6 @@ struct ChoiceState {
 }
 
 /// A response or one of its chunks.
-#[derive(Serialize)]
 struct Reply<'r> {
     id: &'r str,
     object: &'static str,
@@ -50,27 +50,68 @@ struct Reply<'r> {
     model: &'r str,
     choices: Vec<Choice<'r>>,
     /// Null in chunks before the last of a stream that ends with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Option<Usage>>,
     /// Where vLLM has the prompt of a chat; of a completion it is in each choice.
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_token_ids: Option<&'r [u32]>,
 }
 
-#[derive(Serialize)]
 struct Choice<'c> {
-    #[serde(flatten)]
     said: Said<'c>,
     index: usize,
     logprobs: Option<Logprobs<'c>>,
     finish_reason: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     token_ids: Option<Vec<u32>>,
     /// The stop string that ended the answer, under vLLM's name; where it has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     stop_reason: Option<Option<&'c str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     prompt_token_ids: Option<&'c [u32]>,
+}
+
+impl Reply<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut reply = ObjectText::new(out);
+        reply.field("id", self.id);
+        reply.field("object", self.object);
+        reply.field("created", &self.created);
+        reply.field("model", self.model);
+        write_array(reply.named("choices"), &self.choices, Choice::write);
+        if let Some(usage) = &self.usage {
+            reply.field("usage", usage);
+        }
+        if let Some(prompt) = self.prompt_token_ids {
+            reply.field("prompt_token_ids", prompt);
+        }
+        reply.end();
+    }
+
+    /// Writes it as an event of a stream.
+    fn write_event(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        self.write(out);
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Choice<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut choice = ObjectText::new(out);
+        self.said.add_to(&mut choice);
+        choice.field("index", &self.index);
+        match &self.logprobs {
+            Some(logprobs) => logprobs.write(choice.named("logprobs")),
+            None => choice.field("logprobs", &()),
+        }
+        choice.field("finish_reason", &self.finish_reason);
+        if let Some(token_ids) = &self.token_ids {
+            choice.field("token_ids", token_ids);
+        }
+        if let Some(stop_reason) = &self.stop_reason {
+            choice.field("stop_reason", stop_reason);
+        }
+        if let Some(prompt) = self.prompt_token_ids {
+            choice.field("prompt_token_ids", prompt);
+        }
+        choice.end();
+    }
 }
 
 /// Tokens as the sampler counted them: the prompt once, and all that was sampled.
@@ -129,7 +170,7 @@ impl OpenAiReply {
     ) {
         let mut chunk = self.reply(context, self.shape.chunk_object(), vec![choice], prompt);
         chunk.usage = self.include_usage.then_some(None);
-        write(out, &chunk);
+        chunk.write_event(out);
     }
 }
 
@@ -195,7 +236,7 @@ impl ReplyWriter for OpenAiWriter {
         }
         let mut reply = self.format.reply(&self.context, self.format.shape.object(), choices, self.prompt());
         reply.usage = Some(Some(self.usage()));
-        write_json(out, &reply);
+        reply.write(out);
     }
 
     /// The first chunk of each choice tells that an answer has begun.
@@ -232,22 +273,18 @@ impl ReplyWriter for OpenAiWriter {
         if self.format.include_usage {
             let mut chunk = self.format.reply(&self.context, self.format.shape.chunk_object(), Vec::new(), None);
             chunk.usage = Some(Some(self.usage()));
-            write(out, &chunk);
+            chunk.write_event(out);
         }
         out.extend_from_slice(b"data: [DONE]\n\n");
     }
 
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        write(out, &super::error::body(error));
+        out.extend_from_slice(b"data: ");
+        write_json(out, &super::error::body(error));
+        out.extend_from_slice(b"\n\n");
     }
 
     fn keep_alive(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b": keep-alive\n\n");
     }
-}
-
-fn write(out: &mut Vec<u8>, event: &impl Serialize) {
-    out.extend_from_slice(b"data: ");
-    write_json(out, event);
-    out.extend_from_slice(b"\n\n");
 }

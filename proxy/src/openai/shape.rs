@@ -5,6 +5,7 @@ use fulgurite_renderers::{Content, Message, Tokenizer};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::json_text::{ObjectText, write_array, write_json};
 use crate::model_request::Endpoint;
 use crate::reply_message::Delta;
 use crate::token_logprobs::{TokenLogprobs, entries, token_text};
@@ -95,8 +96,8 @@ impl Shape {
         text_offset: &mut usize,
     ) -> Logprobs<'t> {
         match self {
-            Shape::Chat => Logprobs::Chat { content: entries(tokens.iter().copied(), tokenizer), refusal: () },
-            Shape::Text => Logprobs::of_text(tokens, tokenizer, text_offset),
+            Shape::Chat => Logprobs::Chat(entries(tokens.iter().copied(), tokenizer)),
+            Shape::Text => Logprobs::Text(TextLogprobs::of(tokens, tokenizer, text_offset)),
         }
     }
 }
@@ -109,8 +110,7 @@ fn text_of(message: &Message) -> &str {
 }
 
 /// What a choice says, under its own name.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug)]
 pub(crate) enum Said<'s> {
     /// A chat's whole answer.
     Message(WholeMessage<'s>),
@@ -118,6 +118,16 @@ pub(crate) enum Said<'s> {
     Delta(ChatDelta<'s>),
     /// A completion's answer, or more of it.
     Text(&'s str),
+}
+
+impl Said<'_> {
+    pub(crate) fn add_to(&self, choice: &mut ObjectText<'_>) {
+        match self {
+            Said::Message(message) => choice.field("message", message),
+            Said::Delta(delta) => choice.field("delta", delta),
+            Said::Text(text) => choice.field("text", *text),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -174,25 +184,38 @@ impl<'s> ChatDelta<'s> {
 }
 
 /// `logprobs` of a choice.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub(crate) enum Logprobs<'t> {
-    Chat {
-        content: Vec<TokenLogprobs<'t>>,
-        refusal: (),
-    },
-    /// Lists side by side.
-    Text {
-        tokens: Vec<Cow<'t, str>>,
-        token_logprobs: Vec<f64>,
-        top_logprobs: Option<Vec<Map<String, Value>>>,
-        text_offset: Vec<usize>,
-    },
+    Chat(Vec<TokenLogprobs<'t>>),
+    Text(TextLogprobs<'t>),
 }
 
-impl<'t> Logprobs<'t> {
-    /// A completion's. The sampled token is always among its alternatives.
-    fn of_text(sampled: &[&'t SampledToken], tokenizer: &'t Tokenizer, offset: &mut usize) -> Self {
+/// A completion's: lists side by side.
+#[derive(Debug, Serialize)]
+pub(crate) struct TextLogprobs<'t> {
+    tokens: Vec<Cow<'t, str>>,
+    token_logprobs: Vec<f64>,
+    top_logprobs: Option<Vec<Map<String, Value>>>,
+    text_offset: Vec<usize>,
+}
+
+impl Logprobs<'_> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Logprobs::Chat(content) => {
+                let mut logprobs = ObjectText::new(out);
+                write_array(logprobs.named("content"), content, TokenLogprobs::write);
+                logprobs.field("refusal", &());
+                logprobs.end();
+            }
+            Logprobs::Text(logprobs) => write_json(out, logprobs),
+        }
+    }
+}
+
+impl<'t> TextLogprobs<'t> {
+    /// The sampled token is always among its alternatives.
+    fn of(sampled: &[&'t SampledToken], tokenizer: &'t Tokenizer, offset: &mut usize) -> Self {
         let (mut tokens, mut token_logprobs, mut tops, mut text_offset) = (vec![], vec![], vec![], vec![]);
         let with_tops = sampled.iter().any(|token| !token.top_logprobs.is_empty());
         for token in sampled {
@@ -206,6 +229,6 @@ impl<'t> Logprobs<'t> {
             tokens.push(text);
             token_logprobs.push(f64::from(token.logprob));
         }
-        Logprobs::Text { tokens, token_logprobs, top_logprobs: with_tops.then_some(tops), text_offset }
+        Self { tokens, token_logprobs, top_logprobs: with_tops.then_some(tops), text_offset }
     }
 }

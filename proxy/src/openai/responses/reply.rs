@@ -6,9 +6,10 @@ use super::response_object::{Standing, response, usage};
 use crate::answer::Taken;
 use crate::call::{FinishReason, Finished};
 use crate::error::ProxyError;
+use crate::json_text::write_json;
 use crate::model_request::ReplyFormat;
 use crate::reply_message::Delta;
-use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice, write_json};
+use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::token_logprobs;
 
 /// How Responses writes an answer.

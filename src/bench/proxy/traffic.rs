@@ -19,7 +19,7 @@ pub const TURNS: usize = 8;
 /// Attempts at one task, whose prompts are the same: a group, as the trainer makes them.
 const GROUP: usize = 8;
 /// Attempts that are started or ended at the same time.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 64;
 
 /// A kind of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

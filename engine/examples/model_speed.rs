@@ -1,7 +1,7 @@
 //! Prints what a model directory takes on this machine: to be opened, to be sampled from with one and 16 streams, and to
-//! train an adapter of rank 16 over it.
+//! train an adapter of rank 16 over it on sequences of the lengths that are told.
 //!
-//! `cargo run --release -p fulgurite-engine --example model_speed -- MODEL_DIR [THREADS]`
+//! `cargo run --release -p fulgurite-engine --example model_speed -- MODEL_DIR THREADS [LENGTH...]`
 #![allow(clippy::print_stdout)]
 
 mod common;
@@ -20,18 +20,20 @@ type Measured<T> = Result<T, Box<dyn std::error::Error>>;
 
 #[tokio::main]
 async fn main() -> Measured<()> {
-    let directory = std::env::args().nth(1).ok_or("which model directory?")?;
-    let default = EngineOptions { prefix_cache_bytes: 0, ..EngineOptions::default() };
-    let threads = std::env::args().nth(2).map_or(Ok(default.threads), |text| text.parse())?;
+    let mut arguments = std::env::args().skip(1);
+    let directory = arguments.next().ok_or("which model directory?")?;
+    let threads = arguments.next().ok_or("how many threads?")?.parse()?;
+    let lengths = arguments.map(|length| length.parse()).collect::<Result<Vec<usize>, _>>()?;
     let need = inspect_model(directory.as_ref())?.memory;
     println!("weights as they are held: {} MiB", need.weights >> 20);
     let begin = Begin::now()?;
-    let engine = Engine::open(&directory, EngineOptions { threads, ..default })?;
+    let engine =
+        Engine::open(&directory, EngineOptions { threads, prefix_cache_bytes: 0, ..EngineOptions::default() })?;
     begin.tell("opened")?;
     for streams in [1, 16] {
         sample(&engine, streams).await?;
     }
-    for length in [512, 2048] {
+    for length in lengths {
         train(&engine, length).await?;
     }
     Ok(())

@@ -273,19 +273,43 @@ impl<'a> Right<'a> {
         &tile[..depth.len() * PANEL]
     }
 
-    /// The depth begins between two of the matrix's own panels.
+    /// The depth begins between two of the matrix's own panels, of which a tile takes square blocks.
     #[inline(always)]
     fn transpose_tile<E: Element>(&self, numbers: &[E], panel: usize, depth: &Range<usize>, tile: &mut [f32]) {
         let start = panel * PANEL;
         let width = PANEL.min(self.columns - start);
-        for (block, tile) in (depth.start / PANEL..).zip(tile[..depth.len() * PANEL].chunks_mut(PANEL * PANEL)) {
-            let from = &numbers[(block * self.columns + start) * PANEL..][..width * PANEL];
-            for row in 0..tile.len() / PANEL {
-                let tile = &mut tile[row * PANEL..][..PANEL];
-                for column in 0..width {
-                    tile[column] = from[column * PANEL + row].whole();
-                }
+        let first = depth.start / PANEL;
+        let (blocks, rest) = tile[..depth.len() * PANEL].as_chunks_mut::<{ PANEL * PANEL }>();
+        for index in 0..blocks.len() {
+            let from = &numbers[((first + index) * self.columns + start) * PANEL..][..width * PANEL];
+            match from.as_array() {
+                Some(from) => transpose_block(from, &mut blocks[index]),
+                None => transpose_part(from, &mut blocks[index]),
             }
+        }
+        if !rest.is_empty() {
+            let from = &numbers[((first + blocks.len()) * self.columns + start) * PANEL..][..width * PANEL];
+            transpose_part(from, rest);
+        }
+    }
+}
+
+/// A whole block, both sides of which are [`PANEL`].
+#[inline(always)]
+fn transpose_block<E: Element>(from: &[E; PANEL * PANEL], to: &mut [f32; PANEL * PANEL]) {
+    for row in 0..PANEL {
+        for column in 0..PANEL {
+            to[row * PANEL + column] = from[column * PANEL + row].whole();
+        }
+    }
+}
+
+/// Some columns of a block, or some rows of it.
+#[inline(always)]
+fn transpose_part<E: Element>(from: &[E], to: &mut [f32]) {
+    for (row, to) in to.chunks_exact_mut(PANEL).enumerate() {
+        for column in 0..from.len() / PANEL {
+            to[column] = from[column * PANEL + row].whole();
         }
     }
 }

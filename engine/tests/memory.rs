@@ -79,10 +79,10 @@ fn measure(model: &Path, trained: &str) -> u64 {
     told.trim().parse().unwrap()
 }
 
-/// A tenth is left to what the sum does not name, and 8 MiB to the process.
+/// A tenth is left to what the sum does not name, and 16 MiB to the process.
 fn assert_near(measured: u64, sum: u64, what: &str) {
     println!("{what}: {measured} bytes where {sum} are counted");
-    assert!(measured < sum + sum / 10 + (8 << 20), "{what}: {measured} bytes where {sum} are counted");
+    assert!(measured < sum + sum / 10 + (16 << 20), "{what}: {measured} bytes where {sum} are counted");
     assert!(measured > sum - sum / 5, "{what}: {measured} bytes where {sum} are counted");
 }
 

@@ -29,6 +29,9 @@ impl StopStrings {
         if self.matched.is_some() {
             return StopScan { text: String::new(), matched: self.matched };
         }
+        if self.stops.is_empty() {
+            return StopScan { text: delta.to_owned(), matched: None };
+        }
         self.held.push_str(delta);
         let mut given = 0;
         while given < self.held.len() {

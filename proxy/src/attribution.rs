@@ -35,21 +35,22 @@ pub(crate) async fn resolve(
     attempt_id: Option<&str>,
 ) -> Result<Attribution, ProxyError> {
     let store = &proxy.shared.store;
-    let Some((rollout, latest)) = store.get_rollout(rollout_id).await? else {
+    let Some(found) = store.rollout_of_calls(rollout_id).await? else {
         return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() });
     };
-    // Nearly every call is of the latest attempt, which has been read already.
+    let (rollout, latest) = &*found;
+    // Nearly every call is of the latest attempt, which is known already.
     let attempt = match (attempt_id, latest) {
-        (None, Some(latest)) => latest,
+        (None, Some(latest)) => latest.clone(),
         (None, None) => return Err(no_attempt_yet(rollout_id)),
-        (Some(id), Some(latest)) if latest.attempt_id == id => latest,
+        (Some(id), Some(latest)) if latest.attempt_id == id => latest.clone(),
         (Some(id), _) => match store.get_attempt(rollout_id, id).await? {
             Some(earlier) => earlier,
             None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },
     };
-    let budget = proxy.shared.options.budget.of(&rollout)?;
-    running(proxy, &rollout, attempt, budget)
+    let budget = proxy.shared.options.budget.of(rollout)?;
+    running(proxy, rollout, attempt, budget)
 }
 
 fn no_attempt_yet(rollout_id: &str) -> ProxyError {
@@ -63,8 +64,9 @@ fn no_attempt_yet(rollout_id: &str) -> ProxyError {
 /// The attempt of a client's session, which begins with the session's first call.
 pub(crate) async fn resolve_session(proxy: &Proxy, session: &ClientSession) -> Result<Attribution, ProxyError> {
     let store = &proxy.shared.store;
-    let (rollout, attempt) = match store.get_rollout(&session.rollout_id).await? {
-        Some((rollout, Some(attempt))) => (rollout, attempt),
+    let known = store.rollout_of_calls(&session.rollout_id).await?;
+    let (rollout, attempt) = match known.as_deref() {
+        Some((rollout, Some(attempt))) => (rollout.clone(), attempt.clone()),
         _ => {
             // Of several first calls at once, one begins it and the others are given the same.
             let started = store.start_rollout(rollout_of(session), None).await?;

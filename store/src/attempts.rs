@@ -265,6 +265,7 @@ pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: Attem
     if update.last_heartbeat_time.is_some_and(|time| !time.is_finite()) {
         return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
     }
+    write.rollout_changed(&attempt.rollout_id);
     attempt.worker_id = update.worker_id.or(attempt.worker_id);
     attempt.last_heartbeat_time = update.last_heartbeat_time.or(attempt.last_heartbeat_time);
     attempt.metadata = update.metadata.or(attempt.metadata);
@@ -318,6 +319,7 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
         existing_rollout(write.connection(), rollout_id).await?;
         return Err(StoreError::not_found("attempt", attempt_id));
     };
+    write.attempt_was_heard_of(rollout_id, attempt_id);
     let waits = matches!(word(&row, "rollout_status")?, RolloutStatus::Preparing | RolloutStatus::Requeuing);
     if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
         return Ok(());
@@ -336,9 +338,12 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
 
 /// The latest attempts of rollouts under way that are overdue, and what they become.
 async fn overdue_attempts(connection: &mut AnyConnection, time: f64) -> Result<Vec<(Attempt, AttemptStatus)>> {
-    let rollouts = sqlx::query("SELECT * FROM rollouts WHERE status IN ('preparing', 'running') ORDER BY position")
-        .fetch_all(&mut *connection)
-        .await?;
+    // The first condition says what the index holds.
+    let rollouts = sqlx::query(
+        "SELECT * FROM rollouts WHERE end_time IS NULL AND status IN ('preparing', 'running') ORDER BY position",
+    )
+    .fetch_all(&mut *connection)
+    .await?;
     let mut found = Vec::new();
     for row in &rollouts {
         let rollout = rollout_from_row(row)?;

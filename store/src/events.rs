@@ -84,7 +84,7 @@ fn span_parts(event: &Event) -> Result<(&'static str, Object)> {
 }
 
 async fn record(write: &mut Write, event: Event, name: &str, attributes: Object) -> Result<Event> {
-    open_attempt(write.connection(), &event.rollout_id, &event.attempt_id).await?;
+    open_attempt(write, &event.rollout_id, &event.attempt_id).await?;
     let id = Uuid::now_v7().simple().to_string();
     let span = Span {
         rollout_id: event.rollout_id.clone(),

@@ -72,7 +72,7 @@ impl Store {
     /// has used one of its generations.
     pub async fn delete_rollout(&self, rollout_id: &str) -> Result<bool> {
         let rollout_id = rollout_id.to_owned();
-        self.write(move |write| Box::pin(async move { delete(write.connection(), &rollout_id).await })).await
+        self.write(move |write| Box::pin(async move { delete(write, &rollout_id).await })).await
     }
 
     /// Up to `limit` of the rollouts that have finished, in that order, after the first `after` of them.
@@ -110,10 +110,7 @@ impl Store {
             return Ok(attempt);
         }
         let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
-        self.write(move |write| {
-            Box::pin(async move { open_attempt(write.connection(), &rollout_id, &attempt_id).await })
-        })
-        .await
+        self.write(move |write| Box::pin(async move { open_attempt(write, &rollout_id, &attempt_id).await })).await
     }
 }
 
@@ -221,7 +218,7 @@ async fn update(write: &mut Write, rollout_id: &str, change: GatewayUpdate) -> R
     let rollout = existing_rollout(write.connection(), rollout_id).await?;
     let mut record = record(write.connection(), rollout_id).await?;
     if let Some(attempt_id) = change.last_attempt_id {
-        open_attempt(write.connection(), rollout_id, &attempt_id).await?;
+        open_attempt(write, rollout_id, &attempt_id).await?;
         record.last_attempt_id = Some(attempt_id);
     }
     record.k8s_job_name = change.k8s_job_name.or(record.k8s_job_name);
@@ -265,31 +262,28 @@ async fn go_on(write: &mut Write, rollout: Rollout, attempt_id: Option<&str>, st
 }
 
 /// An attempt by its id, which is made if its rollout has none of that name.
-pub(crate) async fn open_attempt(
-    connection: &mut AnyConnection,
-    rollout_id: &str,
-    attempt_id: &str,
-) -> Result<Attempt> {
+pub(crate) async fn open_attempt(write: &mut Write, rollout_id: &str, attempt_id: &str) -> Result<Attempt> {
     if attempt_id.is_empty() {
         return Err(StoreError::invalid("attempt_id", "must not be empty"));
     }
     let id = AttemptRef::Id(attempt_id.to_owned());
-    if let Some(attempt) = find_attempt(connection, rollout_id, &id).await? {
+    if let Some(attempt) = find_attempt(write.connection(), rollout_id, &id).await? {
         return Ok(attempt);
     }
-    existing_rollout(connection, rollout_id).await?;
-    insert_attempt(connection, rollout_id, attempt_id, None).await
+    existing_rollout(write.connection(), rollout_id).await?;
+    write.rollout_changed(rollout_id);
+    insert_attempt(write.connection(), rollout_id, attempt_id, None).await
 }
 
-async fn delete(connection: &mut AnyConnection, rollout_id: &str) -> Result<bool> {
+async fn delete(write: &mut Write, rollout_id: &str) -> Result<bool> {
     let used = sqlx::query(
         "SELECT 1 FROM generation_uses JOIN generations USING (generation_id) WHERE rollout_id = $1 LIMIT 1",
     )
     .bind(rollout_id)
-    .fetch_optional(&mut *connection)
+    .fetch_optional(write.connection())
     .await?;
     if used.is_some() {
         return Err(StoreError::InUse { kind: "rollout", id: rollout_id.to_owned() });
     }
-    Ok(delete_rollouts(connection, &[rollout_id]).await?.rollouts > 0)
+    Ok(delete_rollouts(write, &[rollout_id]).await?.rollouts > 0)
 }

@@ -47,6 +47,7 @@ mod telemetry;
 mod testing;
 mod tokens;
 mod unaccounted;
+mod under_way;
 mod workers;
 mod writer;
 
@@ -65,3 +66,4 @@ pub use store::{Statistics, Store, StoreOptions, Synchronous};
 
 pub use summary::{GenerationCount, RewardSummary, RolloutCount, Summary, TableSize};
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
+pub use under_way::UnderWay;

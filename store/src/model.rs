@@ -185,7 +185,7 @@ impl Default for RolloutConfig {
 /// One task given to an agent, however many attempts it takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// `ro-` and 12 hexadecimal digits, or what its creator chose.
+    /// `ro-` and hexadecimal digits, or what its creator chose.
     pub rollout_id: String,
     /// The task, as the agent understands it.
     pub input: Value,

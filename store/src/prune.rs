@@ -1,11 +1,11 @@
 //! Deleting rollouts that are over, with all that belongs to them.
 
 use serde::Serialize;
-use sqlx::AnyConnection;
 
 use crate::dialect::Dialect;
 use crate::model::RolloutStatus;
 use crate::sql::{Sql, column};
+use crate::writer::Write;
 use crate::{Result, Store};
 
 /// Rollouts that are deleted in one transaction, so that others need not wait long.
@@ -87,7 +87,7 @@ impl Store {
                 push_conditions(&mut sql, &filter).push(" ORDER BY position").part(Some(BATCH), 0)?;
                 let rows = sql.all(write.connection()).await?;
                 let ids = rows.iter().map(|row| column(row, "rollout_id")).collect::<Result<Vec<&str>>>()?;
-                delete_rollouts(write.connection(), &ids).await
+                delete_rollouts(write, &ids).await
             })
         })
         .await
@@ -120,12 +120,14 @@ fn push_conditions<'s>(sql: &'s mut Sql, filter: &PruneFilter) -> &'s mut Sql {
 }
 
 /// Deletes rollouts with all that belongs to them.
-pub(crate) async fn delete_rollouts(connection: &mut AnyConnection, rollout_ids: &[&str]) -> Result<Pruned> {
+pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> Result<Pruned> {
     let mut pruned = Pruned::default();
     if rollout_ids.is_empty() {
         return Ok(pruned);
     }
     let ids = || rollout_ids.iter().copied();
+    ids().for_each(|rollout_id| write.rollout_changed(rollout_id));
+    let connection = write.connection();
     let mut uses = Sql::new(
         "DELETE FROM generation_uses WHERE generation_id IN
              (SELECT generation_id FROM generations WHERE rollout_id IN ",

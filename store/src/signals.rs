@@ -5,8 +5,10 @@ use std::sync::OnceLock;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
+use crate::under_way::Change;
+
 /// What others want to be told once a transaction has been committed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Effects {
     /// Rollouts that were put into the queue.
     pub queued: usize,
@@ -14,6 +16,18 @@ pub(crate) struct Effects {
     pub finished: bool,
     /// Attempts that have ended, by rollout and attempt. Other servers are not told of them.
     pub ended: Vec<(String, String)>,
+    /// What is different about rollouts and their attempts. Other servers are not told of it.
+    pub rollouts: Vec<Change>,
+}
+
+impl Effects {
+    /// Those of what was done after it too.
+    pub fn append(&mut self, mut later: Self) {
+        self.queued += later.queued;
+        self.finished |= later.finished;
+        self.ended.append(&mut later.ended);
+        self.rollouts.append(&mut later.rollouts);
+    }
 }
 
 /// Is told of attempts that have ended, by rollout and attempt.
@@ -87,8 +101,8 @@ impl Signals {
     pub fn read(&self, message: &str) -> Option<Effects> {
         let mut words = message.split(' ');
         let sender = Uuid::try_parse(words.next()?).ok()?;
-        let effects =
-            Effects { queued: words.next()?.parse().ok()?, finished: words.next()? == "1", ended: Vec::new() };
+        let (queued, finished) = (words.next()?.parse().ok()?, words.next()? == "1");
+        let effects = Effects { queued, finished, ..Effects::default() };
         (sender != self.sender).then_some(effects)
     }
 }
@@ -101,7 +115,7 @@ mod tests {
     fn a_message_is_for_others() {
         let (one, other) = (Signals::default(), Signals::default());
         for (queued, finished) in [(3, false), (0, true)] {
-            let effects = Effects { queued, finished, ended: Vec::new() };
+            let effects = Effects { queued, finished, ..Effects::default() };
             let message = one.message(&effects).unwrap();
             assert_eq!(other.read(&message), Some(effects));
             assert_eq!(one.read(&message), None);

@@ -17,6 +17,7 @@ use crate::recorded_calls::CallListener;
 use crate::recording::LatestCalls;
 use crate::signals::Signals;
 use crate::sql::{column, count};
+use crate::under_way::RolloutsUnderWay;
 use crate::writer::{Write, Writer};
 use crate::{Result, StoreError};
 
@@ -87,6 +88,7 @@ struct Inner {
     issued_keys: OnceCell<IssuedKeys>,
     call_listener: OnceLock<CallListener>,
     latest_calls: LatestCalls,
+    under_way: Arc<RolloutsUnderWay>,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -112,8 +114,9 @@ impl Store {
             Location::Sqlite(_) => None,
             Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
         };
-        let writer = Some(Writer::start(connector, connection, Arc::clone(&signals)));
-        Ok(Self::new(readers, writer, signals, listener))
+        let under_way = Arc::new(RolloutsUnderWay::new(dialect == Dialect::Postgres));
+        let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&under_way));
+        Ok(Self::new(readers, Some(writer), signals, under_way, listener))
     }
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
@@ -128,14 +131,20 @@ impl Store {
         sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&mut *reader).await?;
         require_migrated(&mut reader).await?;
         drop(reader);
-        Ok(Self::new(readers, None, Arc::default(), None))
+        Ok(Self::new(readers, None, Arc::default(), Arc::new(RolloutsUnderWay::new(true)), None))
     }
 
-    fn new(readers: Readers, writer: Option<Writer>, signals: Arc<Signals>, listener: Option<Listener>) -> Self {
+    fn new(
+        readers: Readers,
+        writer: Option<Writer>,
+        signals: Arc<Signals>,
+        under_way: Arc<RolloutsUnderWay>,
+        _listener: Option<Listener>,
+    ) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
         let (call_listener, latest_calls) = (OnceLock::new(), LatestCalls::default());
         let inner =
-            Inner { readers, writer, signals, opened, issued_keys, call_listener, latest_calls, _listener: listener };
+            Inner { readers, writer, signals, opened, issued_keys, call_listener, latest_calls, under_way, _listener };
         Self { inner: Arc::new(inner) }
     }
 
@@ -194,6 +203,10 @@ impl Store {
 
     pub(crate) fn latest_calls(&self) -> &LatestCalls {
         &self.inner.latest_calls
+    }
+
+    pub(crate) fn rollouts_under_way(&self) -> &RolloutsUnderWay {
+        &self.inner.under_way
     }
 
     pub(crate) fn signals(&self) -> &Signals {

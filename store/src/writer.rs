@@ -2,25 +2,31 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::{AnyConnection, Connection};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
-use crate::model::{Attempt, RecordedGeneration};
+use crate::model::{Attempt, NewGeneration, RecordedGeneration, Rollout};
 use crate::recording::{CALLS_AT_ONCE, CallRecord, record_at_once, record_one_by_one};
 use crate::signals::{Effects, Signals};
 use crate::telemetry::WriterMetrics;
+use crate::under_way::{Change, RolloutsUnderWay};
 use crate::{Result, StoreError};
 
 /// Jobs that may wait; whoever brings another one waits until there is room.
 const QUEUE_LENGTH: usize = 1024;
 /// Jobs that share a transaction at most, so that the first is not kept waiting by a stream of others.
 const BATCH_LENGTH: usize = 256;
+/// From the beginning of one transaction of calls to that of the next, at least. A commit costs several times what
+/// another call in it does, so that many calls a second are made to share it; one that comes alone does not wait.
+const PACE: Duration = Duration::from_millis(3);
 
 /// What a job works with.
 pub(crate) struct Write {
@@ -47,6 +53,24 @@ impl Write {
     /// After the commit, whoever remembers the attempt is told.
     pub fn attempt_ended(&mut self, attempt: &Attempt) {
         self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));
+    }
+
+    /// After the commit, the rollout is known to have this attempt as its latest.
+    pub fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
+        // It may be large, and whoever asks whose a call is has no use for it.
+        let input = rollout.input.take();
+        self.effects.rollouts.push(Change::Began(Arc::new((rollout.clone(), Some(attempt.clone())))));
+        rollout.input = input;
+    }
+
+    /// After the commit, the attempt is known to have been heard of.
+    pub fn attempt_was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
+        self.effects.rollouts.push(Change::Heard(rollout_id.to_owned(), attempt_id.to_owned()));
+    }
+
+    /// After the commit, what was known of the rollout and its attempts is known no more.
+    pub fn rollout_changed(&mut self, rollout_id: &str) {
+        self.effects.rollouts.push(Change::Other(rollout_id.to_owned()));
     }
 
     async fn execute(&mut self, sql: &'static str) -> Result<()> {
@@ -117,10 +141,21 @@ impl CallJob {
             && let Some(mut recorded) = record_at_once(write.connection(), &[&self.call]).await?
             && let Some(recorded) = recorded.pop()
         {
-            write.effects.finished |= self.call.session.is_some();
+            write.effects.append(effects_of(&self.call));
             return Ok(recorded);
         }
         record_one_by_one(write, &self.call).await
+    }
+}
+
+/// What follows from recording a call at once.
+fn effects_of(call: &CallRecord) -> Effects {
+    match call.session {
+        Some(_) => Effects { finished: true, ..Effects::default() },
+        None => {
+            let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
+            Effects { rollouts: vec![Change::Heard(rollout_id.clone(), attempt_id.clone())], ..Effects::default() }
+        }
     }
 }
 
@@ -151,21 +186,42 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
+impl Message {
+    fn is_call(&self) -> bool {
+        matches!(self, Self::Work(job) if job.call().is_some())
+    }
+}
+
 /// The way to the writing task. The task ends when every handle is gone, or when it is told to close.
 pub(crate) struct Writer {
     messages: mpsc::Sender<Message>,
     commits: Arc<AtomicU64>,
+    /// Told of whatever is no call, which does not wait for others.
+    hurry: Arc<Notify>,
 }
 
 impl Writer {
     /// Starts the task, which uses one connection at a time; `connection` is the first.
-    pub fn start(connector: Connector, connection: AnyConnection, signals: Arc<Signals>) -> Self {
+    pub fn start(
+        connector: Connector,
+        connection: AnyConnection,
+        signals: Arc<Signals>,
+        under_way: Arc<RolloutsUnderWay>,
+    ) -> Self {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let commits = Arc::new(AtomicU64::new(0));
-        let connection = Some(connection);
-        let metrics = WriterMetrics::new();
-        tokio::spawn(Task { connector, connection, signals, commits: Arc::clone(&commits), receiver, metrics }.run());
-        Self { messages, commits }
+        let (commits, hurry) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let task = Task {
+            connector,
+            connection: Some(connection),
+            signals,
+            under_way,
+            commits: Arc::clone(&commits),
+            hurry: Arc::clone(&hurry),
+            receiver,
+            metrics: WriterMetrics::new(),
+        };
+        tokio::spawn(task.run());
+        Self { messages, commits, hurry }
     }
 
     /// Runs `work` in a transaction and gives its result once that has been committed. A caller that goes away does
@@ -204,7 +260,11 @@ impl Writer {
     }
 
     async fn send<T>(&self, job: Box<dyn Job>, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        let waits = job.call().is_some();
         self.messages.send(Message::Work(job)).await.map_err(|_| StoreError::Closed)?;
+        if !waits {
+            self.hurry.notify_one();
+        }
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -217,6 +277,7 @@ impl Writer {
     pub async fn close(&self) {
         let (closed, answer) = oneshot::channel();
         if self.messages.send(Message::Close(closed)).await.is_ok() {
+            self.hurry.notify_one();
             // An error means that the task has ended meanwhile, which is what was wanted.
             let _ = answer.await;
         }
@@ -228,7 +289,9 @@ struct Task {
     /// `None` once it is not known in what state it is.
     connection: Option<AnyConnection>,
     signals: Arc<Signals>,
+    under_way: Arc<RolloutsUnderWay>,
     commits: Arc<AtomicU64>,
+    hurry: Arc<Notify>,
     receiver: mpsc::Receiver<Message>,
     metrics: WriterMetrics,
 }
@@ -237,7 +300,12 @@ impl Task {
     async fn run(mut self) {
         let mut closers = Vec::new();
         let mut messages = Vec::with_capacity(BATCH_LENGTH);
+        let mut next_commit = Instant::now();
         while self.receiver.recv_many(&mut messages, BATCH_LENGTH).await > 0 {
+            if Instant::now() < next_commit && messages.iter().all(Message::is_call) {
+                self.gather(next_commit, &mut messages).await;
+            }
+            next_commit = Instant::now() + PACE;
             let mut jobs = Vec::with_capacity(messages.len());
             for message in messages.drain(..) {
                 match message {
@@ -267,14 +335,22 @@ impl Task {
         }
     }
 
+    /// Takes in what comes until then, or until something comes that does not wait.
+    async fn gather(&mut self, end: Instant, messages: &mut Vec<Message>) {
+        // Either is an end.
+        let _ = timeout_at(end, self.hurry.notified()).await;
+        let _ = self.receiver.recv_many(messages, BATCH_LENGTH).now_or_never();
+    }
+
     async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {
         let began = Instant::now();
-        let outcome = self.transaction(&mut jobs).await;
+        let mut outcome = self.transaction(&mut jobs).await;
         self.metrics.transaction.record(began.elapsed());
         self.metrics.writes.record(jobs.len() as f64);
-        match &outcome {
+        match &mut outcome {
             Ok(effects) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                self.under_way.apply(std::mem::take(&mut effects.rollouts));
                 self.signals.raise(effects);
             }
             Err(error) => {
@@ -320,11 +396,12 @@ async fn record_calls(
     let began = Instant::now();
     let Some(recorded) = record_at_once(write.connection(), &calls).await? else { return Ok(None) };
     metrics.commit.record(began.elapsed());
-    let finished = calls.iter().any(|call| call.session.is_some());
+    let mut effects = Effects::default();
+    calls.iter().for_each(|call| effects.append(effects_of(call)));
     for (job, recorded) in jobs.iter_mut().zip(recorded) {
         job.was_recorded(recorded);
     }
-    Ok(Some(Effects { finished, ..Effects::default() }))
+    Ok(Some(effects))
 }
 
 /// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the
@@ -343,11 +420,13 @@ async fn run_jobs(
             1 => write.execute("SAVEPOINT job").await?,
             _ => write.execute("RELEASE job; SAVEPOINT job").await?,
         }
-        let effects = write.effects.clone();
-        if job.run(write).await {
+        let earlier = std::mem::take(&mut write.effects);
+        let is_wanted = job.run(write).await;
+        let own = std::mem::replace(&mut write.effects, earlier);
+        if is_wanted {
+            write.effects.append(own);
             continue;
         }
-        write.effects = effects;
         if index > 0 {
             write.execute("ROLLBACK TO job").await?;
         } else {

@@ -11,7 +11,7 @@ use sqlx::Row;
 use super::propagate;
 use crate::Store;
 use crate::model::{
-    AttemptStatus, AttemptUpdate, NewRollout, Object, Page, RolloutConfig, RolloutStatus, RolloutUpdate, Span,
+    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Object, Page, RolloutConfig, RolloutStatus, RolloutUpdate, Span,
     SpanStatus, StatusCode, WorkerFilter, WorkerStatus,
 };
 use crate::testing::TestStore;
@@ -274,7 +274,17 @@ fn span(rollout_id: &str, attempt_id: &str, number: usize) -> Span {
 async fn compare(store: &Store, model: &Model) {
     let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
     for (place, expected) in model.rollouts.iter().enumerate() {
-        let (rollout, _) = store.get_rollout(&rollout_id(place)).await.unwrap().unwrap();
+        let (rollout, latest) = store.get_rollout(&rollout_id(place)).await.unwrap().unwrap();
+        let known = store.rollout_of_calls(&rollout_id(place)).await.unwrap().unwrap();
+        let stand = |latest: &Option<Attempt>| {
+            latest
+                .clone()
+                .map(|attempt| Attempt { last_heartbeat_time: attempt.last_heartbeat_time.map(|_| 0.0), ..attempt })
+        };
+        assert_eq!(
+            (&known.0.status, &known.0.metadata, stand(&known.1)),
+            (&rollout.status, &rollout.metadata, stand(&latest))
+        );
         assert_eq!(rollout.status, expected.status, "{}", rollout.rollout_id);
         assert_eq!(rollout.end_time.is_some(), rollout.status.is_finished(), "{}", rollout.rollout_id);
         let attempts = store.attempts(&rollout.rollout_id).await.unwrap();

@@ -1,19 +1,19 @@
 //! Calls as one statement of SQLite's: the insertion into a view, whose trigger does whatever a call changes. Outside a
 //! transaction the statement is one, so that a call is one trip to the database and one commit.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use sqlx::any::AnyArguments;
-use sqlx::query::Query;
-use sqlx::{Any, AnyConnection, AssertSqlSafe};
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::error::is_constraint;
 use crate::model::RecordedGeneration;
-use crate::sql::{column, count, to_integer};
+use crate::sql::{json, to_integer};
 use crate::writer::now;
 use crate::{Result, StoreError};
 
 use super::CallRecord;
+use super::columns::{CallQuery, bind_generation, bind_span};
 
 /// Calls that one statement takes, at most.
 pub(crate) const CALLS_AT_ONCE: usize = 32;
@@ -29,13 +29,13 @@ pub(crate) const CALLS_AT_ONCE: usize = 32;
 /// is none such, or if another one might be longer, whose tokens would have to be looked at.
 pub(crate) const PREPARATION: &str = "
     CREATE TEMP VIEW call_records AS SELECT
-        NULL AS rollout_id, NULL AS attempt_id, NULL AS heard_time, NULL AS span_id, NULL AS trace_id, NULL AS name,
-        NULL AS start_time, NULL AS end_time, NULL AS body_before, NULL AS body_after, NULL AS generation_id,
-        NULL AS branch_reason, NULL AS model, NULL AS prompt_tokens, NULL AS sampled_tokens, NULL AS logprobs,
-        NULL AS prompt_length, NULL AS sampled_length, NULL AS context_hash, NULL AS stop_reason,
+        NULL AS rollout_id, NULL AS attempt_id, NULL AS span_id, NULL AS trace_id, NULL AS name, NULL AS start_time,
+        NULL AS end_time, NULL AS generation_id, NULL AS branch_reason, NULL AS model, NULL AS sampled_tokens,
+        NULL AS logprobs, NULL AS sampled_length, NULL AS context_length, NULL AS context_hash, NULL AS stop_reason,
         NULL AS weights_versions, NULL AS sampling, NULL AS seed, NULL AS renderer, NULL AS tokenizer,
-        NULL AS request_digest, NULL AS client_gone, NULL AS defect, NULL AS parent_length, NULL AS parent_hash,
-        NULL AS first_message, NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
+        NULL AS request_digest, NULL AS client_gone, NULL AS defect, NULL AS heard_time, NULL AS body_before,
+        NULL AS body_after, NULL AS prompt_tokens, NULL AS parent_length, NULL AS parent_hash, NULL AS first_message,
+        NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
         NULL AS messages_parent_length, NULL AS messages_parent_hash, NULL AS session_config,
         NULL AS session_metadata;
     CREATE TEMP TRIGGER session_is_recorded INSTEAD OF INSERT ON call_records WHEN NEW.session_config IS NOT NULL BEGIN
@@ -67,7 +67,8 @@ pub(crate) const PREPARATION: &str = "
                 || NEW.body_after);
         SELECT RAISE(ABORT, 'another call may be continued') WHERE EXISTS (
             SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
-                AND context_length > COALESCE(NEW.parent_length, 0) AND context_length <= NEW.prompt_length
+                AND context_length > COALESCE(NEW.parent_length, 0)
+                AND context_length <= NEW.context_length - NEW.sampled_length
                 AND stop_reason <> 'client_gone'
         ) OR EXISTS (
             SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
@@ -85,7 +86,7 @@ pub(crate) const PREPARATION: &str = "
                         AND context_length = NEW.parent_length AND context_hash = NEW.parent_hash
                         AND stop_reason <> 'client_gone')
             ), NEW.branch_reason, NEW.model, NEW.prompt_tokens, NEW.sampled_tokens, NEW.logprobs, NEW.sampled_length,
-            NEW.prompt_length + NEW.sampled_length, NEW.context_hash, NEW.stop_reason, NEW.weights_versions,
+            NEW.context_length, NEW.context_hash, NEW.stop_reason, NEW.weights_versions,
             NEW.sampling, NEW.seed, NEW.renderer, NEW.tokenizer, NEW.request_digest, NEW.client_gone, NEW.defect, (
                 SELECT generation_id FROM generations WHERE position = (
                     SELECT MAX(position) FROM generations
@@ -102,7 +103,7 @@ pub(crate) const PREPARATION: &str = "
             ) THEN 'null' ELSE NEW.first_message END, '') || NEW.later_messages || ']',
             NEW.answer, NEW.messages_length, NEW.messages_hash);
         SELECT RAISE(ABORT, 'there is no such call to continue') FROM generations
-        WHERE generation_id = NEW.generation_id AND (
+        WHERE position = last_insert_rowid() AND (
             (parent_id IS NULL) <> (NEW.parent_length IS NULL)
             OR (messages_parent_id IS NULL) <> (NEW.messages_parent_length IS NULL));
     END;";
@@ -110,14 +111,15 @@ pub(crate) const PREPARATION: &str = "
 /// Columns of the view.
 const COLUMNS: usize = 39;
 
-/// The insertion of so many calls, from one on, and the question what became of them.
+/// The insertion of so many calls, from one on, and the question what became of them, whose answer is one row: each row
+/// of an answer is a message to whoever asked.
 static STATEMENTS: LazyLock<[Arc<str>; CALLS_AT_ONCE]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let row = format!("({})", list(COLUMNS));
         let rows = vec![row; index + 1].join(", ");
         format!(
             "INSERT INTO call_records VALUES {rows};
-             SELECT g.generation_id, s.sequence_id, g.parent_id
+             SELECT json_group_object(g.generation_id, json_array(s.sequence_id, g.parent_id)) AS recorded
              FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE g.generation_id IN ({})",
             list(index + 1)
         )
@@ -149,63 +151,29 @@ pub(crate) async fn record_at_once(
         Err(error) if is_constraint(&error) => return Ok(None),
         rows => rows?,
     };
-    let mut recorded = Vec::with_capacity(rows.len());
-    for call in calls {
+    let mut recorded: HashMap<String, (u64, Option<String>)> = match rows.first() {
+        Some(row) => json(row, "recorded")?,
+        None => HashMap::new(),
+    };
+    let of = |call: &&CallRecord| {
         let id = &call.generation.generation_id;
-        let mut found = None;
-        for row in &rows {
-            if column::<&str>(row, "generation_id")? == id {
-                found = Some(row);
-            }
-        }
-        let row = found.ok_or_else(|| StoreError::not_found("generation", id))?;
-        recorded.push(RecordedGeneration {
-            generation_id: id.clone(),
-            sequence_id: count(row, "sequence_id")?,
-            parent_id: column(row, "parent_id")?,
-        });
-    }
-    Ok(Some(recorded))
+        let (sequence_id, parent_id) = recorded.remove(id).ok_or_else(|| StoreError::not_found("generation", id))?;
+        Ok(RecordedGeneration { generation_id: id.clone(), sequence_id, parent_id })
+    };
+    calls.iter().map(of).collect::<Result<_>>().map(Some)
 }
-
-type CallQuery<'q> = Query<'q, Any, AnyArguments>;
 
 /// Appends the columns of the view, in their order.
 fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Result<CallQuery<'q>> {
-    let generation = &call.generation;
     let held_tokens = call.context_parent.map_or(0, |(length, _)| length);
     let held_messages = call.messages_parent.map_or(0, |(length, _)| length);
     let written = call.conversation.as_ref();
     let integer = |field, length: Option<usize>| length.map(|length| to_integer(field, length)).transpose();
-    let query = query
-        .bind(generation.rollout_id.as_str())
-        .bind(generation.attempt_id.as_str())
+    let query = bind_generation(bind_span(query, call), call)?
         .bind(heard_time)
-        .bind(generation.span_id.as_str())
-        .bind(generation.trace_id.as_str())
-        .bind(generation.name.as_str())
-        .bind(generation.start_time)
-        .bind(generation.end_time)
         .bind(call.body.before.as_str())
         .bind(call.body.after.as_str())
-        .bind(generation.generation_id.as_str())
-        .bind(generation.branch_reason.as_deref())
-        .bind(generation.model.as_str())
         .bind(call.prompt_from(held_tokens))
-        .bind(call.sampled())
-        .bind(call.packed_logprobs.as_deref())
-        .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
-        .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
-        .bind(call.context().1.to_vec())
-        .bind(generation.stop_reason.as_str())
-        .bind(call.weights_versions.as_str())
-        .bind(call.sampling.as_str())
-        .bind(generation.seed.cast_signed())
-        .bind(generation.renderer.as_str())
-        .bind(generation.tokenizer.as_str())
-        .bind(generation.request_digest.as_str())
-        .bind(i64::from(generation.client_gone))
-        .bind(generation.defect.as_deref())
         .bind(integer("prompt_tokens", call.context_parent.map(|(length, _)| length))?)
         .bind(call.context_parent.map(|(_, hash)| hash.to_vec()))
         .bind(written.and_then(|written| written.message(held_messages)))

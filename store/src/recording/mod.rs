@@ -8,6 +8,7 @@
 
 mod at_once;
 mod call_record;
+mod columns;
 mod latest_calls;
 mod one_by_one;
 

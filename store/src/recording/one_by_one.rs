@@ -14,6 +14,7 @@ use crate::writer::Write;
 use crate::{Result, StoreError};
 
 use super::CallRecord;
+use super::columns::{bind_generation, bind_span};
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
@@ -113,22 +114,16 @@ async fn stored_conversation(connection: &mut AnyConnection, call: &CallRecord) 
 
 async fn insert_call_span(connection: &mut AnyConnection, call: &CallRecord, sequence_id: u64) -> Result<()> {
     let generation = &call.generation;
-    let inserted = sqlx::query(
-        "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
+    let query = sqlx::query(
+        "INSERT INTO spans (rollout_id, attempt_id, span_id, trace_id, name, start_time, end_time, sequence_id, body)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING",
-    )
-    .bind(generation.rollout_id.as_str())
-    .bind(generation.attempt_id.as_str())
-    .bind(generation.span_id.as_str())
-    .bind(to_integer("sequence_id", sequence_id)?)
-    .bind(generation.trace_id.as_str())
-    .bind(generation.name.as_str())
-    .bind(generation.start_time)
-    .bind(generation.end_time)
-    .bind(call.body.at(sequence_id))
-    .execute(&mut *connection)
-    .await?
-    .rows_affected();
+    );
+    let inserted = bind_span(query, call)
+        .bind(to_integer("sequence_id", sequence_id)?)
+        .bind(call.body.at(sequence_id))
+        .execute(&mut *connection)
+        .await?
+        .rows_affected();
     if inserted > 0 {
         return Ok(());
     }
@@ -211,46 +206,29 @@ async fn insert(
     conversation: Option<&StoredConversation>,
 ) -> Result<()> {
     let generation = &call.generation;
-    let (context_length, context_hash) = call.context();
-    let inserted = sqlx::query(
-        "INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
-             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
-             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
-             messages_parent_id, messages, answer, messages_length, messages_hash)
+    let query = sqlx::query(
+        "INSERT INTO generations (rollout_id, attempt_id, span_id, generation_id, branch_reason, model, sampled_tokens,
+             logprobs, sampled_length, context_length, context_hash, stop_reason, weights_versions, sampling, seed,
+             renderer, tokenizer, request_digest, client_gone, defect, parent_id, prompt_tokens, messages_parent_id,
+             messages, answer, messages_length, messages_hash)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
              $23, $24, $25, $26, $27)
          ON CONFLICT (generation_id) DO NOTHING",
     )
-    .bind(generation.generation_id.as_str())
     .bind(generation.rollout_id.as_str())
     .bind(generation.attempt_id.as_str())
-    .bind(generation.span_id.as_str())
-    .bind(parent.map(|parent| parent.generation_id.as_str()))
-    .bind(generation.branch_reason.as_deref())
-    .bind(generation.model.as_str())
-    .bind(call.prompt_from(parent.map_or(0, |parent| parent.length)))
-    .bind(call.sampled())
-    .bind(call.packed_logprobs.as_deref())
-    .bind(to_integer("sampled_tokens", generation.sampled_tokens.len())?)
-    .bind(to_integer("prompt_tokens", context_length)?)
-    .bind(&context_hash[..])
-    .bind(generation.stop_reason.as_str())
-    .bind(call.weights_versions.as_str())
-    .bind(call.sampling.as_str())
-    .bind(generation.seed.cast_signed())
-    .bind(generation.renderer.as_str())
-    .bind(generation.tokenizer.as_str())
-    .bind(generation.request_digest.as_str())
-    .bind(i64::from(generation.client_gone))
-    .bind(generation.defect.as_deref())
-    .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
-    .bind(conversation.map(|conversation| conversation.messages.as_str()))
-    .bind(conversation.map(|conversation| conversation.answer.as_str()))
-    .bind(conversation.map(|conversation| conversation.length))
-    .bind(conversation.map(|conversation| &conversation.hash[..]))
-    .execute(connection)
-    .await?
-    .rows_affected();
+    .bind(generation.span_id.as_str());
+    let inserted = bind_generation(query, call)?
+        .bind(parent.map(|parent| parent.generation_id.as_str()))
+        .bind(call.prompt_from(parent.map_or(0, |parent| parent.length)))
+        .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
+        .bind(conversation.map(|conversation| conversation.messages.as_str()))
+        .bind(conversation.map(|conversation| conversation.answer.as_str()))
+        .bind(conversation.map(|conversation| conversation.length))
+        .bind(conversation.map(|conversation| &conversation.hash[..]))
+        .execute(connection)
+        .await?
+        .rows_affected();
     match inserted {
         0 => Err(conflict(&generation.generation_id)),
         _ => Ok(()),

@@ -40,7 +40,7 @@ async fn a_rollout_is_enqueued_once_however_often_it_is_sent() {
     let again = store.enqueue_rollouts(vec![changed, task(3)]).await.unwrap();
     assert_eq!(again[0], first.remove(1));
     let generated = store.enqueue_rollouts(vec![NewRollout::default()]).await.unwrap().remove(0);
-    assert!(generated.rollout_id.starts_with("ro-") && generated.rollout_id.len() == 15);
+    assert!(generated.rollout_id.starts_with("ro-") && generated.rollout_id.len() == 23);
     let taken = store.dequeue_rollouts(9, None, NO_WAIT).await.unwrap();
     let ids: Vec<_> = taken.iter().map(|taken| taken.rollout.rollout_id.as_str()).collect();
     assert_eq!(ids, ["ro-1", "ro-2", "ro-3", generated.rollout_id.as_str()]);

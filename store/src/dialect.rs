@@ -27,9 +27,10 @@ pub(crate) enum Word {
     EmptyText,
 }
 
-/// For SQLite's one writing connection: 16 MiB of log before it is copied into the file, so that a page which changes
-/// often is copied less often, and 64 MiB of pages kept, so that a large store's indices need not be read again.
-const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -65536;";
+/// For SQLite's one writing connection: 16 MiB of log before it copies that into the file itself, if nobody else has, so
+/// that a page which changes often is copied less often; and 16 MiB of pages kept, for what calls change is at the end of
+/// most trees.
+const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384;";
 
 impl Dialect {
     /// The one that a connection speaks.

@@ -5,6 +5,7 @@
 
 mod attempts;
 mod check;
+mod checkpoints;
 mod conversations;
 mod dialect;
 mod drift;

@@ -10,6 +10,7 @@ use sqlx::{AnyConnection, Connection};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
+use crate::checkpoints::Checkpoints;
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
@@ -210,7 +211,9 @@ impl Writer {
     ) -> Self {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
         let (commits, hurry) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let is_sqlite = Dialect::of(&connection) == Dialect::Sqlite;
         let task = Task {
+            checkpoints: is_sqlite.then(|| Checkpoints::start(connector.clone())),
             connector,
             connection: Some(connection),
             signals,
@@ -292,6 +295,8 @@ struct Task {
     under_way: Arc<RolloutsUnderWay>,
     commits: Arc<AtomicU64>,
     hurry: Arc<Notify>,
+    /// On SQLite.
+    checkpoints: Option<Checkpoints>,
     receiver: mpsc::Receiver<Message>,
     metrics: WriterMetrics,
 }
@@ -325,6 +330,9 @@ impl Task {
                 jobs = later;
             }
         }
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.close().await;
+        }
         if let Some(connection) = self.connection
             && let Err(error) = connection.close().await
         {
@@ -350,6 +358,9 @@ impl Task {
         match &mut outcome {
             Ok(effects) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.committed();
+                }
                 self.under_way.apply(std::mem::take(&mut effects.rollouts));
                 self.signals.raise(effects);
             }

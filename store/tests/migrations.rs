@@ -10,7 +10,7 @@ use fulgurite_store::model::{GenerationFilter, Page, RolloutFilter, SpanFilter, 
 use fulgurite_store::{Store, StoreError, StoreOptions};
 use serde_json::{Value, json};
 use sqlx::migrate::Migrator;
-use sqlx::{AnyConnection, AssertSqlSafe, Connection};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
 use test_database::TestDatabase;
 
 static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
@@ -103,4 +103,28 @@ async fn an_earlier_version_is_read_once_it_is_up_to_date() {
     assert!(matches!(error, StoreError::Outdated { migration: 2.. }), "{error:?}");
     Store::open(&database.url, StoreOptions::default()).await.unwrap().close().await;
     Store::open_read_only(&database.url).await.unwrap();
+}
+
+#[tokio::test]
+async fn words_that_no_status_is_are_refused_in_a_database_of_every_version() {
+    for version in SQLITE.iter().map(|migration| migration.version) {
+        let database = database_of(version).await;
+        Store::open(&database.url, StoreOptions::default()).await.unwrap().close().await;
+        let mut connection = AnyConnection::connect(&database.url).await.unwrap();
+        for change in [
+            "UPDATE rollouts SET status = 'odd'",
+            "UPDATE rollouts SET mode = 'odd'",
+            "UPDATE rollouts SET end_time = NULL WHERE rollout_id = 'ro-done'",
+            "UPDATE attempts SET status = 'odd'",
+        ] {
+            assert!(sqlx::raw_sql(change).execute(&mut connection).await.is_err(), "{change}, from version {version}");
+        }
+        if !database.is_postgres() {
+            let lists = "SELECT name FROM sqlite_schema WHERE sql LIKE '%''failed'', ''succeeded'', %'";
+            assert_eq!(sqlx::raw_sql(lists).fetch_all(&mut connection).await.unwrap().len(), 0);
+            let checked = sqlx::query("PRAGMA integrity_check").fetch_one(&mut connection).await.unwrap();
+            assert_eq!(checked.get::<String, _>(0), "ok");
+        }
+        connection.close().await.unwrap();
+    }
 }

@@ -2,27 +2,34 @@ use std::ops::Range;
 
 use crate::adapter::AdapterScratch;
 use crate::adapter_layout::Projection;
-use crate::forward::{Activations, LayerActivations, PackedRows};
+use crate::forward::{Activations, LayerActivations, PackedRows, cut};
 use crate::kernels::{
     AttentionForward, AttentionScratch, PackedMatrix, attend_backward, bias_backward, norm_and_rotate_backward,
     rms_norm_backward, store_keys, swiglu_backward,
 };
 use crate::policy::Policy;
+use crate::threads::share;
 use crate::weights::Model;
 
 /// Memory of the backward pass, kept between passes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BackwardScratch {
     pub(crate) products: ProductScratch,
-    attention: AttentionScratch,
+    sequences: Vec<SequenceScratch>,
     stream: Vec<f32>,
     normed: Vec<f32>,
     activated: Vec<f32>,
     gate_up: Vec<f32>,
     attended: Vec<f32>,
     rotated: Vec<f32>,
-    values: Vec<f32>,
     query_key_value: Vec<f32>,
+}
+
+/// What one sequence's attention takes.
+#[derive(Clone, Debug, Default)]
+struct SequenceScratch {
+    attention: AttentionScratch,
+    values: Vec<f32>,
 }
 
 /// Memory for matrices packed on the way.
@@ -188,28 +195,48 @@ fn attention_backward(
 /// From the gradient of `attended` to those of `rotated` and of the values.
 fn sequences_backward(model: &Model, rows: &PackedRows, layer: &LayerActivations, scratch: &mut BackwardScratch) {
     let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
-    let (rotated_width, stride) = (query + key, query + 2 * key);
-    let BackwardScratch { attention, attended, rotated, values, query_key_value, .. } = scratch;
+    let BackwardScratch { sequences, attended, rotated, query_key_value, .. } = scratch;
     rotated.clear();
     rotated.resize(layer.rotated.len(), 0.0);
     query_key_value.clear();
     query_key_value.resize(layer.query_key_value.len(), 0.0);
-    let mut keys = &layer.keys[..];
-    for sequence in &rows.sequences {
+    sequences.resize_with(rows.sequences.len(), SequenceScratch::default);
+    let (mut keys, mut rotated, mut gradient) = (&layer.keys[..], &mut rotated[..], &mut query_key_value[..]);
+    let parts = rows.sequences.iter().zip(sequences).map(|(sequence, scratch)| {
         let (own_keys, later) = keys.split_at(shape.blocks(sequence.len()) * shape.key_block());
         keys = later;
-        values.resize(own_keys.len(), 0.0);
+        let rotated = cut(&mut rotated, sequence.len() * (query + key));
+        let gradient = cut(&mut gradient, sequence.len() * (query + 2 * key));
+        SequenceBackward { sequence: sequence.clone(), keys: own_keys, scratch, rotated, gradient }
+    });
+    share(parts.collect(), |part| part.run(model, layer, attended));
+}
+
+/// One sequence's part of the backward pass of attention.
+struct SequenceBackward<'a> {
+    sequence: Range<usize>,
+    keys: &'a [f32],
+    scratch: &'a mut SequenceScratch,
+    /// Gradient of the sequence's rows of `rotated`, and of its queries, keys and values.
+    rotated: &'a mut [f32],
+    gradient: &'a mut [f32],
+}
+
+impl SequenceBackward<'_> {
+    fn run(self, model: &Model, layer: &LayerActivations, attended_gradient: &[f32]) {
+        let Self { sequence, keys, scratch: SequenceScratch { attention, values }, rotated, gradient } = self;
+        let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
+        let (rotated_width, stride) = (query + key, query + 2 * key);
+        values.resize(keys.len(), 0.0);
         for (position, row) in sequence.clone().enumerate() {
             store_keys(shape, &layer.query_key_value[row * stride + query + key..][..key], position, values);
         }
-        let place = sequence.start * rotated_width..sequence.end * rotated_width;
         let forward = AttentionForward {
-            rotated: &layer.rotated[place.clone()],
-            keys: own_keys,
+            rotated: &layer.rotated[sequence.start * rotated_width..sequence.end * rotated_width],
+            keys,
             values,
-            attended_gradient: &attended[sequence.start * query..sequence.end * query],
+            attended_gradient: &attended_gradient[sequence.start * query..sequence.end * query],
         };
-        let value_gradient = &mut query_key_value[sequence.start * stride + query + key..];
-        attend_backward(shape, forward, attention, &mut rotated[place], value_gradient, stride);
+        attend_backward(shape, forward, attention, rotated, &mut gradient[query + key..], stride);
     }
 }

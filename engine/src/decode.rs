@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use crate::adapter::{Adapter, AdapterRun, AdapterScratch, adapt};
 use crate::adapter_layout::Projection;
-use crate::kernels::{add_bias, attend, norm_and_rotate, rms_norm, swiglu};
+use crate::kernels::{Queries, add_bias, attend, norm_and_rotate, rms_norm, swiglu};
 use crate::key_value_cache::KeyValueCache;
 use crate::weights::Weights;
 
@@ -167,7 +167,8 @@ fn attend_cache(
         let value = &query_key_value[row * (query + 2 * key) + query + key..][..key];
         cache.store(shape, layer, position, &rotated[query..], value);
         let (keys, values) = (cache.keys(shape, layer), cache.values(shape, layer));
-        attend(shape, &rotated[..query], &keys, &values, key, position + 1, scores, attended);
+        let queries = Queries { rows: &rotated[..query], stride: query, positions: position..position + 1 };
+        attend(shape, queries, &keys, &values, key, scores, attended);
     }
 }
 

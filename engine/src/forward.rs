@@ -2,8 +2,9 @@ use std::ops::Range;
 
 use crate::adapter::{AdapterRun, AdapterScratch, adapt};
 use crate::adapter_layout::Projection;
-use crate::kernels::{BLOCK, Joined, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
+use crate::kernels::{BLOCK, Joined, Queries, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
 use crate::policy::Policy;
+use crate::threads::share;
 use crate::weights::Model;
 
 /// Sequences laid one after another, without padding.
@@ -78,7 +79,6 @@ pub(crate) struct Activations {
     pub(crate) output_inverses: Vec<f32>,
     /// What the head reads: `[tokens, hidden]`.
     pub(crate) normed_output: Vec<f32>,
-    scores: Vec<f32>,
     adapter: AdapterScratch,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activation
     let weights = &*policy.weights;
     let (model, config) = (&weights.model, &weights.model.config);
     activations.resize(model, rows, kept);
-    let Activations { layers, inputs, output, output_inverses, normed_output, scores, adapter, .. } = activations;
+    let Activations { layers, inputs, output, output_inverses, normed_output, adapter, .. } = activations;
     weights.embed(rows.tokens.iter().copied(), output);
     for index in 0..config.num_hidden_layers {
         let layer = &mut layers[if kept == Kept::Everything { index } else { 0 }];
@@ -132,7 +132,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activation
         if let Some(input) = inputs.get_mut(index) {
             input.copy_from_slice(output);
         }
-        forward_layer(policy, index, rows, layer, (scores, adapter), output);
+        forward_layer(policy, index, rows, layer, adapter, output);
     }
     let gain = &weights.vectors[model.layout.final_norm.clone()];
     rms_norm(output, gain, config.rms_norm_eps, normed_output, output_inverses);
@@ -142,13 +142,13 @@ impl Activations {
     /// What [`forward`] left of one layer, computed once more where only its input was kept. Layers are asked for from the
     /// last to the first.
     pub(crate) fn layer(&mut self, policy: &Policy, index: usize, rows: &PackedRows) -> &LayerActivations {
-        let Self { layers, inputs, again, scores, adapter, .. } = self;
+        let Self { layers, inputs, again, adapter, .. } = self;
         let Some(input) = inputs.get(index) else { return &layers[index] };
         let layer = &mut layers[0];
         if index + 1 < inputs.len() {
             layer.input.copy_from_slice(input);
             again.resize(input.len(), 0.0);
-            forward_layer(policy, index, rows, layer, (scores, adapter), again);
+            forward_layer(policy, index, rows, layer, adapter, again);
         }
         layer
     }
@@ -159,7 +159,7 @@ fn forward_layer(
     index: usize,
     rows: &PackedRows,
     layer: &mut LayerActivations,
-    (scores, adapter): (&mut Vec<f32>, &mut AdapterScratch),
+    adapter: &mut AdapterScratch,
     output: &mut [f32],
 ) {
     let weights = &*policy.weights;
@@ -177,7 +177,7 @@ fn forward_layer(
     let norms = weights.head_norms(index);
     let (projected, inverses) = (&layer.query_key_value, &mut layer.head_inverses);
     norm_and_rotate(projected, &rows.positions, norms, &model.rotation, &mut layer.rotated, inverses);
-    attend_sequences(model, rows, layer, scores);
+    attend_sequences(model, rows, layer);
     layer.middle.copy_from_slice(&layer.input);
     let projection = Projection::Output(index);
     weights.multiply_add(projection, &layer.attended, &mut layer.middle);
@@ -195,21 +195,31 @@ fn forward_layer(
     adapt(&[run], projection, &layer.activated, output, adapter);
 }
 
-fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations, scores: &mut Vec<f32>) {
+fn attend_sequences(model: &Model, rows: &PackedRows, layer: &mut LayerActivations) {
     let (shape, query, key) = (model.attention, model.config.query_width(), model.config.key_width());
     let (rotated_width, stride) = (query + key, query + 2 * key);
-    let mut keys = &mut layer.keys[..];
-    for sequence in &rows.sequences {
-        let (own, later) = keys.split_at_mut(shape.blocks(sequence.len()) * shape.key_block());
-        keys = later;
-        let values = &layer.query_key_value[sequence.start * stride + query + key..];
-        for (position, row) in sequence.clone().enumerate() {
-            let rotated = &layer.rotated[row * rotated_width..][..rotated_width];
-            store_keys(shape, &rotated[query..], position, own);
-            let attended = &mut layer.attended[row * query..][..query];
-            let keys = Joined { numbers: own, size: shape.key_block() };
-            let values = Joined { numbers: values, size: stride * BLOCK };
-            attend(shape, &rotated[..query], &keys, &values, stride, position + 1, scores, attended);
+    let LayerActivations { rotated, query_key_value, keys, attended, .. } = layer;
+    let (mut keys, mut attended) = (&mut keys[..], &mut attended[..]);
+    let parts = rows.sequences.iter().map(|sequence| {
+        let own_keys = cut(&mut keys, shape.blocks(sequence.len()) * shape.key_block());
+        (sequence.clone(), own_keys, cut(&mut attended, sequence.len() * query))
+    });
+    share(parts.collect(), |(sequence, keys, attended): (Range<usize>, &mut [f32], &mut [f32])| {
+        let rotated = &rotated[sequence.start * rotated_width..sequence.end * rotated_width];
+        for (position, row) in rotated.chunks_exact(rotated_width).enumerate() {
+            store_keys(shape, &row[query..], position, keys);
         }
-    }
+        let queries = Queries { rows: rotated, stride: rotated_width, positions: 0..sequence.len() };
+        let values = &query_key_value[sequence.start * stride + query + key..];
+        let keys = Joined { numbers: keys, size: shape.key_block() };
+        let values = Joined { numbers: values, size: stride * BLOCK };
+        attend(shape, queries, &keys, &values, stride, &mut Vec::new(), attended);
+    });
+}
+
+/// Cuts off the first so many numbers.
+pub(crate) fn cut<'a>(numbers: &mut &'a mut [f32], count: usize) -> &'a mut [f32] {
+    let (front, later) = std::mem::take(numbers).split_at_mut(count);
+    *numbers = later;
+    front
 }

@@ -12,7 +12,7 @@ use crate::device::OpenDevice;
 use crate::files::{CONFIG, find_weights};
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::memory::{MemoryNeed, activation_budget};
-use crate::optimizer::{AdamState, check, norm};
+use crate::optimizer::{AdamState, check, gather};
 use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, Scored, Shard, deal, shard_count};
@@ -30,6 +30,9 @@ pub struct EmbeddedLearner {
     /// What a sampler samples from, if one belongs to it.
     published: Option<Arc<PublishedWeights>>,
 }
+
+/// Numbers that are trained from which on a step of the optimizer is worth threads.
+const WORTH_THREADS: usize = 1 << 20;
 
 /// Which targets' logprobs a pass with a gradient tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,40 +248,36 @@ impl LearnerState {
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
         check(parameters)?;
-        let gradient = self.take_gradient();
-        let gradient_norm = norm(&gradient);
+        if self.threads == 1 || self.policy.trained_count() < WORTH_THREADS {
+            return self.step(parameters);
+        }
+        thread_pool("fulgurite-learner", self.threads)?.install(|| self.step(parameters))
+    }
+
+    fn step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
+        let mut gradient = std::mem::take(&mut self.shards[0].gradient);
+        gradient.resize(self.policy.trained_count(), 0.0);
+        let others = self.shards[1..].iter_mut().map(|shard| &mut shard.gradient[..]);
+        let gradient_norm =
+            gather(&mut gradient, &mut others.filter(|gradient| !gradient.is_empty()).collect::<Vec<_>>());
         if !gradient_norm.is_finite() {
             return Err(EngineError::GradientNotFinite { norm: gradient_norm });
         }
-        let mut step = self.adam.begin(parameters, &gradient, gradient_norm);
+        let mut step = self.adam.begin(parameters, &mut gradient, gradient_norm);
         // A version that the sampler still holds stays as it is: then this copies.
         match &mut self.policy.adapter {
             Some(adapter) => {
                 let adapter = Arc::make_mut(adapter);
-                step.take(0..gradient.len(), &mut adapter.values);
+                step.take(&mut adapter.values);
                 adapter.pack();
             }
-            None => Arc::make_mut(&mut self.policy.weights).update(|place, numbers| step.take(place, numbers)),
-        }
-        let mut gradient = gradient;
-        gradient.fill(0.0);
-        self.shards[0].gradient = gradient;
-        Ok(OptimizerStep { gradient_norm, metrics: Default::default() })
-    }
-
-    /// The sum of the shards' gradients, which are cleared.
-    fn take_gradient(&mut self) -> Vec<f32> {
-        let count = self.policy.trained_count();
-        let mut shards = self.shards.iter_mut();
-        let mut sum = shards.next().map(|shard| std::mem::take(&mut shard.gradient)).unwrap_or_default();
-        sum.resize(count, 0.0);
-        for shard in shards {
-            for (total, part) in sum.iter_mut().zip(&mut shard.gradient) {
-                *total += *part;
-                *part = 0.0;
+            None => {
+                let weights = Arc::make_mut(&mut self.policy.weights);
+                weights.update(|count| step.front(count), |step, numbers| step.take(numbers));
             }
         }
-        sum
+        self.shards[0].gradient = gradient;
+        Ok(OptimizerStep { gradient_norm, metrics: Default::default() })
     }
 
     /// Goes on from other numbers in the place of those that are trained.

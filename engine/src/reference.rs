@@ -115,7 +115,9 @@ mod tests {
             values[tensor.place.clone()].iter_mut().for_each(|gain| *gain += 1.0);
         }
         let mut weights = Weights::zeros(model, |_| Precision::Single);
-        weights.update(|place, numbers| numbers.copy_from_slice(&values[place]));
+        let mut later = &values[..];
+        let next = |count| later.split_off(..count).unwrap();
+        weights.update(next, |values, numbers| numbers.copy_from_slice(values));
         Policy::of(Arc::new(weights))
     }
 

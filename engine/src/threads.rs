@@ -1,3 +1,4 @@
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::EngineError;
@@ -7,6 +8,14 @@ use crate::kernels::{PackedMatrix, multiply};
 pub(crate) fn thread_pool(name: &'static str, threads: usize) -> Result<ThreadPool, EngineError> {
     let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |index| format!("{name}-{index}"));
     builder.build().map_err(|error| EngineError::io("start", "threads")(std::io::Error::other(error)))
+}
+
+/// Does the parts of some work on the threads of the pool that this is called in, or one after another outside of pools.
+pub(crate) fn share<T: Send>(parts: Vec<T>, work: impl Fn(T) + Send + Sync) {
+    match rayon::current_thread_index() {
+        Some(_) if parts.len() > 1 => parts.into_par_iter().for_each(work),
+        _ => parts.into_iter().for_each(work),
+    }
 }
 
 /// Prepares the product of two square matrices on so many threads, in the way in which models are multiplied. Each call

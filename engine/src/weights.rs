@@ -9,6 +9,7 @@ use crate::device::{OpenDevice, ResidentMatrices};
 use crate::files::FoundTensors;
 use crate::kernels::{AttentionShape, HeadNorms, PackedMatrix, Precision, Rotation};
 use crate::layout::{Layout, MatrixLayout, Numbers, Tensor};
+use crate::threads::share;
 use crate::{EngineError, ModelConfig};
 
 /// What is the same for every version of a model's weights.
@@ -85,23 +86,18 @@ impl Weights {
         &self.matrices[projection.index(self.model.config.num_hidden_layers)]
     }
 
-    /// Shows all numbers, part by part, with their places in the layout, to be changed. From then on each has 32 bits.
-    pub(crate) fn update(&mut self, mut change: impl FnMut(Range<usize>, &mut [f32])) {
+    /// Shows all numbers, part by part, to be changed, each part with what `with` makes of how many numbers it has. That is
+    /// asked for in the layout's order; the parts are changed on the threads of the pool that this is called in. From then
+    /// on each number has 32 bits.
+    pub(crate) fn update<P: Send>(&mut self, mut with: impl FnMut(usize) -> P, change: impl Fn(P, &mut [f32]) + Sync) {
         let Self { model, vectors, matrices, resident } = self;
-        change(model.layout.vectors.clone(), vectors);
+        change(with(vectors.len()), vectors);
         (0..matrices.len()).for_each(|index| resident.forget(index));
-        let mut part = Vec::new();
-        for (matrix, layout) in matrices.iter_mut().zip(&model.layout.matrices) {
-            matrix.widen();
-            for first in (0..layout.outputs()).step_by(OUTPUTS) {
-                let start = layout.place.start + first * layout.inputs;
-                let end = layout.place.end.min(start + OUTPUTS * layout.inputs);
-                part.resize(end - start, 0.0);
-                matrix.columns_from(first, &mut part);
-                change(start..end, &mut part);
-                matrix.put_columns(first, &part);
-            }
-        }
+        let mut matrices: Vec<_> = matrices.iter_mut().zip(&model.layout.matrices).collect();
+        matrices.sort_unstable_by_key(|(_, layout)| layout.place.start);
+        let panels = matrices.into_iter().flat_map(|(matrix, _)| matrix.panels());
+        let parts: Vec<_> = panels.map(|panel| (with(panel.count()), panel)).collect();
+        share(parts, |(with, mut panel)| panel.update(|numbers| change(with, numbers)));
     }
 
     /// The norms of one layer's query and key heads.
@@ -130,9 +126,6 @@ impl Weights {
         }
     }
 }
-
-/// Outputs of a matrix that are changed together.
-const OUTPUTS: usize = 32;
 
 impl Numbers for Weights {
     fn get(&self, start: usize, numbers: &mut [f32]) {

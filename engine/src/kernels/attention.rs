@@ -1,6 +1,8 @@
 use std::ops::Range;
 
-use super::{LANES, dot, exp, fold, vectorised};
+use pulp::{Arch, Simd, WithSimd};
+
+use super::{LANES, exp, fold};
 
 /// Positions of a block of keys.
 pub(crate) const BLOCK: usize = LANES;
@@ -25,8 +27,14 @@ impl AttentionShape {
     }
 
     /// Query heads that share one key head.
-    fn group(&self) -> usize {
+    pub(super) fn group(&self) -> usize {
         self.query_heads / self.key_heads
+    }
+
+    /// Where a block of keys has those of one head.
+    #[inline(always)]
+    pub(super) fn in_key_block(&self, key_head: usize) -> Range<usize> {
+        key_head * self.head * BLOCK..(key_head + 1) * self.head * BLOCK
     }
 }
 
@@ -61,261 +69,105 @@ impl Blocks for Joined<'_> {
     }
 }
 
-/// One position's attention over the `length` positions up to and including itself: softmax of scaled scores, then
-/// the mean of the values under it.
+/// The queries of positions that follow one another in a sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Queries<'a> {
+    /// Rows that begin with a position's queries, `[query_heads, head]`.
+    pub(crate) rows: &'a [f32],
+    /// From one row to the next.
+    pub(crate) stride: usize,
+    /// The positions.
+    pub(crate) positions: Range<usize>,
+}
+
+/// Query vectors that meet the keys together: with as many blocks of keys, their sums fill the registers.
+pub(super) const TILE: usize = 4;
+
+/// Attention of each position over those up to and including itself: softmax of scaled scores, then the mean of the values
+/// under it, a row of `attended` for each position. What a position gets does not depend on which positions are asked for
+/// with it.
 ///
 /// Keys are laid out as by [`store_keys`], values as rows that are `stride` numbers apart; `scores` is scratch.
-#[allow(clippy::too_many_arguments)] // the cache's two halves differ in layout
 pub(crate) fn attend(
     shape: AttentionShape,
-    query: &[f32],
+    queries: Queries<'_>,
     keys: &impl Blocks,
     values: &impl Blocks,
     stride: usize,
-    length: usize,
     scores: &mut Vec<f32>,
     attended: &mut [f32],
 ) {
-    scores.resize(shape.blocks(length) * BLOCK, 0.0);
-    vectorised(
-        #[inline(always)]
-        || {
-            for head in 0..shape.query_heads {
-                let place = head * shape.head..(head + 1) * shape.head;
-                let key_head = head / shape.group();
-                softmax_of_scores(shape, &query[place.clone()], key_head, keys, length, scores);
-                weighted_sum(scores, values, key_head * shape.head, stride, length, &mut attended[place]);
-            }
-        },
-    );
+    scores.resize(TILE * shape.blocks(queries.positions.end) * BLOCK, 0.0);
+    Arch::new().dispatch(Attend { shape, queries, keys, values, stride, scores, attended });
 }
 
-/// What the backward pass of one sequence's attention reads. Rows are those of the sequence alone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AttentionForward<'a> {
-    /// `[length, query_heads + key_heads, head]`: queries and keys as they met.
-    pub(crate) rotated: &'a [f32],
-    /// The keys in blocks.
-    pub(crate) keys: &'a [f32],
-    /// The values in blocks of the same form.
-    pub(crate) values: &'a [f32],
-    /// `[length, query_heads, head]`: gradient of what [`attend`] gave.
-    pub(crate) attended_gradient: &'a [f32],
-}
-
-/// Positions whose queries are taken together, so that what all of them add to a key's and a value's gradient is added
-/// while that stands in registers.
-const QUERIES: usize = 16;
-
-/// Scores of some positions' queries, those of one key head.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AttentionScratch {
-    probabilities: Vec<f32>,
-    gradients: Vec<f32>,
-}
-
-/// Writes to `rotated_gradient` (laid out like `rotated`) the queries' gradients of one sequence's attention, and adds to it
-/// the keys', and to `value_gradient` (rows `stride` numbers apart) the values'. Probabilities are computed again: saving
-/// them would take the square of the length.
-pub(crate) fn attend_backward(
+struct Attend<'a, K, V> {
     shape: AttentionShape,
-    forward: AttentionForward<'_>,
-    scratch: &mut AttentionScratch,
-    rotated_gradient: &mut [f32],
-    value_gradient: &mut [f32],
+    queries: Queries<'a>,
+    keys: &'a K,
+    values: &'a V,
     stride: usize,
-) {
-    let width = (shape.query_heads + shape.key_heads) * shape.head;
-    let positions = forward.rotated.len() / width;
-    for first in (0..positions).step_by(QUERIES) {
-        let queries = first..positions.min(first + QUERIES);
-        let scores = queries.len() * shape.group() * shape.blocks(queries.end) * BLOCK;
-        scratch.probabilities.resize(scores, 0.0);
-        scratch.gradients.resize(scores, 0.0);
-        vectorised(
-            #[inline(always)]
-            || {
-                for key_head in 0..shape.key_heads {
-                    let part = BackwardPart { shape, forward, queries: queries.clone(), key_head };
-                    part.scores_and_query_gradients(scratch, rotated_gradient);
-                    part.add_key_and_value_gradients(scratch, rotated_gradient, value_gradient, stride);
-                }
-            },
-        );
-    }
+    scores: &'a mut [f32],
+    attended: &'a mut [f32],
 }
 
-/// The queries of some positions that meet one key head.
-struct BackwardPart<'a> {
-    shape: AttentionShape,
-    forward: AttentionForward<'a>,
-    queries: Range<usize>,
-    key_head: usize,
-}
+impl<K: Blocks, V: Blocks> WithSimd for Attend<'_, K, V> {
+    type Output = ();
 
-impl BackwardPart<'_> {
-    /// Of a row of `rotated`.
     #[inline(always)]
-    fn width(&self) -> usize {
-        (self.shape.query_heads + self.shape.key_heads) * self.shape.head
-    }
-
-    /// Where a row of `rotated` has the key.
-    #[inline(always)]
-    fn key_at(&self) -> usize {
-        (self.shape.query_heads + self.key_head) * self.shape.head
-    }
-
-    /// Where a row of queries has the first that meets the key.
-    #[inline(always)]
-    fn queries_at(&self) -> usize {
-        self.key_head * self.shape.group() * self.shape.head
-    }
-
-    /// Numbers from one query's scores to the next's.
-    #[inline(always)]
-    fn score_stride(&self) -> usize {
-        self.shape.blocks(self.queries.end) * BLOCK
-    }
-
-    /// Probabilities and their scores' gradients, query by query, 0 for positions that the query does not see.
-    #[inline(always)]
-    fn scores_and_query_gradients(&self, scratch: &mut AttentionScratch, rotated_gradient: &mut [f32]) {
-        let (shape, forward, key_head) = (self.shape, self.forward, self.key_head);
-        let joined = |numbers| Joined { numbers, size: shape.key_block() };
-        let rotated = Joined { numbers: forward.rotated, size: BLOCK * self.width() };
-        let scale = 1.0 / (shape.head as f32).sqrt();
-        let mut start = 0;
-        for position in self.queries.clone() {
-            let seen = shape.blocks(position + 1) * BLOCK;
-            for member in 0..shape.group() {
-                let in_row = self.queries_at() + member * shape.head;
-                let at = position * self.width() + in_row;
-                let query = &forward.rotated[at..at + shape.head];
-                let output_gradient =
-                    &forward.attended_gradient[position * shape.query_heads * shape.head + in_row..][..shape.head];
-                let scores = start..start + self.score_stride();
-                start = scores.end;
-                let (probabilities, unseen) = scratch.probabilities[scores.clone()].split_at_mut(seen);
-                unseen.fill(0.0);
-                let (gradients, unseen) = scratch.gradients[scores].split_at_mut(seen);
-                unseen.fill(0.0);
-                softmax_of_scores(shape, query, key_head, &joined(forward.keys), position + 1, probabilities);
-                block_products(shape, output_gradient, key_head, &joined(forward.values), gradients);
-                for unseen in position + 1..gradients.len() {
-                    gradients[unseen] = 0.0;
-                }
-                let along = dot(probabilities, gradients);
-                let probabilities = &probabilities[..gradients.len()];
-                for other in 0..gradients.len() {
-                    gradients[other] = probabilities[other] * (gradients[other] - along) * scale;
-                }
-                let query_gradient = &mut rotated_gradient[at..at + shape.head];
-                weighted_sum(gradients, &rotated, self.key_at(), self.width(), position + 1, query_gradient);
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let vectors = self.queries.positions.len() * self.shape.group();
+        for key_head in 0..self.shape.key_heads {
+            let mut vector = 0;
+            // Processors with short vectors have half the registers.
+            while S::F32_LANES >= LANES && vector + TILE <= vectors {
+                self.tile::<S, TILE>(simd, key_head, vector);
+                vector += TILE;
             }
-        }
-    }
-
-    #[inline(always)]
-    fn add_key_and_value_gradients(
-        &self,
-        scratch: &AttentionScratch,
-        rotated_gradient: &mut [f32],
-        value_gradient: &mut [f32],
-        stride: usize,
-    ) {
-        const TILE: usize = 4;
-        let (shape, forward, width) = (self.shape, self.forward, self.width());
-        let queries = Vectors {
-            numbers: &forward.rotated[self.queries.start * width + self.queries_at()..],
-            stride: width,
-            part: self,
-        };
-        let query_width = shape.query_heads * shape.head;
-        let output_gradients = Vectors {
-            numbers: &forward.attended_gradient[self.queries.start * query_width + self.queries_at()..],
-            stride: query_width,
-            part: self,
-        };
-        let tiled = self.queries.end - self.queries.end % TILE;
-        let value_at = self.key_head * shape.head;
-        for other in (0..tiled).step_by(TILE) {
-            let keys = &mut rotated_gradient[other * width + self.key_at()..];
-            queries.add_weighted::<TILE>(&scratch.gradients[other..], keys, width);
-            let values = &mut value_gradient[other * stride + value_at..];
-            output_gradients.add_weighted::<TILE>(&scratch.probabilities[other..], values, stride);
-        }
-        for other in tiled..self.queries.end {
-            let keys = &mut rotated_gradient[other * width + self.key_at()..];
-            queries.add_weighted::<1>(&scratch.gradients[other..], keys, width);
-            let values = &mut value_gradient[other * stride + value_at..];
-            output_gradients.add_weighted::<1>(&scratch.probabilities[other..], values, stride);
-        }
-    }
-}
-
-/// One vector for each query of a part.
-struct Vectors<'a> {
-    /// From the first of them on.
-    numbers: &'a [f32],
-    /// From one position's to the next's.
-    stride: usize,
-    part: &'a BackwardPart<'a>,
-}
-
-impl Vectors<'_> {
-    /// Adds all vectors to each of `TILE` sums, each times its weight for that sum. `weights` begins with the first query's
-    /// for the first sum, `sums` with the first sum.
-    #[inline(always)]
-    fn add_weighted<const TILE: usize>(&self, weights: &[f32], sums: &mut [f32], sum_stride: usize) {
-        let shape = self.part.shape;
-        let (positions, group, weight_stride) = (self.part.queries.len(), shape.group(), self.part.score_stride());
-        let blocks = shape.head / LANES;
-        for block in 0..blocks {
-            let mut tile = [[0.0; LANES]; TILE];
-            for index in 0..TILE {
-                tile[index].copy_from_slice(&sums[index * sum_stride + block * LANES..][..LANES]);
+            while vector + 2 <= vectors {
+                self.tile::<S, 2>(simd, key_head, vector);
+                vector += 2;
             }
-            for position in 0..positions {
-                for member in 0..group {
-                    let at = position * self.stride + member * shape.head + block * LANES;
-                    let (vector, _) = self.numbers[at..][..LANES].as_chunks::<LANES>();
-                    let weights = &weights[(position * group + member) * weight_stride..][..TILE];
-                    for index in 0..TILE {
-                        for lane in 0..LANES {
-                            tile[index][lane] += weights[index] * vector[0][lane];
-                        }
-                    }
-                }
-            }
-            for index in 0..TILE {
-                sums[index * sum_stride + block * LANES..][..LANES].copy_from_slice(&tile[index]);
-            }
-        }
-        for rest in blocks * LANES..shape.head {
-            for index in 0..TILE {
-                for query in 0..positions * group {
-                    let vector = query / group * self.stride + query % group * shape.head;
-                    sums[index * sum_stride + rest] +=
-                        weights[query * weight_stride + index] * self.numbers[vector + rest];
-                }
+            if vector < vectors {
+                self.tile::<S, 1>(simd, key_head, vector);
             }
         }
     }
 }
 
-/// Probabilities of the first `length` positions; 0 for the rest of the last block.
+impl<K: Blocks, V: Blocks> Attend<'_, K, V> {
+    /// So many of the query vectors that meet one key head, position after position.
+    #[inline(always)]
+    fn tile<S: Simd, const ROWS: usize>(&mut self, simd: S, key_head: usize, first: usize) {
+        let Self { shape, queries, keys, values, stride, scores, attended } = self;
+        let (shape, group) = (*shape, shape.group());
+        let mut lengths = [0; ROWS];
+        let mut vectors: [&[f32]; ROWS] = [&[]; ROWS];
+        let mut places = [0; ROWS];
+        for row in 0..ROWS {
+            let index = (first + row) / group;
+            let in_row = (key_head * group + (first + row) % group) * shape.head;
+            lengths[row] = queries.positions.start + index + 1;
+            vectors[row] = &queries.rows[index * queries.stride + in_row..][..shape.head];
+            places[row] = index * shape.query_heads * shape.head + in_row;
+        }
+        let blocks = shape.blocks(lengths[ROWS - 1]);
+        let scores = &mut scores[..ROWS * blocks * BLOCK];
+        block_products(simd, vectors, *keys, shape.in_key_block(key_head), blocks, scores, blocks * BLOCK);
+        for row in 0..ROWS {
+            softmax_of_scores(shape, lengths[row], &mut scores[row * blocks * BLOCK..][..blocks * BLOCK]);
+        }
+        let rows = ValueRows { rows: *values, start: key_head * shape.head, stride: *stride, width: shape.head };
+        weighted_sums(simd, scores, blocks * BLOCK, lengths, &rows, attended, places);
+    }
+}
+
+/// Turns the products of a query with its keys into probabilities of the first `length` positions; the rest become 0.
 #[inline(always)]
-fn softmax_of_scores(
-    shape: AttentionShape,
-    query: &[f32],
-    key_head: usize,
-    keys: &impl Blocks,
-    length: usize,
-    scores: &mut [f32],
-) {
-    block_products(shape, query, key_head, keys, scores);
+pub(super) fn softmax_of_scores(shape: AttentionShape, length: usize, scores: &mut [f32]) {
     let scale = 1.0 / (shape.head as f32).sqrt();
+    let (scores, unseen) = scores.split_at_mut(shape.blocks(length) * BLOCK);
+    unseen.fill(0.0);
     for unseen in length..scores.len() {
         scores[unseen] = f32::NEG_INFINITY;
     }
@@ -347,97 +199,255 @@ fn softmax_of_scores(
     }
 }
 
-/// The product of `vector` with every position's vector of one key head, for as many blocks as `products` has.
+/// The products of vectors with every position's vector at one place of its block, for so many blocks: rows of
+/// `products`, which are `stride` apart.
 #[inline(always)]
-fn block_products(shape: AttentionShape, vector: &[f32], key_head: usize, blocks: &impl Blocks, products: &mut [f32]) {
-    const TILE: usize = 4;
-    let (products, _) = products.as_chunks_mut::<BLOCK>();
-    let place = key_head * shape.head * BLOCK..(key_head + 1) * shape.head * BLOCK;
-    let (tiles, single) = products.as_chunks_mut::<TILE>();
-    for tile in 0..tiles.len() {
-        tiles[tile] = products_of_blocks(vector, blocks, tile * TILE, place.clone());
+pub(super) fn block_products<S: Simd, const ROWS: usize>(
+    simd: S,
+    vectors: [&[f32]; ROWS],
+    blocks: &impl Blocks,
+    place: Range<usize>,
+    count: usize,
+    products: &mut [f32],
+    stride: usize,
+) {
+    let mut block = 0;
+    while block + 4 <= count {
+        let products = &mut products[block * BLOCK..];
+        products_of_blocks::<S, ROWS, 4>(simd, vectors, blocks, block, place.clone(), products, stride);
+        block += 4;
     }
-    for block in 0..single.len() {
-        [single[block]] = products_of_blocks(vector, blocks, tiles.len() * TILE + block, place.clone());
+    if block + 2 <= count {
+        let products = &mut products[block * BLOCK..];
+        products_of_blocks::<S, ROWS, 2>(simd, vectors, blocks, block, place.clone(), products, stride);
+        block += 2;
+    }
+    if block < count {
+        let products = &mut products[block * BLOCK..];
+        products_of_blocks::<S, ROWS, 1>(simd, vectors, blocks, block, place, products, stride);
     }
 }
 
-/// The products with the positions of `TILE` blocks, whose sums do not wait for each other.
+/// The products with the positions of `COUNT` blocks from `first` on.
 #[inline(always)]
-fn products_of_blocks<const TILE: usize>(
-    vector: &[f32],
+fn products_of_blocks<S: Simd, const ROWS: usize, const COUNT: usize>(
+    simd: S,
+    vectors: [&[f32]; ROWS],
     blocks: &impl Blocks,
     first: usize,
     place: Range<usize>,
-) -> [[f32; BLOCK]; TILE] {
-    let mut dimensions: [&[[f32; BLOCK]]; TILE] = [&[]; TILE];
-    for tile in 0..TILE {
-        let (block, _) = blocks.block(first + tile)[place.clone()].as_chunks::<BLOCK>();
-        dimensions[tile] = &block[..vector.len()];
-    }
-    let mut products = [[0.0; BLOCK]; TILE];
-    for dimension in 0..vector.len() {
-        for tile in 0..TILE {
-            for lane in 0..BLOCK {
-                products[tile][lane] += vector[dimension] * dimensions[tile][dimension][lane];
-            }
-        }
-    }
-    products
-}
-
-/// The sum of the first `length` positions' numbers from `start` on, each position's times its weight.
-#[inline(always)]
-fn weighted_sum(weights: &[f32], rows: &impl Blocks, start: usize, stride: usize, length: usize, sum: &mut [f32]) {
-    let (blocks, rest) = sum.as_chunks_mut::<LANES>();
-    let (fours, blocks) = blocks.as_chunks_mut::<4>();
-    let (twos, ones) = blocks.as_chunks_mut::<2>();
-    let mut start = start;
-    for tile in 0..fours.len() {
-        fours[tile] = weighted_blocks(weights, rows, start, stride, length);
-        start += 4 * LANES;
-    }
-    for tile in 0..twos.len() {
-        twos[tile] = weighted_blocks(weights, rows, start, stride, length);
-        start += 2 * LANES;
-    }
-    for block in 0..ones.len() {
-        [ones[block]] = weighted_blocks(weights, rows, start, stride, length);
-        start += LANES;
-    }
-    for index in 0..rest.len() {
-        let mut sum = 0.0;
-        for at in 0..length.div_ceil(BLOCK) {
-            let rows = &rows.block(at)[start + index..];
-            for position in 0..BLOCK.min(length - at * BLOCK) {
-                sum += weights[at * BLOCK + position] * rows[position * stride];
-            }
-        }
-        rest[index] = sum;
-    }
-}
-
-/// `TILE` blocks of [`weighted_sum`], which do not wait for each other.
-#[inline(always)]
-fn weighted_blocks<const TILE: usize>(
-    weights: &[f32],
-    rows: &impl Blocks,
-    start: usize,
+    products: &mut [f32],
     stride: usize,
-    length: usize,
-) -> [[f32; LANES]; TILE] {
-    let mut sums = [[0.0; LANES]; TILE];
-    for at in 0..length.div_ceil(BLOCK) {
-        let rows = &rows.block(at)[start..];
-        for position in 0..BLOCK.min(length - at * BLOCK) {
-            let (row, _) = rows[position * stride..][..TILE * LANES].as_chunks::<LANES>();
-            let weight = weights[at * BLOCK + position];
-            for tile in 0..TILE {
-                for lane in 0..LANES {
-                    sums[tile][lane] += weight * row[tile][lane];
+) {
+    let dimensions = vectors[0].len();
+    let per_block = BLOCK / S::F32_LANES;
+    let mut numbers: [&[S::f32s]; COUNT] = [&[]; COUNT];
+    for index in 0..COUNT {
+        let (block, _) = S::as_simd_f32s(&blocks.block(first + index)[place.clone()]);
+        numbers[index] = &block[..dimensions * per_block];
+    }
+    let mut vectors = vectors;
+    for row in 0..ROWS {
+        vectors[row] = &vectors[row][..dimensions];
+    }
+    for part in 0..per_block {
+        let mut sums = [[simd.splat_f32s(0.0); COUNT]; ROWS];
+        for dimension in 0..dimensions {
+            for row in 0..ROWS {
+                let factor = simd.splat_f32s(vectors[row][dimension]);
+                for index in 0..COUNT {
+                    let numbers = numbers[index][dimension * per_block + part];
+                    sums[row][index] = simd.mul_add_e_f32s(factor, numbers, sums[row][index]);
+                }
+            }
+        }
+        for row in 0..ROWS {
+            let (products, _) = S::as_mut_simd_f32s(&mut products[row * stride..][..COUNT * BLOCK]);
+            for index in 0..COUNT {
+                products[index * per_block + part] = sums[row][index];
+            }
+        }
+    }
+}
+
+/// A vector of each position, in rows.
+pub(super) struct ValueRows<'a, B> {
+    pub(super) rows: &'a B,
+    /// Where a row has it.
+    pub(super) start: usize,
+    /// From one row to the next.
+    pub(super) stride: usize,
+    pub(super) width: usize,
+}
+
+/// For each of `ROWS` rows of weights, which are `weight_stride` apart, the sum of as many positions' vectors as it has
+/// `lengths`, each times its weight; written to `sums` at its place. Lengths do not fall from row to row.
+#[inline(always)]
+pub(super) fn weighted_sums<S: Simd, const ROWS: usize>(
+    simd: S,
+    weights: &[f32],
+    weight_stride: usize,
+    lengths: [usize; ROWS],
+    values: &ValueRows<'_, impl Blocks>,
+    sums: &mut [f32],
+    places: [usize; ROWS],
+) {
+    let mut rows: [&[f32]; ROWS] = [&[]; ROWS];
+    for row in 0..ROWS {
+        rows[row] = &weights[row * weight_stride..][..lengths[row]];
+    }
+    let mut column = 0;
+    while column + 4 * S::F32_LANES <= values.width {
+        weighted_columns::<S, ROWS, 4>(simd, rows, values, column, sums, places);
+        column += 4 * S::F32_LANES;
+    }
+    while column + 2 * S::F32_LANES <= values.width {
+        weighted_columns::<S, ROWS, 2>(simd, rows, values, column, sums, places);
+        column += 2 * S::F32_LANES;
+    }
+    while column + S::F32_LANES <= values.width {
+        weighted_columns::<S, ROWS, 1>(simd, rows, values, column, sums, places);
+        column += S::F32_LANES;
+    }
+    if column < values.width {
+        for row in 0..ROWS {
+            let mut sum = simd.splat_f32s(0.0);
+            for position in 0..lengths[row] {
+                let place = position % BLOCK * values.stride + values.start;
+                let vector = &values.rows.block(position / BLOCK)[place + column..place + values.width];
+                let vector = simd.partial_load_f32s(vector);
+                sum = simd.mul_add_e_f32s(simd.splat_f32s(rows[row][position]), vector, sum);
+            }
+            simd.partial_store_f32s(&mut sums[places[row] + column..places[row] + values.width], sum);
+        }
+    }
+}
+
+/// `COUNT` vectors of columns of [`weighted_sums`].
+#[inline(always)]
+fn weighted_columns<S: Simd, const ROWS: usize, const COUNT: usize>(
+    simd: S,
+    weights: [&[f32]; ROWS],
+    values: &ValueRows<'_, impl Blocks>,
+    column: usize,
+    sums: &mut [f32],
+    places: [usize; ROWS],
+) {
+    let common = weights[0].len();
+    let mut tile = [[simd.splat_f32s(0.0); COUNT]; ROWS];
+    add_positions(simd, weights, 0..common, values, column, &mut tile);
+    for row in 0..ROWS {
+        let mut own = [tile[row]];
+        add_positions(simd, [weights[row]], common..weights[row].len(), values, column, &mut own);
+        let (sums, _) = S::as_mut_simd_f32s(&mut sums[places[row] + column..][..COUNT * S::F32_LANES]);
+        sums.copy_from_slice(&own[0]);
+    }
+}
+
+/// Adds some positions' vectors to each row's sums, each times the row's weight.
+#[inline(always)]
+fn add_positions<S: Simd, const ROWS: usize, const COUNT: usize>(
+    simd: S,
+    weights: [&[f32]; ROWS],
+    positions: Range<usize>,
+    values: &ValueRows<'_, impl Blocks>,
+    column: usize,
+    sums: &mut [[S::f32s; COUNT]; ROWS],
+) {
+    let mut start = positions.start;
+    while start < positions.end {
+        let end = positions.end.min((start / BLOCK + 1) * BLOCK);
+        let rows = &values.rows.block(start / BLOCK)[values.start + column..];
+        let mut own: [&[f32]; ROWS] = [&[]; ROWS];
+        for row in 0..ROWS {
+            own[row] = &weights[row][start..end];
+        }
+        for index in 0..end - start {
+            let at = (start + index) % BLOCK * values.stride;
+            let (vector, _) = S::as_simd_f32s(&rows[at..][..COUNT * S::F32_LANES]);
+            for row in 0..ROWS {
+                let weight = simd.splat_f32s(own[row][index]);
+                for index in 0..COUNT {
+                    sums[row][index] = simd.mul_add_e_f32s(weight, vector[index], sums[row][index]);
+                }
+            }
+        }
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_models::numbers;
+    use proptest::prelude::*;
+
+    /// Keys, values and queries of one sequence.
+    struct Sequence {
+        shape: AttentionShape,
+        queries: Vec<f32>,
+        keys: Vec<f32>,
+        blocks: Vec<f32>,
+        values: Vec<f32>,
+    }
+
+    impl Sequence {
+        fn new(shape: AttentionShape, length: usize) -> Self {
+            let (query, key) = (shape.query_heads * shape.head, shape.key_heads * shape.head);
+            let keys = numbers(2, length * key);
+            let mut blocks = vec![f32::NAN; shape.blocks(length) * shape.key_block()];
+            for (position, row) in keys.chunks_exact(key).enumerate() {
+                store_keys(shape, row, position, &mut blocks);
+            }
+            Self { shape, queries: numbers(1, length * query), keys, blocks, values: numbers(3, length * key) }
+        }
+
+        fn attend(&self, positions: Range<usize>) -> Vec<f32> {
+            let (query, key) = (self.shape.query_heads * self.shape.head, self.shape.key_heads * self.shape.head);
+            let mut attended = vec![0.0; positions.len() * query];
+            let queries = Queries { rows: &self.queries[positions.start * query..], stride: query, positions };
+            let keys = Joined { numbers: &self.blocks, size: self.shape.key_block() };
+            let values = Joined { numbers: &self.values, size: key * BLOCK };
+            attend(self.shape, queries, &keys, &values, key, &mut Vec::new(), &mut attended);
+            attended
+        }
+
+        /// One query head's attention at one position, in f64.
+        fn exact(&self, position: usize, head: usize) -> Vec<f64> {
+            let (shape, width) = (self.shape, self.shape.head);
+            let key = |numbers: &[f32], other: usize, index: usize| {
+                f64::from(numbers[(other * shape.key_heads + head / shape.group()) * width + index])
+            };
+            let query = &self.queries[(position * shape.query_heads + head) * width..][..width];
+            let score = |other| {
+                let along: f64 = (0..width).map(|index| f64::from(query[index]) * key(&self.keys, other, index)).sum();
+                (along / (width as f64).sqrt()).exp()
+            };
+            let weights: Vec<f64> = (0..=position).map(score).collect();
+            let mean = |index| -> f64 {
+                let sum: f64 = (0..=position).map(|other| weights[other] * key(&self.values, other, index)).sum();
+                sum / weights.iter().sum::<f64>()
+            };
+            (0..width).map(mean).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_attends_alone_as_it_does_with_others(
+            head in 1..70_usize, group in 1..4_usize, length in 1..90_usize, first in 0..90_usize,
+        ) {
+            let shape = AttentionShape { query_heads: 2 * group, key_heads: 2, head };
+            let (sequence, first) = (Sequence::new(shape, length), first % length);
+            let together = sequence.attend(first..length);
+            let rows = together.chunks_exact(shape.query_heads * head);
+            for (position, row) in (first..length).zip(rows) {
+                prop_assert_eq!(row, sequence.attend(position..position + 1));
+                for (query_head, found) in row.chunks_exact(head).enumerate() {
+                    let exact = sequence.exact(position, query_head);
+                    prop_assert!(found.iter().zip(exact).all(|(&found, exact)| (f64::from(found) - exact).abs() < 1e-5));
                 }
             }
         }
     }
-    sums
 }

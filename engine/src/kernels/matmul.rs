@@ -1,180 +1,11 @@
+use std::cell::Cell;
 use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
-/// Columns of a panel: a multiple of every vector width.
-const PANEL: usize = 32;
-
-/// What the numbers of a matrix are held as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precision {
-    /// 32 bits.
-    Single,
-    /// bfloat16: the upper halves of numbers whose lower halves are 0, so nothing is lost.
-    Half,
-}
-
-impl Precision {
-    /// Bytes of a number.
-    fn width(self) -> usize {
-        match self {
-            Self::Single => size_of::<f32>(),
-            Self::Half => size_of::<u16>(),
-        }
-    }
-}
-
-/// A matrix `[depth, columns]`, cut into panels of [`PANEL`] columns that each lie row after row, so that a product
-/// reads it from end to end. What fills up the last panel reaches no product.
-#[derive(Clone, Debug)]
-pub(crate) struct PackedMatrix {
-    panels: Panels,
-    depth: usize,
-    columns: usize,
-}
-
-#[derive(Clone, Debug)]
-enum Panels {
-    Single(Vec<f32>),
-    Half(Vec<u16>),
-}
-
-impl Default for PackedMatrix {
-    fn default() -> Self {
-        Self::new(0, 0, Precision::Single)
-    }
-}
-
-impl PackedMatrix {
-    /// One of zeros.
-    pub(crate) fn new(depth: usize, columns: usize, precision: Precision) -> Self {
-        let count = Self::count(depth, columns);
-        let panels = match precision {
-            Precision::Single => Panels::Single(vec![0.0; count]),
-            Precision::Half => Panels::Half(vec![0; count]),
-        };
-        Self { panels, depth, columns }
-    }
-
-    /// Bytes that a matrix of this size takes.
-    pub(crate) fn bytes(depth: usize, columns: usize, precision: Precision) -> usize {
-        Self::count(depth, columns) * precision.width()
-    }
-
-    /// Numbers in the panels.
-    fn count(depth: usize, columns: usize) -> usize {
-        depth * columns.next_multiple_of(PANEL)
-    }
-
-    pub(crate) fn depth(&self) -> usize {
-        self.depth
-    }
-
-    pub(crate) fn columns(&self) -> usize {
-        self.columns
-    }
-
-    /// Takes over a row-major `[depth, columns]` matrix, keeping the memory it has.
-    pub(crate) fn pack(&mut self, matrix: &[f32], depth: usize, columns: usize) {
-        let panels = self.resize(depth, columns);
-        for (index, panel) in panels.chunks_exact_mut(depth * PANEL).enumerate() {
-            let start = index * PANEL;
-            let width = PANEL.min(columns - start);
-            for row in 0..depth {
-                let from = row * columns + start;
-                panel[row * PANEL..][..width].copy_from_slice(&matrix[from..from + width]);
-            }
-        }
-    }
-
-    /// Takes over the transpose of a row-major `[columns, depth]` matrix, which is how Hugging Face stores a layer.
-    pub(crate) fn pack_transposed(&mut self, matrix: &[f32], depth: usize, columns: usize) {
-        self.resize(depth, columns);
-        self.put_columns(0, matrix);
-    }
-
-    /// Numbers of 32 bits for a matrix of this size. What they are is left to the caller.
-    fn resize(&mut self, depth: usize, columns: usize) -> &mut [f32] {
-        (self.depth, self.columns) = (depth, columns);
-        self.widen();
-        let Panels::Single(numbers) = &mut self.panels else { return &mut [] };
-        numbers.resize(Self::count(depth, columns), 0.0);
-        numbers
-    }
-
-    /// Makes its numbers ones of 32 bits, so that any can be put into it.
-    pub(crate) fn widen(&mut self) {
-        if let Panels::Half(numbers) = &self.panels {
-            self.panels = Panels::Single(numbers.iter().copied().map(Element::whole).collect());
-        }
-    }
-
-    /// Takes over columns from `first` on, each laid out one after another. Where it holds halves, the numbers must be
-    /// bfloat16's.
-    pub(crate) fn put_columns(&mut self, first: usize, numbers: &[f32]) {
-        match &mut self.panels {
-            Panels::Single(panels) => put_columns(panels, self.depth, first, numbers),
-            Panels::Half(panels) => put_columns(panels, self.depth, first, numbers),
-        }
-    }
-
-    /// Writes columns from `first` on into `numbers`, one after another.
-    pub(crate) fn columns_from(&self, first: usize, numbers: &mut [f32]) {
-        match &self.panels {
-            Panels::Single(panels) => columns_from(panels, self.depth, first, numbers),
-            Panels::Half(panels) => columns_from(panels, self.depth, first, numbers),
-        }
-    }
-}
-
-/// A number as a panel holds it.
-trait Element: Copy {
-    fn of(number: f32) -> Self;
-    fn whole(self) -> f32;
-}
-
-impl Element for f32 {
-    #[inline(always)]
-    fn of(number: f32) -> Self {
-        number
-    }
-
-    #[inline(always)]
-    fn whole(self) -> f32 {
-        self
-    }
-}
-
-impl Element for u16 {
-    #[inline(always)]
-    fn of(number: f32) -> Self {
-        (number.to_bits() >> 16) as u16
-    }
-
-    #[inline(always)]
-    fn whole(self) -> f32 {
-        f32::from_bits(u32::from(self) << 16)
-    }
-}
-
-fn put_columns<E: Element>(panels: &mut [E], depth: usize, first: usize, numbers: &[f32]) {
-    for (column, numbers) in (first..).zip(numbers.chunks_exact(depth)) {
-        let panel = &mut panels[column / PANEL * PANEL * depth..][..PANEL * depth];
-        for (row, number) in panel.chunks_exact_mut(PANEL).zip(numbers) {
-            row[column % PANEL] = E::of(*number);
-        }
-    }
-}
-
-fn columns_from<E: Element>(panels: &[E], depth: usize, first: usize, numbers: &mut [f32]) {
-    for (column, numbers) in (first..).zip(numbers.chunks_exact_mut(depth)) {
-        let panel = &panels[column / PANEL * PANEL * depth..][..PANEL * depth];
-        for (row, number) in panel.chunks_exact(PANEL).zip(numbers) {
-            *number = row[column % PANEL].whole();
-        }
-    }
-}
+use super::packed_matrix::{Element, PANEL, PackedMatrix, Panels};
+use super::prefetch::prefetch;
+use crate::threads::share;
 
 /// `product = left · right`, with `left` row-major `[rows, depth]` and `product` row-major `[rows, columns]`.
 ///
@@ -199,14 +30,20 @@ pub(crate) fn transposed_multiply_add(left: &[f32], rows: usize, right: &PackedM
     Product::new(Left::of_columns(left, rows), Right::of(right)).run(true, product);
 }
 
-/// Depth that is summed over at a time: so much of a panel and of a tile's rows stays in the first cache.
+/// Depth that is summed over at a time: so much of a strip's rows stays in the first cache.
 const DEPTH_BLOCK: usize = 256;
+
+/// Columns that a strip of rows goes through before the next strip: so much of them stays in the second cache.
+const COLUMN_BLOCK: usize = 16 * PANEL;
 
 /// Rows that are multiplied with a block of the depth at a time: so much of them stays in the second cache.
 const ROW_BLOCK: usize = 43 * STRIP;
 
 /// Rows of a tile: with two vectors each they take 24 of 32 registers.
 const STRIP: usize = 12;
+
+/// Numbers of a cache line.
+const CACHE_LINE: usize = 16;
 
 /// Columns from which on it is worth packing a block of the left matrix.
 const WORTH_PACKING: usize = 256;
@@ -255,22 +92,31 @@ impl<'a> Right<'a> {
         Self { matrix, transposed: true, depth: matrix.columns, columns: matrix.depth }
     }
 
-    /// Whether tiles have to be gathered before they can be multiplied with.
-    fn is_gathered(&self) -> bool {
-        self.transposed || matches!(self.matrix.panels, Panels::Half(_))
-    }
-
-    /// Part of the depth of [`PANEL`] columns, which is gathered in `tile` where it does not stand so.
+    /// Part of the depth of some columns of a window that starts at `start`, gathered in `tiles` where it does not stand so.
     #[inline(always)]
-    fn tile<'b>(&'b self, panel: usize, depth: &Range<usize>, tile: &'b mut [f32]) -> &'b [f32] {
-        let place = (panel * self.depth + depth.start) * PANEL..(panel * self.depth + depth.end) * PANEL;
-        match (&self.matrix.panels, self.transposed) {
-            (Panels::Single(numbers), false) => return &numbers[place],
-            (Panels::Half(numbers), false) => widen_tile(&numbers[place], tile),
-            (Panels::Single(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
-            (Panels::Half(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
+    fn panels<'b>(
+        &'b self,
+        start: usize,
+        columns: &Range<usize>,
+        depth: &Range<usize>,
+        tiles: &'b mut [f32],
+    ) -> TilePanels<'b> {
+        let first = (start + columns.start) / PANEL;
+        if let (Panels::Single(numbers), false) = (&self.matrix.panels, self.transposed) {
+            let numbers = &numbers[(first * self.depth + depth.start) * PANEL..];
+            return TilePanels { numbers, stride: self.depth * PANEL };
         }
-        &tile[..depth.len() * PANEL]
+        let stride = depth.len() * PANEL;
+        for (panel, tile) in (first..first + columns.len().div_ceil(PANEL)).zip(tiles.chunks_exact_mut(stride)) {
+            let place = (panel * self.depth + depth.start) * PANEL..(panel * self.depth + depth.end) * PANEL;
+            match (&self.matrix.panels, self.transposed) {
+                (Panels::Single(numbers), false) => tile.copy_from_slice(&numbers[place]),
+                (Panels::Half(numbers), false) => widen_tile(&numbers[place], tile),
+                (Panels::Single(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
+                (Panels::Half(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
+            }
+        }
+        TilePanels { numbers: tiles, stride }
     }
 
     /// The depth begins between two of the matrix's own panels, of which a tile takes square blocks.
@@ -311,6 +157,21 @@ fn transpose_part<E: Element>(from: &[E], to: &mut [f32]) {
         for column in 0..from.len() / PANEL {
             to[column] = from[column * PANEL + row].whole();
         }
+    }
+}
+
+/// Part of the depth of panels that follow one another.
+struct TilePanels<'a> {
+    numbers: &'a [f32],
+    /// From one panel to the next.
+    stride: usize,
+}
+
+impl TilePanels<'_> {
+    /// So much of the depth of one of them.
+    #[inline(always)]
+    fn tile(&self, index: usize, depth: usize) -> &[f32] {
+        &self.numbers[index * self.stride..][..depth * PANEL]
     }
 }
 
@@ -370,10 +231,7 @@ impl<'a> Product<'a> {
         }
         let windows = windows(product, right.columns, self.threads());
         let run = |window| Arch::new().dispatch(WindowProduct { product: self, accumulate, window });
-        match windows.len() {
-            1 => windows.into_iter().for_each(run),
-            _ => windows.into_par_iter().for_each(run),
-        }
+        share(windows, run);
     }
 
     /// Threads that are worth taking of the pool that this is called in.
@@ -382,6 +240,19 @@ impl<'a> Product<'a> {
         let worth = read >= WORTH_A_THREAD_TO_READ || read * self.left.rows >= WORTH_A_THREAD;
         if worth && rayon::current_thread_index().is_some() { rayon::current_num_threads() } else { 1 }
     }
+}
+
+/// Memory of a thread that multiplies, kept between products.
+#[derive(Default)]
+struct Scratch {
+    /// A block of the left matrix.
+    strips: Vec<f32>,
+    /// Part of the right one.
+    gathered: Vec<f32>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::default();
 }
 
 struct WindowProduct<'a> {
@@ -409,46 +280,52 @@ impl WindowProduct<'_> {
         let far_apart = left.by_columns || left.depth > DEPTH_BLOCK;
         let pack_left = far_apart && columns >= WORTH_PACKING && rows >= STRIP;
         let packed = rows.min(ROW_BLOCK).next_multiple_of(STRIP) * left.depth.min(DEPTH_BLOCK);
-        let mut strips = vec![0.0; if pack_left { packed } else { 0 }];
-        let mut gathered = vec![0.0; if right.is_gathered() { DEPTH_BLOCK * PANEL } else { 0 }];
+        let mut scratch = SCRATCH.take();
+        let Scratch { strips, gathered } = &mut scratch;
+        strips.resize(strips.len().max(if pack_left { packed } else { 0 }), 0.0);
+        // A few rows are done with a panel before the next is looked at.
+        let width = if rows > STRIP { COLUMN_BLOCK } else { PANEL };
+        gathered.resize(gathered.len().max(DEPTH_BLOCK * width), 0.0);
         for block_start in (0..rows).step_by(ROW_BLOCK) {
             let block = block_start..rows.min(block_start + ROW_BLOCK);
             for depth_start in (0..left.depth).step_by(DEPTH_BLOCK) {
                 let depth = depth_start..left.depth.min(depth_start + DEPTH_BLOCK);
                 let first_row = self.window.first_row + block.start;
                 if pack_left {
-                    pack_block(left, first_row..first_row + block.len(), &depth, &mut strips);
+                    pack_block(left, first_row..first_row + block.len(), &depth, strips);
                 }
                 let add = self.accumulate || depth.start > 0;
-                for column in (0..columns).step_by(PANEL) {
-                    let tile = right.tile((self.window.start + column) / PANEL, &depth, &mut gathered);
-                    let factors = |row: usize| match (left.by_columns, pack_left) {
-                        (false, false) => (&left.numbers[(first_row + row) * left.depth + depth.start..], left.depth),
-                        (false, true) => (&strips[row * depth.len()..], depth.len()),
-                        (true, false) => (&left.numbers[depth.start * left.rows + first_row + row..], left.rows),
-                        (true, true) => (&strips[row / STRIP * STRIP * depth.len() + row % STRIP..], STRIP),
-                    };
-                    let rows = &mut self.window.rows[block.clone()];
-                    let mut tiles = Tiles { by_columns: left.by_columns, tile, depth: depth.len(), column, add };
+                let factors = |row: usize| match (left.by_columns, pack_left) {
+                    (false, false) => (&left.numbers[(first_row + row) * left.depth + depth.start..], left.depth),
+                    (false, true) => (&strips[row * depth.len()..], depth.len()),
+                    (true, false) => (&left.numbers[depth.start * left.rows + first_row + row..], left.rows),
+                    (true, true) => (&strips[row / STRIP * STRIP * depth.len() + row % STRIP..], STRIP),
+                };
+                let rows = &mut self.window.rows[block.clone()];
+                for start in (0..columns).step_by(width) {
+                    let columns = start..columns.min(start + width);
+                    let panels = right.panels(self.window.start, &columns, &depth, gathered);
+                    let mut tiles = Tiles { by_columns: left.by_columns, panels, depth: &depth, columns, add };
                     let mut row = 0;
                     while row + ROWS <= rows.len() {
-                        tiles.block::<S, ROWS>(simd, factors(row), &mut rows[row..row + ROWS]);
+                        tiles.strip::<S, ROWS>(simd, factors(row), &mut rows[row..row + ROWS]);
                         row += ROWS;
                     }
                     while row + 4 <= rows.len() {
-                        tiles.block::<S, 4>(simd, factors(row), &mut rows[row..row + 4]);
+                        tiles.strip::<S, 4>(simd, factors(row), &mut rows[row..row + 4]);
                         row += 4;
                     }
                     if row + 2 <= rows.len() {
-                        tiles.block::<S, 2>(simd, factors(row), &mut rows[row..row + 2]);
+                        tiles.strip::<S, 2>(simd, factors(row), &mut rows[row..row + 2]);
                         row += 2;
                     }
                     if row < rows.len() {
-                        tiles.block::<S, 1>(simd, factors(row), &mut rows[row..]);
+                        tiles.strip::<S, 1>(simd, factors(row), &mut rows[row..]);
                     }
                 }
             }
         }
+        SCRATCH.set(scratch);
     }
 }
 
@@ -463,53 +340,88 @@ fn pack_block(left: &Left<'_>, rows: Range<usize>, depth: &Range<usize>, block: 
         return;
     }
     for (p, at) in depth.clone().enumerate() {
-        let from = &left.numbers[at * left.rows..][rows.clone()];
-        for (strip, from) in from.chunks(STRIP).enumerate() {
-            block[(strip * depth.len() + p) * STRIP..][..from.len()].copy_from_slice(from);
+        let (whole, rest) = left.numbers[at * left.rows..][rows.clone()].as_chunks::<STRIP>();
+        let to = |strip: usize| (strip * depth.len() + p) * STRIP;
+        for strip in 0..whole.len() {
+            block[to(strip)..][..STRIP].copy_from_slice(&whole[strip]);
+        }
+        if !rest.is_empty() {
+            block[to(whole.len())..][..rest.len()].copy_from_slice(rest);
         }
     }
 }
 
-/// What all blocks of one panel and one part of the depth share.
+/// What all rows share of some columns and part of the depth.
 struct Tiles<'a> {
     by_columns: bool,
-    tile: &'a [f32],
-    depth: usize,
-    /// Where the panel begins in the rows of the window.
-    column: usize,
+    panels: TilePanels<'a>,
+    depth: &'a Range<usize>,
+    /// Of the window, beginning at a panel.
+    columns: Range<usize>,
     /// The sums go on from what is there.
     add: bool,
 }
 
 impl Tiles<'_> {
-    /// `ROWS` rows of the panel's columns. `left` is where the first of them begins, and how far it is to the next row or,
-    /// by columns, to the next place of the depth.
+    /// `ROWS` rows of the columns. `left` is where the first of them begins, and how far it is to the next row or, by columns,
+    /// to the next place of the depth.
     #[inline(always)]
-    fn block<S: Simd, const ROWS: usize>(&mut self, simd: S, left: (&[f32], usize), rows: &mut [&mut [f32]]) {
-        let (vectors, _) = S::as_simd_f32s(self.tile);
+    fn strip<S: Simd, const ROWS: usize>(&mut self, simd: S, left: (&[f32], usize), rows: &mut [&mut [f32]]) {
+        for (index, column) in self.columns.clone().step_by(PANEL).enumerate() {
+            for row in 0..ROWS {
+                for at in (column + PANEL..column + 2 * PANEL).step_by(CACHE_LINE) {
+                    prefetch(rows[row], at);
+                }
+            }
+            self.tile::<S, ROWS>(simd, left, self.panels.tile(index, self.depth.len()), column, rows);
+        }
+    }
+
+    /// The same for one panel, part of whose depth `tile` is.
+    #[inline(always)]
+    fn tile<S: Simd, const ROWS: usize>(
+        &self,
+        simd: S,
+        left: (&[f32], usize),
+        tile: &[f32],
+        column: usize,
+        rows: &mut [&mut [f32]],
+    ) {
+        let (vectors, _) = S::as_simd_f32s(tile);
         let per_row = PANEL / S::F32_LANES;
         let columns = rows[0].len();
         for pair in (0..per_row).step_by(2) {
-            let at = self.column + pair * S::F32_LANES;
+            let at = column + pair * S::F32_LANES;
             let (first_end, second_end) = (columns.min(at + S::F32_LANES), columns.min(at + 2 * S::F32_LANES));
             if at >= columns {
                 break;
             }
+            let whole = second_end == at + 2 * S::F32_LANES;
             let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
             if self.add {
                 for r in 0..ROWS {
-                    sums[r][0] = simd.partial_load_f32s(&rows[r][at..first_end]);
-                    sums[r][1] = simd.partial_load_f32s(&rows[r][first_end..second_end]);
+                    if whole {
+                        let (row, _) = S::as_simd_f32s(&rows[r][at..second_end]);
+                        sums[r] = [row[0], row[1]];
+                    } else {
+                        sums[r][0] = simd.partial_load_f32s(&rows[r][at..first_end]);
+                        sums[r][1] = simd.partial_load_f32s(&rows[r][first_end..second_end]);
+                    }
                 }
             }
             let sums = if self.by_columns {
-                sum_columns(simd, left, self.depth, vectors, per_row, pair, sums)
+                sum_columns(simd, left, self.depth.len(), vectors, per_row, pair, sums)
             } else {
-                sum_rows(simd, left, self.depth, vectors, per_row, pair, sums)
+                sum_rows(simd, left, self.depth.len(), vectors, per_row, pair, sums)
             };
             for r in 0..ROWS {
-                simd.partial_store_f32s(&mut rows[r][at..first_end], sums[r][0]);
-                simd.partial_store_f32s(&mut rows[r][first_end..second_end], sums[r][1]);
+                if whole {
+                    let (row, _) = S::as_mut_simd_f32s(&mut rows[r][at..second_end]);
+                    [row[0], row[1]] = sums[r];
+                } else {
+                    simd.partial_store_f32s(&mut rows[r][at..first_end], sums[r][0]);
+                    simd.partial_store_f32s(&mut rows[r][first_end..second_end], sums[r][1]);
+                }
             }
         }
     }
@@ -567,6 +479,7 @@ fn sum_columns<S: Simd, const ROWS: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::Precision;
     use crate::test_models::numbers;
     use proptest::prelude::*;
 
@@ -590,7 +503,7 @@ mod tests {
     /// More than one block of everything, each with a rest, on one thread and on three.
     #[test]
     fn blocks_and_threads_change_no_bit() {
-        let (rows, depth, columns) = (ROW_BLOCK + 13, DEPTH_BLOCK + 5, WORTH_PACKING + 3);
+        let (rows, depth, columns) = (ROW_BLOCK + 13, DEPTH_BLOCK + 5, COLUMN_BLOCK + 3);
         let (left, right) = (numbers(5, rows * depth), numbers(6, depth * columns));
         let mut packed = PackedMatrix::default();
         packed.pack(&right, depth, columns);

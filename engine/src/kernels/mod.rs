@@ -2,7 +2,7 @@
 //! depends on that row alone, so that both find the same logprob to the bit.
 //!
 //! Hot loops run over arrays of [`LANES`] numbers inside [`vectorised`], which compiles each of them for the
-//! processor's own vectors. Outside matrix products no operation is fused, so their results are the same on every
+//! processor's own vectors. Outside products of matrices no operation is fused, so their results are the same on every
 //! processor.
 
 // Iterator adapters are not always inlined into code compiled for other processor features than the crate's.
@@ -11,16 +11,17 @@
 use pulp::{Arch, Simd, WithSimd};
 
 mod attention;
+mod attention_backward;
 mod matmul;
+mod packed_matrix;
 mod pointwise;
+mod prefetch;
 mod softmax;
 
-pub(crate) use attention::{
-    AttentionForward, AttentionScratch, AttentionShape, BLOCK, Blocks, Joined, attend, attend_backward, store_keys,
-};
-pub(crate) use matmul::{
-    PackedMatrix, Precision, multiply, multiply_add, multiply_transposed, transposed_multiply_add,
-};
+pub(crate) use attention::{AttentionShape, BLOCK, Blocks, Joined, Queries, attend, store_keys};
+pub(crate) use attention_backward::{AttentionForward, AttentionScratch, attend_backward};
+pub(crate) use matmul::{multiply, multiply_add, multiply_transposed, transposed_multiply_add};
+pub(crate) use packed_matrix::{PackedMatrix, Precision};
 pub(crate) use pointwise::{
     HeadNorms, Rotation, add_bias, bias_backward, norm_and_rotate, norm_and_rotate_backward, rms_norm,
     rms_norm_backward, swiglu, swiglu_backward,
@@ -76,6 +77,26 @@ fn dot(left: &[f32], right: &[f32]) -> f32 {
     let right_rest = &right_rest[..left_rest.len()];
     for lane in 0..left_rest.len() {
         sums[lane] += left_rest[lane] * right_rest[lane];
+    }
+    fold(sums)
+}
+
+/// Sum of `first[i] * second[i] * third[i]`.
+#[inline(always)]
+fn triple_dot(first: &[f32], second: &[f32], third: &[f32]) -> f32 {
+    let (firsts, first_rest) = first.as_chunks::<LANES>();
+    let (seconds, second_rest) = second.as_chunks::<LANES>();
+    let (thirds, third_rest) = third.as_chunks::<LANES>();
+    let (seconds, thirds) = (&seconds[..firsts.len()], &thirds[..firsts.len()]);
+    let mut sums = [0.0; LANES];
+    for block in 0..firsts.len() {
+        for lane in 0..LANES {
+            sums[lane] += firsts[block][lane] * seconds[block][lane] * thirds[block][lane];
+        }
+    }
+    let (second_rest, third_rest) = (&second_rest[..first_rest.len()], &third_rest[..first_rest.len()]);
+    for lane in 0..first_rest.len() {
+        sums[lane] += first_rest[lane] * second_rest[lane] * third_rest[lane];
     }
     fold(sums)
 }

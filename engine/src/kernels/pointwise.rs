@@ -1,4 +1,4 @@
-use super::{dot, exp, vectorised};
+use super::{dot, exp, triple_dot, vectorised};
 
 /// RMSNorm of each row of `[rows, gain.len()]`: `x / sqrt(mean(x²) + epsilon) * gain`. `inverses` receives each row's
 /// `1 / sqrt(...)`, which the backward pass needs.
@@ -67,16 +67,12 @@ fn norm_row_backward(
     let width = row.len();
     let (gain, normed_gradient) = (&gain[..width], &normed_gradient[..width]);
     let gradient = &mut gradient[..width];
-    let mut along = 0.0;
     if let Some(gain_gradient) = gain_gradient.get_mut(..width) {
         for i in 0..width {
             gain_gradient[i] += normed_gradient[i] * row[i] * inverse;
         }
     }
-    for i in 0..width {
-        along += normed_gradient[i] * gain[i] * row[i];
-    }
-    let along = along * inverse * inverse / width as f32;
+    let along = triple_dot(normed_gradient, gain, row) * inverse * inverse / width as f32;
     for i in 0..width {
         gradient[i] += inverse * (normed_gradient[i] * gain[i] - row[i] * along);
     }

@@ -1,0 +1,49 @@
+//! Prints how many tokens the learner trains in a second, and in a second of processor time.
+//!
+//! `cargo run --release -p fulgurite-engine --example training_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
+//! `fulgurite bench engine`.
+#![allow(clippy::print_stdout)]
+
+mod common;
+
+use std::time::Instant;
+
+use common::{model, processor_seconds, rows};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction};
+use fulgurite_engine::{EmbeddedLearner, ModelConfig};
+
+const SEQUENCES: usize = 8;
+const LENGTH: usize = 256;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let config = match arguments.next().unwrap_or_default().as_str() {
+        "0.3m" => model(512, 64, 256, 4, 16),
+        "6m" => model(4096, 256, 768, 6, 32),
+        "30m" => model(8192, 512, 1536, 8, 64),
+        // Its heads are together twice as wide as its stream.
+        "0.6b" => {
+            ModelConfig { num_attention_heads: 16, num_key_value_heads: 8, ..model(151_936, 1024, 3072, 28, 128) }
+        }
+        _ => return Err("which shape: 0.3m, 6m, 30m or 0.6b?".into()),
+    };
+    let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
+    let least: f64 = arguments.next().map_or(Ok(3.0), |seconds| seconds.parse())?;
+    let learner = EmbeddedLearner::with_fresh_weights("", &config, 1, threads)?;
+    let data = rows(SEQUENCES, LENGTH, config.vocab_size);
+    let step = async || {
+        learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await?;
+        learner.optimizer_step(AdamParameters::default()).await
+    };
+    // The first finds memory and fills caches.
+    step().await?;
+    let (began, processor, mut tokens) = (Instant::now(), processor_seconds()?, 0);
+    while began.elapsed().as_secs_f64() < least {
+        step().await?;
+        tokens += SEQUENCES * LENGTH;
+    }
+    let (wall, processor) = (began.elapsed().as_secs_f64(), processor_seconds()? - processor);
+    println!("{:.0} tokens/s, {:.0} in a processor's second", tokens as f64 / wall, tokens as f64 / processor);
+    Ok(())
+}

@@ -148,7 +148,8 @@ pub enum StopReason {
     Length,
 }
 
-/// What a sampler says while it works: tokens, perhaps the weights behind them, then exactly one `Finished`.
+/// What a sampler says while it works: tokens, perhaps the weights behind them and what it had cached, then exactly one
+/// `Finished`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SampleEvent {
     /// The next token.
@@ -156,6 +157,8 @@ pub enum SampleEvent {
     /// The weights that sampled each token so far, from a host that knows them only afterwards. It counts more than
     /// what the tokens said.
     WeightsVersions(Vec<Option<WeightsVersion>>),
+    /// How many of the prompt's tokens the host had in its cache and did not compute, from a host that says it.
+    CachedPrompt(usize),
     /// The end; nothing follows.
     Finished(StopReason),
 }

@@ -183,6 +183,7 @@ struct MetaInfo {
     output_top_logprobs: Vec<Option<Vec<Logprob>>>,
     weight_version: Option<String>,
     weight_versions: Option<Vec<WeightsSpan>>,
+    cached_tokens: Option<usize>,
 }
 
 /// Logprob, id, and the text or null.
@@ -219,7 +220,9 @@ impl ReadEvent for SglangReader {
             tokens.push(PieceToken { id, logprob, alternatives, weights_version: version });
             self.last = Some(id);
         }
-        Ok(Some(Piece { prompt: None, tokens, weights: meta.weight_versions, end }))
+        // Each event says it.
+        let cached = end.and(meta.cached_tokens);
+        Ok(Some(Piece { prompt: None, tokens, weights: meta.weight_versions, cached, end }))
     }
 }
 

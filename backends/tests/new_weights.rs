@@ -58,6 +58,7 @@ async fn versions(mut stream: SampleStream) -> Vec<Option<u64>> {
             SampleEvent::WeightsVersions(told) => {
                 versions = told.into_iter().map(|version| version.map(|it| it.0)).collect()
             }
+            SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(_) => return versions,
         }
     }

@@ -81,7 +81,7 @@ fn sglang(tokens: &[u32], version: &str, finish_reason: Value) -> Step {
     let logprobs: Vec<Value> = tokens.iter().map(|id| json!([-0.5, id, null])).collect();
     Step::Event(json!({ "text": "?", "output_ids": tokens, "meta_info": {
         "id": "r", "finish_reason": finish_reason, "prompt_tokens": 2, "completion_tokens": tokens.len(),
-        "weight_version": version, "output_token_logprobs": logprobs,
+        "weight_version": version, "output_token_logprobs": logprobs, "cached_tokens": 1,
     } }))
 }
 
@@ -107,7 +107,7 @@ async fn sglang_tells_the_weights_with_each_event_and_spans_at_the_end_count_mor
     let server_of_spans = server("/generate", spanned).await;
     let (told, _) = sampled(&SglangSampler::new(&options(&server_of_spans.url)).unwrap()).await;
     let versions = [1, 1, 2].map(|version| Some(WeightsVersion(version))).to_vec();
-    assert_eq!(told[3], SampleEvent::WeightsVersions(versions));
+    assert_eq!(told[3..5], [SampleEvent::CachedPrompt(1), SampleEvent::WeightsVersions(versions)]);
 }
 
 #[tokio::test]

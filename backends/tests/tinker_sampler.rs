@@ -80,6 +80,7 @@ async fn sample(
             SampleEvent::Token(token) => tokens.push(token),
             SampleEvent::Finished(reason) => return Ok((tokens, reason)),
             SampleEvent::WeightsVersions(_) => panic!("every token tells its own"),
+            SampleEvent::CachedPrompt(_) => panic!("the protocol has no word for it"),
         }
     }
 }

@@ -115,6 +115,41 @@ async fn weights_that_change_in_mid_generation_are_told_for_each_token() {
 }
 
 #[tokio::test]
+async fn how_much_of_a_prompt_was_cached_is_said_behind_the_answers_end() {
+    let usage = |cached: Value| {
+        Step::Event(json!({ "choices": [], "usage": { "prompt_tokens": 3, "prompt_tokens_details": cached } }))
+    };
+    for generates in [false, true] {
+        let vllm = Vllm::new(generates, true);
+        let (server, sampler) = sampler(&vllm).await;
+        let (path, answer) = match generates {
+            true => ("/inference/v1/generate", generated(&[(9, -0.5)], Some("stop"))),
+            false => ("/v1/completions", completed(&[(9, -0.5)], Some("stop"))),
+        };
+        let cached = |tokens: usize| std::iter::once(usage(json!({ "cached_tokens": tokens }))).chain(Step::done());
+        for (behind, expected) in [
+            (cached(2).collect(), Some(2)),
+            // That is more than there is.
+            (cached(4).collect(), None),
+            (std::iter::once(usage(Value::Null)).chain(Step::done()).collect(), None),
+            (Step::done(), None),
+            (vec![Step::Text("<html>".to_owned()), Step::End], None),
+            (vec![Step::End], None),
+            (vec![Step::Close], None),
+        ] {
+            vllm.play(Reply::Stream(std::iter::once(Step::Event(answer.clone())).chain(behind).collect()));
+            let (events, error) = sampled(&sampler).await;
+            assert!(error.is_none(), "{error:?}");
+            assert_eq!(ids(&events), [9]);
+            let told = expected.map(SampleEvent::CachedPrompt);
+            let end = told.into_iter().chain([SampleEvent::Finished(StopReason::StopToken)]);
+            assert_eq!(events[1..], end.collect::<Vec<_>>());
+        }
+        assert_eq!(server.posts(path).pop().unwrap()["stream_options"], json!({ "include_usage": true }));
+    }
+}
+
+#[tokio::test]
 async fn logprobs_of_another_distribution_than_was_sampled_from_are_refused() {
     let warm = SamplingParameters { temperature: 0.5, ..SamplingParameters::default() };
     let greedy = SamplingParameters { temperature: 0.0, ..SamplingParameters::default() };

@@ -41,6 +41,8 @@ pub(crate) struct Generation {
     stops: StopSequences,
     /// Gives one number per sampled token, whatever is done with it: position `i` always gets number `i`.
     generator: ChaCha8Rng,
+    /// How many of the prompt's tokens were in the prefix cache.
+    cached_tokens: usize,
     finished: bool,
 }
 
@@ -72,6 +74,7 @@ impl Generation {
             cache: KeyValueCache::default(),
             shared_blocks: 0,
             place: Some(ROOT),
+            cached_tokens: 0,
             finished: false,
         }
     }
@@ -96,7 +99,9 @@ impl Generation {
             self.shared_blocks += 1;
             self.place = Some(next);
         }
-        self.cache.len() - before
+        let found = self.cache.len() - before;
+        self.cached_tokens += found;
+        found
     }
 
     /// The block of the prompt that is read next, and the place that it follows; `None` if no other sequence can be of
@@ -157,6 +162,7 @@ impl Generation {
         })));
         match self.stop_reason(choice.token) {
             Some(reason) => {
+                self.send(Ok(SampleEvent::CachedPrompt(self.cached_tokens)));
                 self.send(Ok(SampleEvent::Finished(reason)));
                 self.finished = true;
             }

@@ -48,6 +48,7 @@ async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledTo
                 assert_eq!(versions.len(), tokens.len());
                 tokens.iter_mut().zip(versions).for_each(|(token, version)| token.weights_version = version);
             }
+            SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(reason) => return (tokens, reason),
         }
     }
@@ -142,6 +143,7 @@ async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
         match stream.next().await.unwrap() {
             SampleEvent::Token(_) => tokens += 1,
             SampleEvent::WeightsVersions(versions) => break versions,
+            SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(_) => panic!("the versions were not told"),
         }
         if tokens == 10 {
@@ -223,6 +225,7 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
             SampleEvent::WeightsVersions(versions) => {
                 tokens.iter_mut().zip(versions).for_each(|(token, version)| token.weights_version = version);
             }
+            SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(_) => break,
         }
         if tokens.len() == 10 {

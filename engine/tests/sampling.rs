@@ -151,6 +151,31 @@ async fn an_answer_keeps_the_weights_it_began_with() {
 }
 
 #[tokio::test]
+async fn a_conversations_second_turn_says_what_was_cached_of_the_first() {
+    let (_home, directory) = create(&ModelConfig { max_position_embeddings: 256, ..tiny_config() }, 2);
+    let engine = open(&directory, 1);
+    let sampler = engine.sampler();
+    let prompt: Vec<u32> = (0..40).map(|place| 1 + place % 7).collect();
+    let turn = async |prompt: Vec<u32>| {
+        let mut stream = sampler.sample(request(prompt, 12, 3)).await.unwrap();
+        let (mut tokens, mut cached) = (Vec::new(), None);
+        loop {
+            match stream.next().await.unwrap() {
+                SampleEvent::Token(token) => tokens.push(token.id),
+                SampleEvent::CachedPrompt(tokens) => cached = Some(tokens),
+                SampleEvent::Finished(_) => return (tokens, cached),
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (answer, cached) = turn(prompt.clone()).await;
+    assert_eq!((answer.len(), cached), (12, Some(0)));
+    // Of 51 tokens that the model has read, those of three whole blocks.
+    let second = [prompt, answer, vec![1, 2, 3]].concat();
+    assert_eq!(turn(second).await.1, Some(48));
+}
+
+#[tokio::test]
 async fn a_full_queue_is_said_so_and_a_dropped_stream_gives_its_place_back() {
     let (_home, directory) = create(&ModelConfig { max_position_embeddings: 1 << 20, head_dim: 2, ..tiny_config() }, 2);
     let engine = Engine::open(&directory, EngineOptions { max_batch: 1, queue_limit: 1, ..options(1) }).unwrap();

@@ -11,6 +11,7 @@ pub(crate) struct Answer {
     reader: Reader,
     message: ReplyMessage,
     single_call: bool,
+    cached_tokens: Option<usize>,
 }
 
 /// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
@@ -29,6 +30,8 @@ pub(crate) struct WholeAnswer {
     pub(crate) message: Message,
     /// The client's stop string that ends it.
     pub(crate) stop_string: Option<String>,
+    /// How many of the prompt's tokens the host had in its cache, if it says so.
+    pub(crate) cached_tokens: Option<usize>,
 }
 
 impl Answer {
@@ -52,6 +55,7 @@ impl Answer {
             reader,
             message: ReplyMessage::new(call.stop_strings.clone(), ids),
             single_call: call.single_call,
+            cached_tokens: None,
         }
     }
 
@@ -75,6 +79,11 @@ impl Answer {
         }
     }
 
+    /// Takes how many tokens the host had in its cache.
+    pub(crate) fn set_cached_tokens(&mut self, cached_tokens: usize) {
+        self.cached_tokens = Some(cached_tokens);
+    }
+
     /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, the
     /// only call that it wants, or the format's own end of a turn that is no stop token.
     pub(crate) fn has_ended(&self) -> bool {
@@ -91,6 +100,7 @@ impl Answer {
         WholeAnswer {
             tokens: self.tokens,
             held_back,
+            cached_tokens: self.cached_tokens,
             stop_string: self.message.stop_string().map(str::to_owned),
             message: self.message.into_message(),
         }

@@ -137,6 +137,8 @@ pub(crate) struct Finished {
     pub(crate) stop_string: Option<String>,
     pub(crate) prompt_tokens: usize,
     pub(crate) sampled_tokens: usize,
+    /// Of the prompt, as the model's host says; `None` where it does not, or where nothing was asked of it.
+    pub(crate) cached_tokens: Option<usize>,
 }
 
 /// Seconds since the epoch.
@@ -235,6 +237,8 @@ async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> O
         None => Sampling::new(proxy, &mut answer, choice, flight, clock).run(&call).await,
     };
     let mut answer = answer.finish();
+    // What an answer goes on from is part of the prompt for the host alone.
+    answer.cached_tokens = answer.cached_tokens.map(|cached| cached.min(call.prompt.len()));
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
 
     let generation_id = call.generation_id.clone();
@@ -245,6 +249,7 @@ async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> O
         stop_string: answer.stop_string.clone(),
         prompt_tokens: call.prompt.len(),
         sampled_tokens: answer.tokens.len(),
+        cached_tokens: answer.cached_tokens,
     };
     let owner = Arc::clone(&call.owner);
     let was_gone = earlier.as_ref().is_some_and(|earlier| earlier.client_gone);

@@ -6,6 +6,7 @@ use fulgurite_store::{Store, StoreError};
 use serde_json::{Map, Value};
 
 use crate::message_attributes::{REQUEST_EXTRA, SaidInCall, messages_of};
+use crate::recording::CACHED_TOKENS;
 
 /// A recorded call: its tokens, and what was said.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct RecordedCall {
     pub(crate) reply: Option<Message>,
     /// Tokens of the prompt and of the answer, as whoever sampled it counts them.
     pub(crate) usage: (u64, u64),
+    /// Of the prompt, as far as its host said.
+    pub(crate) cached_tokens: u64,
     /// Fields of the request that have no attributes of their own.
     pub(crate) request_extra: Map<String, Value>,
     /// Which of its request's answers it is, counted from 0.
@@ -61,6 +64,7 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
             let request_extra = request_extra(&attributes)?;
             let count = |key: &str| attributes.get(key).and_then(Value::as_u64).unwrap_or_default();
             let usage = (count("gen_ai.usage.input_tokens"), count("gen_ai.usage.output_tokens"));
+            let cached_tokens = count(CACHED_TOKENS);
             let choice = attributes.get(CHOICE).and_then(Value::as_u64).unwrap_or_default();
             let idempotency_key = attributes.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
             let place = attributes.into_iter().filter(|(key, _)| PLACE.iter().any(|place| key.starts_with(place)));
@@ -71,6 +75,7 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
                 tools,
                 reply,
                 usage,
+                cached_tokens,
                 request_extra,
                 choice,
                 idempotency_key,

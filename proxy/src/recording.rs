@@ -9,6 +9,9 @@ use crate::call::{Call, End, Reading, now};
 use crate::error::ProxyError;
 use crate::message_attributes::{ANSWER, add_message};
 
+/// Attribute of how many tokens of a prompt its host had in its cache.
+pub(crate) const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+
 /// A generation that holds an answer, or the part of it that was sampled before its client had gone.
 pub(crate) struct Recorded {
     pub(crate) generation_id: String,
@@ -49,6 +52,9 @@ pub(crate) async fn record(
         ("gen_ai.completion.0.finish_reason", json!(end.finish_reason(&answer.message))),
     ] {
         attributes.insert(key.to_owned(), value);
+    }
+    if let Some(cached) = answer.cached_tokens {
+        attributes.insert(CACHED_TOKENS.to_owned(), json!(cached));
     }
     add_message(&mut attributes, ANSWER, &answer.message);
     let generation = NewGeneration {

@@ -152,6 +152,7 @@ impl<'s> Sampling<'s> {
                     }
                 }
                 Ok(SampleEvent::WeightsVersions(versions)) => self.answer.set_weights_versions(versions),
+                Ok(SampleEvent::CachedPrompt(tokens)) => self.answer.set_cached_tokens(tokens),
                 Ok(SampleEvent::Finished(reason)) => return (taken, Some(End::Finished(reason.into()))),
                 Err(error) => return (taken, Some(End::Broken(error.into()))),
             }
@@ -199,6 +200,7 @@ impl<'s> Sampling<'s> {
                     drop(self.answer.take(token));
                 }
                 Ok(Ok(SampleEvent::WeightsVersions(versions))) => self.answer.set_weights_versions(versions),
+                Ok(Ok(SampleEvent::CachedPrompt(tokens))) => self.answer.set_cached_tokens(tokens),
                 Ok(Ok(SampleEvent::Finished(reason))) => return End::Finished(reason.into()),
                 Ok(Err(_)) | Err(_) => return self.end_of(why),
             }

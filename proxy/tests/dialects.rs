@@ -12,6 +12,79 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+/// The JSON of a whole answer, or of a stream's events that hold something under `key`, the last of them.
+fn told(text: &str, key: &str) -> Value {
+    let value = |line: &str| serde_json::from_str::<Value>(line.strip_prefix("data: ").unwrap_or(line)).ok();
+    let mut told = text.lines().filter_map(value).filter(|value| value[key].is_object());
+    told.next_back().unwrap_or_else(|| panic!("{text}"))[key].clone()
+}
+
+#[tokio::test]
+async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded() {
+    let setup = Setup::new(vec![]).await;
+    let said = json!([{ "role": "user", "content": "Say you are 17." }]);
+    let prompt = |fields: Value| {
+        let mut body = json!({ "model": "tiny", "max_tokens": 8 });
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        body
+    };
+    let of_openai = |usage: &Value| usage["prompt_tokens_details"]["cached_tokens"].clone();
+    for stream in [false, true] {
+        let usage = json!({ "stream": stream, "stream_options": { "include_usage": true } });
+        let asked = if stream { usage } else { json!({}) };
+        for (path, key, body) in [
+            ("chat/completions", "usage", prompt(json!({ "messages": said }))),
+            ("completions", "usage", prompt(json!({ "prompt": "Say you are 17." }))),
+            ("messages", "usage", prompt(json!({ "messages": said }))),
+            ("responses", "response", json!({ "model": "tiny", "input": "Say you are 17." })),
+        ] {
+            let mut body = body;
+            match path {
+                "chat/completions" | "completions" => {
+                    body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone())
+                }
+                _ => body["stream"] = json!(stream),
+            }
+            for cached in [Some(5), None] {
+                let answer = [setup.tokens("17"), vec![setup.stop()]].concat();
+                setup.play(match cached {
+                    Some(cached) => Script::Cached(answer, cached),
+                    None => Script::Answer(answer, StopReason::StopToken),
+                });
+                let (rollout, base) = setup.attempt().await;
+                let reply = setup.client.post(format!("{base}/{path}")).json(&body).send().await.unwrap();
+                let text = reply.text().await.unwrap();
+                let length = setup.generation_of(&rollout).await.prompt_tokens.len();
+                let recorded = setup.attributes(&rollout).await["gen_ai.usage.cache_read.input_tokens"].clone();
+                assert_eq!(recorded, json!(cached), "{path}");
+                match path {
+                    "messages" => {
+                        let usage = told(&text, "usage");
+                        let expected = (json!(cached.unwrap_or(0)), json!(length - cached.unwrap_or(0)));
+                        assert_eq!(
+                            (&usage["cache_read_input_tokens"], &usage["input_tokens"]),
+                            (&expected.0, &expected.1)
+                        );
+                    }
+                    "responses" if !stream => {
+                        let usage = told(&text, "usage");
+                        assert_eq!(usage["input_tokens_details"]["cached_tokens"], cached.unwrap_or(0), "{text}");
+                        let id = serde_json::from_str::<Value>(&text).unwrap()["id"].as_str().unwrap().to_owned();
+                        let kept = setup.client.get(format!("{base}/responses/{id}")).send().await.unwrap();
+                        let kept = told(&kept.text().await.unwrap(), "usage");
+                        assert_eq!(kept["input_tokens_details"], usage["input_tokens_details"]);
+                    }
+                    "responses" => {
+                        let usage = told(&text, key)["usage"].clone();
+                        assert_eq!(usage["input_tokens_details"]["cached_tokens"], cached.unwrap_or(0), "{text}");
+                    }
+                    _ => assert_eq!(of_openai(&told(&text, key)), json!(cached), "{text}"),
+                }
+            }
+        }
+    }
+}
+
 /// What the model samples, and what its agent says then.
 #[derive(Clone, Debug)]
 struct Step {

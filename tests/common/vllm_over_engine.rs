@@ -113,7 +113,7 @@ async fn events(mut stream: SampleStream) -> Vec<String> {
     loop {
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => events.push(event(&[token], None)),
-            SampleEvent::WeightsVersions(_) => {}
+            SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(reason) => {
                 events.push(event(&[], Some(if reason == StopReason::StopToken { "stop" } else { "length" })));
                 return events;

@@ -15,8 +15,17 @@ pub(crate) struct Piece {
     pub(crate) tokens: Vec<PieceToken>,
     /// The weights behind the whole answer, where the host tells them at its end.
     pub(crate) weights: Option<Vec<WeightsSpan>>,
+    /// How many of the prompt's tokens the host had in its cache.
+    pub(crate) cached: Option<usize>,
     /// Why the answer ended with this piece, if it did.
     pub(crate) end: Option<StopReason>,
+}
+
+impl Piece {
+    /// What an event says that tells of usage alone.
+    pub(crate) fn of_usage(cached: Option<usize>) -> Option<Self> {
+        cached.map(|cached| Self { cached: Some(cached), ..Self::default() })
+    }
 }
 
 /// A sampled token as a wire tells it.
@@ -87,7 +96,7 @@ impl Answer {
         {
             return Err(AnswerFault::PromptDiffers);
         }
-        let mut events = Vec::with_capacity(piece.tokens.len() + 2);
+        let mut events = Vec::with_capacity(piece.tokens.len() + 3);
         let mut at_stop_token = false;
         for token in piece.tokens {
             if at_stop_token {
@@ -97,6 +106,8 @@ impl Answer {
             at_stop_token = self.stop_tokens.contains(&token.id);
             events.push(SampleEvent::Token(token));
         }
+        // More than there is cannot have been cached.
+        events.extend(piece.cached.filter(|cached| *cached <= self.prompt.len()).map(SampleEvent::CachedPrompt));
         let end = if at_stop_token { Some(StopReason::StopToken) } else { piece.end };
         if let Some(reason) = end {
             if reason == StopReason::StopToken && !at_stop_token && self.ends_at == EndsAt::StopTokens {

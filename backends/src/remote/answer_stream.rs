@@ -2,6 +2,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -11,8 +12,14 @@ use crate::remote::event_decoder::EventDecoder;
 use crate::remote::host::Host;
 use crate::{AnswerFault, SampleEvent, SampleSource, Sampled, WeightsVersion};
 
+/// How long what a host says behind an answer's end is waited for.
+const BEHIND_THE_END: Duration = Duration::from_secs(1);
+
 /// Reads one wire's events.
 pub(crate) trait ReadEvent: Send + 'static {
+    /// Whether the host says behind an answer's end what it had cached.
+    const SPEAKS_BEHIND_THE_END: bool = false;
+
     /// What an event's data says, given how many tokens have come before; `None` for nothing.
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault>;
 }
@@ -30,7 +37,7 @@ impl LastWeights {
         let heard = match event {
             SampleEvent::Token(token) => token.weights_version,
             SampleEvent::WeightsVersions(versions) => versions.last().copied().flatten(),
-            SampleEvent::Finished(_) => None,
+            SampleEvent::CachedPrompt(_) | SampleEvent::Finished(_) => None,
         };
         if heard.is_some() {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heard;
@@ -47,6 +54,8 @@ pub(crate) struct AnswerStream<R> {
     reader: R,
     answer: Answer,
     last_weights: LastWeights,
+    /// The end of an answer that the host has yet to say something of.
+    end: Option<SampleEvent>,
     /// When the host was last heard of.
     heard: Instant,
     silence: Pin<Box<Sleep>>,
@@ -56,7 +65,8 @@ impl<R: ReadEvent> AnswerStream<R> {
     pub(crate) fn new(host: Arc<Host>, body: ReplyBody, reader: R, answer: Answer, last_weights: LastWeights) -> Self {
         let silence = Box::pin(sleep(host.silence_limit()));
         let decoder = EventDecoder::default();
-        Self { host, body: Some(body), decoder, reader, answer, last_weights, heard: Instant::now(), silence }
+        let (body, heard) = (Some(body), Instant::now());
+        Self { host, body, decoder, reader, answer, last_weights, end: None, heard, silence }
     }
 
     /// Reads what has come. Ready at the answer's end, or once nothing more can be waited for.
@@ -83,23 +93,42 @@ impl<R: ReadEvent> AnswerStream<R> {
                 }
             }
         }
+        events.extend(self.end.take().map(Ok));
         Poll::Ready(Ok(()))
     }
 
     /// Whether bytes end the answer, whose events they add.
     fn take(&mut self, bytes: &[u8], events: &mut Vec<Sampled>) -> Result<bool, AnswerFault> {
-        let Self { decoder, reader, answer, last_weights, .. } = self;
+        let Self { decoder, reader, answer, last_weights, end, .. } = self;
         let mut has_ended = false;
         decoder.feed(bytes, |data| {
             // What follows the end says nothing of the answer.
             if has_ended {
                 return Ok(());
             }
-            let Some(piece) = reader.read(data, answer.taken())? else { return Ok(()) };
+            let read = reader.read(data, answer.taken());
+            if end.is_some() {
+                match read {
+                    Ok(None) => {}
+                    Ok(Some(Piece { cached, .. })) => {
+                        has_ended = true;
+                        events.extend(answer.take(Piece { cached, ..Piece::default() })?.into_iter().map(Ok));
+                    }
+                    // That it is done, or what nobody can read.
+                    Err(_) => has_ended = true,
+                }
+                return Ok(());
+            }
+            let Some(piece) = read? else { return Ok(()) };
             for event in answer.take(piece)? {
                 last_weights.hear(&event);
-                has_ended |= matches!(event, SampleEvent::Finished(_));
-                events.push(Ok(event));
+                match event {
+                    SampleEvent::Finished(_) if R::SPEAKS_BEHIND_THE_END => *end = Some(event),
+                    event => {
+                        has_ended |= matches!(event, SampleEvent::Finished(_));
+                        events.push(Ok(event));
+                    }
+                }
             }
             Ok(())
         })?;
@@ -108,13 +137,18 @@ impl<R: ReadEvent> AnswerStream<R> {
 
     /// Ready once nothing has been heard for too long.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let limit = if self.end.is_some() { BEHIND_THE_END } else { self.host.silence_limit() };
+        let until = self.heard + limit;
         loop {
+            // It may have been set when there was more to wait for.
+            if self.silence.deadline() > until {
+                self.silence.as_mut().reset(until);
+            }
             ready!(self.silence.as_mut().poll(context));
-            let end = self.heard + self.host.silence_limit();
-            if end <= Instant::now() {
+            if until <= Instant::now() {
                 return Poll::Ready(());
             }
-            self.silence.as_mut().reset(end);
+            self.silence.as_mut().reset(until);
         }
     }
 }
@@ -123,7 +157,9 @@ impl<R: ReadEvent> SampleSource for AnswerStream<R> {
     fn poll_events(&mut self, context: &mut Context<'_>, events: &mut Vec<Sampled>) -> Poll<()> {
         if let Err(fault) = ready!(self.poll_read(context, events)) {
             self.stop();
-            events.push(Err(self.host.broken_answer(fault)));
+            // Behind its end nothing can break an answer.
+            let end = self.end.take();
+            events.push(end.map_or_else(|| Err(self.host.broken_answer(fault)), Ok));
         }
         Poll::Ready(())
     }

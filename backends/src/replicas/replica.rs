@@ -171,7 +171,7 @@ impl SampleSource for TurnStream {
         let is_well = match events.last() {
             Some(Ok(SampleEvent::Finished(_))) => true,
             Some(Err(error)) => !error.is_hosts_fault(),
-            Some(Ok(SampleEvent::Token(_) | SampleEvent::WeightsVersions(_))) | None => return Poll::Ready(()),
+            Some(Ok(_)) | None => return Poll::Ready(()),
         };
         if let Some(mut turn) = self.turn.take() {
             turn.decide(is_well);

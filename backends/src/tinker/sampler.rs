@@ -122,7 +122,7 @@ impl TinkerSampler {
         loop {
             match stream.next().await? {
                 SampleEvent::Token(token) => is_certain &= token.logprob > -UNCERTAIN,
-                SampleEvent::WeightsVersions(_) => {}
+                SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
                 SampleEvent::Finished(_) => break,
             }
         }

@@ -100,11 +100,15 @@ fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
 }
 
 impl ReadEvent for CompletionReader {
+    const SPEAKS_BEHIND_THE_END: bool = true;
+
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
-        let Some(choice) = Event::read(data, Choice::read)?.choice else { return Ok(None) };
+        let event = Event::read(data, Choice::read)?;
+        let cached = event.cached;
+        let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
         let tokens = tokens(&ids, choice.logprobs, taken)?;
-        Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, end: choice.end }))
+        Ok(Some(Piece { prompt: choice.prompt_token_ids, tokens, weights: None, cached, end: choice.end }))
     }
 }
 
@@ -178,6 +182,8 @@ mod tests {
     #[test]
     fn usage_is_left_out_and_every_fault_is_named() {
         assert!(read(&json!({ "choices": [], "usage": { "prompt_tokens": 3 } })).unwrap().is_none());
+        let cached = json!({ "prompt_tokens": 3, "prompt_tokens_details": { "cached_tokens": 2 } });
+        assert_eq!(read(&json!({ "choices": [], "usage": cached })).unwrap().unwrap().cached, Some(2));
         let with = |pointer: &str, value: Value| {
             let mut chunk = chunk();
             *chunk.pointer_mut(pointer).unwrap() = value;

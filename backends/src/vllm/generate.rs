@@ -76,9 +76,12 @@ fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
 }
 
 impl ReadEvent for GenerateReader {
+    const SPEAKS_BEHIND_THE_END: bool = true;
+
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
         let event = Event::read(data, Choice::read)?;
-        let Some(choice) = event.choice else { return Ok(None) };
+        let cached = event.cached;
+        let Some(choice) = event.choice else { return Ok(Piece::of_usage(cached)) };
         let ids = choice.token_ids.ok_or(AnswerFault::NoTokenIds)?;
         if choice.logprobs.len() != ids.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: choice.logprobs.len() });
@@ -94,7 +97,7 @@ impl ReadEvent for GenerateReader {
             tokens.push(PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None });
         }
         let (prompt, weights, end) = (event.prompt_token_ids, choice.weight_versions, choice.end);
-        Ok(Some(Piece { prompt, tokens, weights, end }))
+        Ok(Some(Piece { prompt, tokens, weights, cached, end }))
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Completion<'r> {
     model: &'r str,
     prompt: &'r [u32],
     stream: bool,
+    stream_options: StreamOptions,
     return_token_ids: bool,
     return_tokens_as_token_ids: bool,
     skip_special_tokens: bool,
@@ -25,8 +26,20 @@ pub(super) struct Generate<'r> {
     model: &'r str,
     token_ids: &'r [u32],
     stream: bool,
+    stream_options: StreamOptions,
     return_token_ids: bool,
     sampling_params: Sampling<'r>,
+}
+
+/// What the last event of a stream is to say.
+#[derive(Debug, Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+impl StreamOptions {
+    /// How much of the prompt was cached, of a server that was started with `--enable-prompt-tokens-details`.
+    const USAGE: Self = Self { include_usage: true };
 }
 
 /// The fields that both have. All that a server may have other defaults for is written out: it takes them from the
@@ -61,6 +74,7 @@ impl<'r> Completion<'r> {
             model,
             prompt: &request.prompt,
             stream: true,
+            stream_options: StreamOptions::USAGE,
             return_token_ids: true,
             return_tokens_as_token_ids: true,
             skip_special_tokens: false,
@@ -78,6 +92,7 @@ impl<'r> Generate<'r> {
             model,
             token_ids: &request.prompt,
             stream: true,
+            stream_options: StreamOptions::USAGE,
             return_token_ids: true,
             sampling_params: Sampling { detokenize: Some(false), ..sampling },
         }
@@ -152,6 +167,7 @@ mod tests {
             ("model", json!("m")),
             ("prompt", json!([1, 2])),
             ("stream", json!(true)),
+            ("stream_options", json!({ "include_usage": true })),
             ("return_token_ids", json!(true)),
             ("return_tokens_as_token_ids", json!(true)),
             ("skip_special_tokens", json!(false)),

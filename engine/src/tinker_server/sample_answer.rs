@@ -10,7 +10,7 @@ pub(super) async fn collect(mut stream: SampleStream, alternatives: usize) -> Re
     let reason = loop {
         match stream.next().await? {
             SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(_) => {}
+            SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(StopReason::StopToken) => break WireStopReason::Stop,
             SampleEvent::Finished(StopReason::Length) => break WireStopReason::Length,
         }

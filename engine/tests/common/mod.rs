@@ -67,6 +67,7 @@ pub async fn answer(sampler: &Arc<impl Sampler + ?Sized>, request: SampleRequest
     loop {
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => tokens.push(token),
+            SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(reason) => return (tokens, reason),
             SampleEvent::WeightsVersions(_) => panic!("each token has said its weights"),
         }

@@ -36,7 +36,7 @@ struct MessageWriter {
 }
 
 impl MessageWriter {
-    fn message(&self, content: Value, end: Value, sampled_tokens: usize) -> Value {
+    fn message(&self, content: Value, end: Value, usage: Value) -> Value {
         let ReplyContext { id, model, .. } = &self.context;
         let mut message = json!({
             "id": id,
@@ -46,7 +46,7 @@ impl MessageWriter {
             "content": content,
             "stop_reason": end["stop_reason"],
             "stop_sequence": end["stop_sequence"],
-            "usage": self.usage(sampled_tokens),
+            "usage": usage,
         });
         if self.context.token_ids {
             message["prompt_token_ids"] = json!(*self.context.prompt);
@@ -54,11 +54,13 @@ impl MessageWriter {
         message
     }
 
-    fn usage(&self, sampled_tokens: usize) -> Value {
+    /// Input tokens are those that were not read from a cache.
+    fn usage(&self, sampled_tokens: usize, cached_tokens: Option<usize>) -> Value {
+        let cached_tokens = cached_tokens.unwrap_or_default();
         json!({
-            "input_tokens": self.context.prompt.len(),
+            "input_tokens": self.context.prompt.len().saturating_sub(cached_tokens),
             "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": 0,
+            "cache_read_input_tokens": cached_tokens,
             "output_tokens": sampled_tokens,
         })
     }
@@ -92,14 +94,15 @@ impl ReplyWriter for MessageWriter {
             said.for_each(|delta| drop(self.blocks.take(delta)));
             self.blocks.finish();
             choice.tokens().for_each(|taken| self.keep(taken));
-            let mut reply = self.message(self.blocks.content(), end(finished), finished.sampled_tokens);
+            let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
+            let mut reply = self.message(self.blocks.content(), end(finished), usage);
             self.add_token_ids(&mut reply);
             write_json(out, &reply);
         }
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let message = self.message(json!([]), json!({}), 0);
+        let message = self.message(json!([]), json!({}), self.usage(0, None));
         write(out, &json!({ "type": "message_start", "message": message }));
     }
 
@@ -111,7 +114,7 @@ impl ReplyWriter for MessageWriter {
     fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
         self.say(&finished.held_back, out);
         self.blocks.finish().iter().for_each(|event| write(out, event));
-        let usage = self.usage(finished.sampled_tokens);
+        let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
         let mut event = json!({ "type": "message_delta", "delta": end(finished), "usage": usage });
         self.add_token_ids(&mut event);
         write(out, &event);

@@ -39,7 +39,7 @@ struct ChoiceState {
     /// Characters in the tokens that have been carried.
     text_offset: usize,
     /// Set at the end.
-    counted: Option<(usize, usize)>,
+    counted: Option<Counted>,
 }
 
 /// A response or one of its chunks.
@@ -114,12 +114,26 @@ impl Choice<'_> {
     }
 }
 
+/// Tokens of one answer and its prompt.
+struct Counted {
+    prompt_tokens: usize,
+    sampled_tokens: usize,
+    cached_tokens: Option<usize>,
+}
+
 /// Tokens as the sampler counted them: the prompt once, and all that was sampled.
 #[derive(Serialize)]
 struct Usage {
     prompt_tokens: usize,
     completion_tokens: usize,
     total_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+#[derive(Serialize)]
+struct PromptTokensDetails {
+    cached_tokens: usize,
 }
 
 impl OpenAiReply {
@@ -203,14 +217,23 @@ impl OpenAiWriter {
     }
 
     fn count(&mut self, index: usize, finished: &Finished) {
-        self.choices[index].counted = Some((finished.prompt_tokens, finished.sampled_tokens));
+        let Finished { prompt_tokens, sampled_tokens, cached_tokens, .. } = *finished;
+        self.choices[index].counted = Some(Counted { prompt_tokens, sampled_tokens, cached_tokens });
     }
 
     fn usage(&self) -> Usage {
-        let counted = || self.choices.iter().filter_map(|choice| choice.counted);
-        let prompt_tokens = counted().next().map_or(0, |(prompt_tokens, _)| prompt_tokens);
-        let completion_tokens = counted().map(|(_, sampled_tokens)| sampled_tokens).sum();
-        Usage { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens }
+        let counted = || self.choices.iter().filter_map(|choice| choice.counted.as_ref());
+        let first = counted().next();
+        let prompt_tokens = first.map_or(0, |counted| counted.prompt_tokens);
+        let completion_tokens = counted().map(|counted| counted.sampled_tokens).sum();
+        // What answers after the first found cached, the first may have computed.
+        let cached_tokens = first.and_then(|counted| counted.cached_tokens);
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: cached_tokens.map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     let (input, output) = (generation.prompt_tokens.len(), generation.sampled_tokens.len());
     response["usage"] = json!({
         "input_tokens": input,
-        "input_tokens_details": { "cached_tokens": 0 },
+        "input_tokens_details": { "cached_tokens": call.cached_tokens },
         "output_tokens": output,
         "total_tokens": input + output,
     });

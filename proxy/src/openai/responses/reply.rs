@@ -114,7 +114,7 @@ impl ResponseWriter {
     /// The response once its answer has ended. Token ids are all that was sampled, and logprobs match them one to one.
     fn ended(&self, finished: &Finished) -> Value {
         let mut response = self.response(&standing(finished));
-        response["usage"] = usage(finished.prompt_tokens, finished.sampled_tokens, self.reasoning_tokens);
+        response["usage"] = usage(finished, self.reasoning_tokens);
         if self.context.token_ids {
             response["prompt_token_ids"] = json!(*self.context.prompt);
             response["token_ids"] = self.tokens.iter().map(|kept| kept.token.id).collect();

@@ -1,5 +1,7 @@
 use serde_json::{Map, Value, json};
 
+use crate::call::Finished;
+
 /// The fields of a request that its response says again.
 const ECHOED: [&str; 16] = [
     "instructions",
@@ -106,10 +108,11 @@ pub(super) fn response(
 }
 
 /// `usage` of a response.
-pub(super) fn usage(prompt_tokens: usize, sampled_tokens: usize, reasoning_tokens: usize) -> Value {
+pub(super) fn usage(finished: &Finished, reasoning_tokens: usize) -> Value {
+    let Finished { prompt_tokens, sampled_tokens, cached_tokens, .. } = *finished;
     json!({
         "input_tokens": prompt_tokens,
-        "input_tokens_details": { "cached_tokens": 0 },
+        "input_tokens_details": { "cached_tokens": cached_tokens.unwrap_or_default() },
         "output_tokens": sampled_tokens,
         "output_tokens_details": { "reasoning_tokens": reasoning_tokens },
         "total_tokens": prompt_tokens + sampled_tokens,

@@ -5,6 +5,7 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use common::{answer, create, files, options, policy, request, rows, sequence, tiny_config, train};
@@ -104,6 +105,17 @@ async fn a_device_that_fails_ends_what_runs_on_it() {
     while let Ok(event) = stream.next().await {
         assert!(!matches!(event, SampleEvent::Finished(_)));
     }
+}
+
+/// The crate is no member of the workspace, so no `--all-features` switches its feature on.
+#[test]
+fn nvidias_compiler_is_asked_for_by_name_alone() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let metadata = ["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest];
+    let output = Command::new(env!("CARGO")).args(metadata).output().unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = metadata["packages"].as_array().unwrap().iter().map(|package| &package["name"]).collect();
+    assert!(names.contains(&&"fulgurite-engine".into()) && !names.contains(&&"fulgurite-cuda".into()), "{names:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,7 @@ use fulgurite_store::model::{
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::json;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -124,13 +125,18 @@ fn make_calls(
 ) -> impl Future<Output = Vec<Duration>> + use<> {
     let start = Instant::now();
     let done = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
+    let mut latest: HashMap<usize, JoinHandle<()>> = HashMap::new();
     for index in 0..attempts.len() * traffic.turns() {
-        let generation = generation(&attempts[index % attempts.len()], index / attempts.len());
+        let attempt = index % attempts.len();
+        let generation = generation(&attempts[attempt], index / attempts.len());
         let intended = start + Duration::from_secs_f64(index as f64 / rate);
         thread::sleep(intended.saturating_duration_since(Instant::now()));
-        let (store, done) = (store.clone(), Arc::clone(&done));
-        tasks.push(runtime.spawn(async move {
+        let (store, done, before) = (store.clone(), Arc::clone(&done), latest.remove(&attempt));
+        let task = runtime.spawn(async move {
+            // An agent has its answer before it says more.
+            if let Some(before) = before {
+                before.await.unwrap();
+            }
             let began = Instant::now();
             match traffic {
                 Traffic::Sessions => drop(store.record_session(generation).await.unwrap()),
@@ -138,10 +144,13 @@ fn make_calls(
                 Traffic::Nothing => drop(generation),
             }
             done.lock().unwrap().push(began.elapsed());
-        }));
+        });
+        latest.insert(attempt, task);
     }
     async move {
-        futures::future::join_all(tasks).await;
+        for task in latest.into_values() {
+            task.await.unwrap();
+        }
         std::mem::take(&mut *done.lock().unwrap())
     }
 }
@@ -242,7 +251,7 @@ fn resident() -> u64 {
 struct Sums {
     threads: BTreeMap<String, f64>,
     commits: u64,
-    /// In commits while which the log grew.
+    /// Of pages, by which the log has grown; it grows to its size once, and is then written over.
     frames: u64,
     latencies: Vec<Duration>,
     elapsed: Duration,

@@ -4,9 +4,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{answer, create, open, options, policy, request, sequence, supervised, tiny_config};
+use common::{answer, create, files, open, options, policy, request, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler, WeightsVersion};
-use fulgurite_engine::{Architecture, EmbeddedSampler, Engine, EngineOptions, LoraOptions, ModelConfig};
+use fulgurite_engine::{
+    Architecture, ElementType, EmbeddedSampler, Engine, EngineOptions, LoraOptions, ModelConfig, convert_model,
+};
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {
@@ -157,4 +159,33 @@ async fn an_answer_does_not_depend_on_what_runs_beside_it() {
     assert_eq!(alone, again);
     assert_ne!(alone, answer(&sampler, request(sequence(5, 9, 41), 30, 12)).await);
     assert_eq!(sampler.weights_version(), Some(WeightsVersion(0)));
+}
+
+/// Weights that are bfloat16 in their file are held so; everything comes out as from the same numbers in 32 bits.
+#[tokio::test]
+async fn weights_held_in_two_bytes_give_the_same_bits() {
+    let (home, directory) = create(&ModelConfig { tie_word_embeddings: false, ..tiny_config() }, 5);
+    let [halves, wide] = ["halves", "wide"].map(|name| home.path().join(name));
+    convert_model(&directory, &halves, ElementType::Bf16).unwrap();
+    convert_model(&halves, &wide, ElementType::F32).unwrap();
+    let mut found = Vec::new();
+    for directory in [halves, wide] {
+        let engine = open(&directory, 2);
+        let prompt = sequence(5, 9, 41);
+        let (answered, _) = answer(&engine.sampler(), request(prompt.clone(), 30, 11)).await;
+        let mut saved = Vec::new();
+        for (name, learner) in
+            [("adapter", engine.lora_learner(&LoraOptions::new(3, 1)).unwrap()), ("all", engine.learner())]
+        {
+            let forward = learner.forward([policy(&prompt, &answered, 1.0)].into()).await.unwrap();
+            let sampled: Vec<f32> = answered.iter().map(|token| token.logprob).collect();
+            assert_eq!(bits(&sampled), bits(&forward[0][prompt.len() - 1..]));
+            train(&learner, 0..3, AdamParameters::default()).await;
+            let path = directory.join(name);
+            learner.save_checkpoint(&path).await.unwrap();
+            saved.extend(files(&path).into_iter().filter(|(name, _)| name.ends_with(".safetensors")));
+        }
+        found.push((answered, saved));
+    }
+    assert!(found[0] == found[1]);
 }

@@ -308,6 +308,7 @@ fn what_a_store_holds_is_shown_as_json() {
         "gen_ai.usage.input_tokens": 21,
         "gen_ai.usage.output_tokens": 5,
         "gen_ai.completion.0.finish_reason": "length",
+        "gen_ai.usage.cache_read.input_tokens": 0,
         "gen_ai.prompt.0.role": "user",
         "gen_ai.prompt.0.content": "hi",
         "gen_ai.completion.0.role": "assistant",

@@ -37,7 +37,10 @@ impl Checkpoints {
     /// Ends, so that the writer's connection is the last one.
     pub async fn close(self) {
         drop(self.asked);
-        if let Err(error) = self.task.await {
+        // With its runtime it is cancelled, and nothing was left to be done.
+        if let Err(error) = self.task.await
+            && !error.is_cancelled()
+        {
             tracing::warn!(%error, "the checkpoints did not end");
         }
     }

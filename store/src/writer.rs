@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::{AnyConnection, Connection};
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::checkpoints::Checkpoints;
 use crate::dialect::Dialect;
@@ -25,9 +23,6 @@ use crate::{Result, StoreError};
 const QUEUE_LENGTH: usize = 1024;
 /// Jobs that share a transaction at most, so that the first is not kept waiting by a stream of others.
 const BATCH_LENGTH: usize = 256;
-/// From the beginning of one transaction of calls to that of the next, at least. A commit costs several times what
-/// another call in it does, so that many calls a second are made to share it; one that comes alone does not wait.
-const PACE: Duration = Duration::from_millis(3);
 
 /// What a job works with.
 pub(crate) struct Write {
@@ -187,18 +182,10 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-impl Message {
-    fn is_call(&self) -> bool {
-        matches!(self, Self::Work(job) if job.call().is_some())
-    }
-}
-
 /// The way to the writing task. The task ends when every handle is gone, or when it is told to close.
 pub(crate) struct Writer {
     messages: mpsc::Sender<Message>,
     commits: Arc<AtomicU64>,
-    /// Told of whatever is no call, which does not wait for others.
-    hurry: Arc<Notify>,
 }
 
 impl Writer {
@@ -210,7 +197,7 @@ impl Writer {
         under_way: Arc<RolloutsUnderWay>,
     ) -> Self {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
-        let (commits, hurry) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let commits = Arc::new(AtomicU64::new(0));
         let is_sqlite = Dialect::of(&connection) == Dialect::Sqlite;
         let task = Task {
             checkpoints: is_sqlite.then(|| Checkpoints::start(connector.clone())),
@@ -219,12 +206,11 @@ impl Writer {
             signals,
             under_way,
             commits: Arc::clone(&commits),
-            hurry: Arc::clone(&hurry),
             receiver,
             metrics: WriterMetrics::new(),
         };
         tokio::spawn(task.run());
-        Self { messages, commits, hurry }
+        Self { messages, commits }
     }
 
     /// Runs `work` in a transaction and gives its result once that has been committed. A caller that goes away does
@@ -263,11 +249,7 @@ impl Writer {
     }
 
     async fn send<T>(&self, job: Box<dyn Job>, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
-        let waits = job.call().is_some();
         self.messages.send(Message::Work(job)).await.map_err(|_| StoreError::Closed)?;
-        if !waits {
-            self.hurry.notify_one();
-        }
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
@@ -280,7 +262,6 @@ impl Writer {
     pub async fn close(&self) {
         let (closed, answer) = oneshot::channel();
         if self.messages.send(Message::Close(closed)).await.is_ok() {
-            self.hurry.notify_one();
             // An error means that the task has ended meanwhile, which is what was wanted.
             let _ = answer.await;
         }
@@ -294,7 +275,6 @@ struct Task {
     signals: Arc<Signals>,
     under_way: Arc<RolloutsUnderWay>,
     commits: Arc<AtomicU64>,
-    hurry: Arc<Notify>,
     /// On SQLite.
     checkpoints: Option<Checkpoints>,
     receiver: mpsc::Receiver<Message>,
@@ -305,12 +285,7 @@ impl Task {
     async fn run(mut self) {
         let mut closers = Vec::new();
         let mut messages = Vec::with_capacity(BATCH_LENGTH);
-        let mut next_commit = Instant::now();
         while self.receiver.recv_many(&mut messages, BATCH_LENGTH).await > 0 {
-            if Instant::now() < next_commit && messages.iter().all(Message::is_call) {
-                self.gather(next_commit, &mut messages).await;
-            }
-            next_commit = Instant::now() + PACE;
             let mut jobs = Vec::with_capacity(messages.len());
             for message in messages.drain(..) {
                 match message {
@@ -341,13 +316,6 @@ impl Task {
         for closed in closers {
             let _ = closed.send(());
         }
-    }
-
-    /// Takes in what comes until then, or until something comes that does not wait.
-    async fn gather(&mut self, end: Instant, messages: &mut Vec<Message>) {
-        // Either is an end.
-        let _ = timeout_at(end, self.hurry.notified()).await;
-        let _ = self.receiver.recv_many(messages, BATCH_LENGTH).now_or_never();
     }
 
     async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {

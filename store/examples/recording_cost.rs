@@ -14,9 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fulgurite_store::model::{
-    AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, RecordedGeneration, WeightsFrom,
-};
+use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, WeightsFrom};
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -139,8 +137,8 @@ fn make_calls(
             }
             let began = Instant::now();
             match traffic {
-                Traffic::Sessions => drop(store.record_session(generation).await.unwrap()),
-                Traffic::Attempts | Traffic::Turns => drop(record(&store, generation).await),
+                Traffic::Sessions => store.record_session(generation).await.unwrap(),
+                Traffic::Attempts | Traffic::Turns => record(&store, generation).await,
                 Traffic::Nothing => drop(generation),
             }
             done.lock().unwrap().push(began.elapsed());
@@ -156,9 +154,9 @@ fn make_calls(
 }
 
 /// Asks whose the call is, and records it.
-async fn record(store: &Store, generation: NewGeneration) -> RecordedGeneration {
+async fn record(store: &Store, generation: NewGeneration) {
     store.rollout_of_calls(&generation.rollout_id).await.unwrap().unwrap();
-    store.record_generation(generation).await.unwrap()
+    store.record_generation(generation).await.unwrap();
 }
 
 /// A call as the proxy records it: of a conversation, with all that was said before.

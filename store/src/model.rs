@@ -23,7 +23,7 @@ pub use archive::{
 };
 pub use drift::{CallDrift, DriftReport};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
-pub use generation::{Generation, NewGeneration, RecordedGeneration, WeightsFrom};
+pub use generation::{Generation, NewGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
 pub use packed_generation::{PackedGeneration, PackingError};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};

@@ -2,9 +2,10 @@
 
 use serde_json::json;
 
-use crate::Store;
 use crate::generation_spans::span_of;
-use crate::model::{NewGeneration, Object, RecordedGeneration, Span};
+use crate::model::{NewGeneration, Object, Span};
+use crate::sql::count;
+use crate::{Result, Store, StoreError};
 
 /// Is told of calls that this process recorded.
 pub(crate) struct CallListener {
@@ -54,6 +55,32 @@ impl Store {
         Some(Telling { listener, span: span_of(generation, attributes, 0) })
     }
 
+    /// Tells of a call that is committed.
+    pub(crate) async fn tell(&self, telling: Option<Telling<'_>>) {
+        let Some(Telling { listener, mut span }) = telling else { return };
+        match self.sequence_id(&span).await {
+            Ok(sequence_id) => {
+                span.sequence_id = sequence_id;
+                (listener.tell)(span);
+            }
+            // The call itself is recorded, and its answer shall not fail for that.
+            Err(error) => tracing::warn!(%error, "a recorded call could not be told of"),
+        }
+    }
+
+    /// The place of a stored span in its rollout, which is decided where it is written.
+    async fn sequence_id(&self, span: &Span) -> Result<u64> {
+        let row =
+            sqlx::query("SELECT sequence_id FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3")
+                .bind(span.rollout_id.as_str())
+                .bind(span.attempt_id.as_str())
+                .bind(span.span_id.as_str())
+                .fetch_optional(&mut *self.reader().await?)
+                .await?
+                .ok_or_else(|| StoreError::not_found("span", &span.span_id))?;
+        count(&row, "sequence_id")
+    }
+
     /// Tells of a model call that is recorded as a span alone, because it has no answer of tokens. To be called once the
     /// span is committed.
     pub fn tell_of_span(&self, span: &Span) {
@@ -85,14 +112,6 @@ pub(crate) struct Telling<'l> {
     span: Span,
 }
 
-impl Telling<'_> {
-    /// Tells of it: its call is committed.
-    pub(crate) fn recorded(mut self, recorded: &RecordedGeneration) {
-        self.span.sequence_id = recorded.sequence_id;
-        (self.listener.tell)(self.span);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -114,10 +133,11 @@ mod tests {
         let mut call = generation("a", &attempted, &[1, 2], &[3]);
         call.attributes = recorded.as_object().unwrap().clone();
         let refused = generation("a", &attempted, &[1, 2], &[3]);
-        let stored = store.record_generation(call).await.unwrap();
+        store.next_sequence_id(&attempted.rollout.rollout_id).await.unwrap();
+        store.record_generation(call).await.unwrap();
         store.record_generation(refused).await.unwrap_err();
         let span = told.recv().unwrap();
-        assert_eq!(span.sequence_id, stored.sequence_id);
+        assert_eq!(span.sequence_id, 2);
         assert!(told.try_recv().is_err(), "what was not recorded is not told");
         (span.attributes, recorded.as_object().unwrap().clone())
     }

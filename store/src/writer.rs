@@ -12,7 +12,7 @@ use crate::checkpoints::Checkpoints;
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
-use crate::model::{Attempt, NewGeneration, RecordedGeneration, Rollout};
+use crate::model::{Attempt, NewGeneration, Rollout};
 use crate::recording::{CALLS_AT_ONCE, CallRecord, record_at_once, record_one_by_one};
 use crate::signals::{Effects, Signals};
 use crate::telemetry::WriterMetrics;
@@ -84,8 +84,8 @@ trait Job: Send {
     fn call(&self) -> Option<&CallRecord> {
         None
     }
-    /// Keeps what became of that call, which was recorded together with others.
-    fn was_recorded(&mut self, _recorded: RecordedGeneration) {}
+    /// That call has been recorded together with others.
+    fn was_recorded(&mut self) {}
 }
 
 struct CallerJob<T, F> {
@@ -127,18 +127,17 @@ where
 /// Records a call.
 struct CallJob {
     call: CallRecord,
-    result: Result<RecordedGeneration>,
-    caller: oneshot::Sender<Result<RecordedGeneration>>,
+    result: Result<()>,
+    caller: oneshot::Sender<Result<()>>,
 }
 
 impl CallJob {
-    async fn record(&self, write: &mut Write) -> Result<RecordedGeneration> {
+    async fn record(&self, write: &mut Write) -> Result<()> {
         if Dialect::of(write.connection()) == Dialect::Sqlite
-            && let Some(mut recorded) = record_at_once(write.connection(), &[&self.call]).await?
-            && let Some(recorded) = recorded.pop()
+            && record_at_once(write.connection(), &[&self.call]).await?
         {
             write.effects.append(effects_of(&self.call));
-            return Ok(recorded);
+            return Ok(());
         }
         record_one_by_one(write, &self.call).await
     }
@@ -172,8 +171,8 @@ impl Job for CallJob {
         Some(&self.call)
     }
 
-    fn was_recorded(&mut self, recorded: RecordedGeneration) {
-        self.result = Ok(recorded);
+    fn was_recorded(&mut self) {
+        self.result = Ok(());
     }
 }
 
@@ -243,7 +242,7 @@ impl Writer {
     }
 
     /// Records a call, as [`Writer::write`] does its work.
-    pub async fn record(&self, call: CallRecord) -> Result<RecordedGeneration> {
+    pub async fn record(&self, call: CallRecord) -> Result<()> {
         let (caller, answer) = oneshot::channel();
         self.send(Box::new(CallJob { call, result: Err(StoreError::Closed), caller }), answer).await
     }
@@ -373,13 +372,13 @@ async fn record_calls(
         return Ok(None);
     }
     let began = Instant::now();
-    let Some(recorded) = record_at_once(write.connection(), &calls).await? else { return Ok(None) };
+    if !record_at_once(write.connection(), &calls).await? {
+        return Ok(None);
+    }
     metrics.commit.record(began.elapsed());
     let mut effects = Effects::default();
     calls.iter().for_each(|call| effects.append(effects_of(call)));
-    for (job, recorded) in jobs.iter_mut().zip(recorded) {
-        job.was_recorded(recorded);
-    }
+    jobs.iter_mut().for_each(|job| job.was_recorded());
     Ok(Some(effects))
 }
 

@@ -83,17 +83,21 @@ pub(super) async fn record_answer(
     let client_gone = generation.client_gone;
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
     let store = &proxy.shared.store;
-    let recorded = match store.record_generation(generation.clone()).await {
+    let generation_id = match store.record_generation(generation.clone()).await {
         // Some servers give all their answers one id.
         Err(StoreError::Conflict { kind: "generation", .. }) => {
-            store.record_generation(NewGeneration { generation_id: own_id, ..generation }).await?
+            store.record_generation(NewGeneration { generation_id: own_id.clone(), ..generation }).await?;
+            own_id
         }
-        other => other?,
+        outcome => {
+            outcome?;
+            generation.generation_id
+        }
     };
     if let Some(admission) = &call.admission {
         admission.is_recorded(tokens);
     }
-    Ok(Some(Recorded { generation_id: recorded.generation_id, client_gone }))
+    Ok(Some(Recorded { generation_id, client_gone }))
 }
 
 /// Records that a call of an attempt came to nothing: `kind` says why for programs, `message` for people. A call of

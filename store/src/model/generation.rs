@@ -65,17 +65,6 @@ pub struct NewGeneration {
     pub defect: Option<String>,
 }
 
-/// What recording a generation decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedGeneration {
-    /// The generation.
-    pub generation_id: String,
-    /// The sequence id of its span.
-    pub sequence_id: u64,
-    /// The generation of the same attempt that its prompt continues token by token.
-    pub parent_id: Option<String>,
-}
-
 /// One answered model call, with its prompt rebuilt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generation {

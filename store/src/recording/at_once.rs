@@ -1,16 +1,14 @@
 //! Calls as one statement of SQLite's: the insertion into a view, whose trigger does whatever a call changes. Outside a
 //! transaction the statement is one, so that a call is one trip to the database and one commit.
 
-use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use sqlx::{AnyConnection, AssertSqlSafe};
 
+use crate::Result;
 use crate::error::is_constraint;
-use crate::model::RecordedGeneration;
-use crate::sql::{json, to_integer};
+use crate::sql::to_integer;
 use crate::writer::now;
-use crate::{Result, StoreError};
 
 use super::CallRecord;
 use super::columns::{CallQuery, bind_generation, bind_span};
@@ -111,56 +109,29 @@ pub(crate) const PREPARATION: &str = "
 /// Columns of the view.
 const COLUMNS: usize = 39;
 
-/// The insertion of so many calls, from one on, and the question what became of them, whose answer is one row: each row
-/// of an answer is a message to whoever asked.
+/// The insertion of so many calls, from one on. What became of them is not asked: it would be a second statement, and
+/// each of its rows would wake whoever waits for the commit.
 static STATEMENTS: LazyLock<[Arc<str>; CALLS_AT_ONCE]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
-        let row = format!("({})", list(COLUMNS));
-        let rows = vec![row; index + 1].join(", ");
-        format!(
-            "INSERT INTO call_records VALUES {rows};
-             SELECT json_group_object(g.generation_id, json_array(s.sequence_id, g.parent_id)) AS recorded
-             FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id) WHERE g.generation_id IN ({})",
-            list(index + 1)
-        )
-        .into()
+        let row = format!("({})", vec!["?"; COLUMNS].join(", "));
+        format!("INSERT INTO call_records VALUES {}", vec![row; index + 1].join(", ")).into()
     })
 });
 
-/// Places of so many arguments.
-fn list(arguments: usize) -> String {
-    vec!["?"; arguments].join(", ")
-}
-
-/// Records calls, at most [`CALLS_AT_ONCE`], in their order. `None`, with nothing changed, if one of them must be
+/// Records calls, at most [`CALLS_AT_ONCE`], in their order. `false`, with nothing changed, if one of them must be
 /// recorded in another way, or cannot be.
-pub(crate) async fn record_at_once(
-    connection: &mut AnyConnection,
-    calls: &[&CallRecord],
-) -> Result<Option<Vec<RecordedGeneration>>> {
-    let Some(statement) = calls.len().checked_sub(1).and_then(|index| STATEMENTS.get(index)) else { return Ok(None) };
+pub(crate) async fn record_at_once(connection: &mut AnyConnection, calls: &[&CallRecord]) -> Result<bool> {
+    let Some(statement) = calls.len().checked_sub(1).and_then(|index| STATEMENTS.get(index)) else { return Ok(false) };
     let heard_time = now();
     let mut query = sqlx::query(AssertSqlSafe(Arc::clone(statement)));
     for call in calls {
         query = bind(query, call, heard_time)?;
     }
-    for call in calls {
-        query = query.bind(call.generation.generation_id.as_str());
+    match query.execute(connection).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_constraint(&error) => Ok(false),
+        Err(error) => Err(error.into()),
     }
-    let rows = match query.fetch_all(connection).await {
-        Err(error) if is_constraint(&error) => return Ok(None),
-        rows => rows?,
-    };
-    let mut recorded: HashMap<String, (u64, Option<String>)> = match rows.first() {
-        Some(row) => json(row, "recorded")?,
-        None => HashMap::new(),
-    };
-    let of = |call: &&CallRecord| {
-        let id = &call.generation.generation_id;
-        let (sequence_id, parent_id) = recorded.remove(id).ok_or_else(|| StoreError::not_found("generation", id))?;
-        Ok(RecordedGeneration { generation_id: id.clone(), sequence_id, parent_id })
-    };
-    calls.iter().map(of).collect::<Result<_>>().map(Some)
 }
 
 /// Appends the columns of the view, in their order.

@@ -17,7 +17,7 @@ pub(crate) use call_record::CallRecord;
 pub(crate) use latest_calls::LatestCalls;
 pub(crate) use one_by_one::{import, record_one_by_one};
 
-use crate::model::{NewGeneration, RecordedGeneration, WeightsFrom};
+use crate::model::{NewGeneration, WeightsFrom};
 use crate::rollouts::{new_attempt_id, new_rollout_id};
 use crate::sql::{optional_plain, plain};
 use crate::{Result, Store, StoreError};
@@ -26,41 +26,40 @@ impl Store {
     /// Records an answered model call in one transaction: its span, its tokens, and that its attempt has been heard
     /// of. Refused, with nothing stored, if the attempt is not known, if the id is taken, or if the lists do not fit
     /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
-    pub async fn record_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+    pub async fn record_generation(&self, generation: NewGeneration) -> Result<()> {
         let telling = self.telling(&generation);
         let latest_calls = self.latest_calls();
         let attempt = (generation.rollout_id.clone(), generation.attempt_id.clone());
         let call = CallRecord::new(generation, &latest_calls.of(&attempt))?;
         let continuable = call.continuable();
-        let recorded = self.writer()?.record(call).await?;
+        self.writer()?.record(call).await?;
         if let Some(call) = continuable {
             latest_calls.note(attempt, call);
         }
-        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
-        Ok(recorded)
+        self.tell(telling).await;
+        Ok(())
     }
 
     /// Records the only call of a session, which begins and ends with it, in one transaction. The ids of its rollout and
     /// attempt are given here; those of the generation are not read.
-    pub async fn record_session(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+    pub async fn record_session(&self, generation: NewGeneration) -> Result<()> {
         let (rollout_id, attempt_id) = (new_rollout_id(), new_attempt_id());
         let generation = NewGeneration { rollout_id, attempt_id, ..generation };
         let telling = self.telling(&generation);
-        let recorded = self.writer()?.record(CallRecord::alone(generation)?).await?;
-        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
-        Ok(recorded)
+        self.writer()?.record(CallRecord::alone(generation)?).await?;
+        self.tell(telling).await;
+        Ok(())
     }
 
     /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
     /// client had gone: the same id, the same place among the spans. Refused, with nothing changed, where no such
     /// beginning is recorded.
-    pub async fn replace_generation(&self, generation: NewGeneration) -> Result<RecordedGeneration> {
+    pub async fn replace_generation(&self, generation: NewGeneration) -> Result<()> {
         let telling = self.telling(&generation);
         let call = CallRecord::new(generation, &[])?;
-        let recorded =
-            self.write(move |write| Box::pin(async move { one_by_one::replace(write, &call).await })).await?;
-        telling.into_iter().for_each(|telling| telling.recorded(&recorded));
-        Ok(recorded)
+        self.write(move |write| Box::pin(async move { one_by_one::replace(write, &call).await })).await?;
+        self.tell(telling).await;
+        Ok(())
     }
 
     /// Notes whether the client of a generation hung up before it had the whole answer.

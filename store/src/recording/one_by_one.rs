@@ -3,9 +3,7 @@ use sqlx::AnyConnection;
 use crate::attempts::{apply, existing_attempt, hear_of, insert_attempt};
 use crate::conversations::{Conversation, StoredConversation};
 use crate::generations::{CLIENT_GONE, load_chains};
-use crate::model::{
-    AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RecordedGeneration, RolloutStatus, Span,
-};
+use crate::model::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
 use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::sql::{column, count, to_integer};
@@ -20,7 +18,7 @@ use super::columns::{bind_generation, bind_span};
 const FIRST: u64 = 1;
 
 /// Records a call, and the session that begins and ends with it, if there is one.
-pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<()> {
     if call.session.is_none() {
         return record_next(write, call).await;
     }
@@ -28,14 +26,14 @@ pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> R
     let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
     insert_rollout(write, session, RolloutStatus::Preparing).await?;
     let attempt = insert_attempt(write.connection(), rollout_id, attempt_id, None).await?;
-    let recorded = record_next(write, call).await?;
+    record_next(write, call).await?;
     let attempt = existing_attempt(write.connection(), rollout_id, &AttemptRef::Id(attempt.attempt_id)).await?;
     apply(write, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;
-    Ok(recorded)
+    Ok(())
 }
 
 /// Records a call of an attempt that is there.
-async fn record_next(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+async fn record_next(write: &mut Write, call: &CallRecord) -> Result<()> {
     let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
     hear_of(write, rollout_id, attempt_id).await?;
     let sequence_id = allocate_sequence_id(write, rollout_id).await?;
@@ -43,7 +41,7 @@ async fn record_next(write: &mut Write, call: &CallRecord) -> Result<RecordedGen
 }
 
 /// Records a call in the place of its beginning.
-pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<RecordedGeneration> {
+pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> {
     let NewGeneration { generation_id, rollout_id, attempt_id, .. } = &call.generation;
     hear_of(write, rollout_id, attempt_id).await?;
     // Nothing continues such a generation: its client never had it as an answer.
@@ -85,24 +83,14 @@ pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut spa
 }
 
 /// Records a call at its place. `is_first` says that its rollout has had none before, so that none need be looked for.
-async fn record_at(
-    write: &mut Write,
-    call: &CallRecord,
-    sequence_id: u64,
-    is_first: bool,
-) -> Result<RecordedGeneration> {
+async fn record_at(write: &mut Write, call: &CallRecord, sequence_id: u64, is_first: bool) -> Result<()> {
     let conversation = match (&call.conversation, is_first) {
         (Some(written), true) => Some(written.whole()?),
         _ => stored_conversation(write.connection(), call).await?,
     };
     insert_call_span(write.connection(), call, sequence_id).await?;
     let parent = if is_first { None } else { find_parent(write.connection(), call).await? };
-    insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await?;
-    Ok(RecordedGeneration {
-        generation_id: call.generation.generation_id.clone(),
-        sequence_id,
-        parent_id: parent.map(|parent| parent.generation_id),
-    })
+    insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await
 }
 
 /// What the store keeps of what was said.

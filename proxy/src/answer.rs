@@ -1,3 +1,5 @@
+use std::ops::Deref;
+
 use fulgurite_backends::{SampledToken, WeightsVersion};
 use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
 
@@ -19,7 +21,42 @@ pub(crate) struct Taken {
     pub(crate) token: SampledToken,
     /// Whether it is more than the end of the turn.
     pub(crate) is_text: bool,
-    pub(crate) deltas: Vec<Delta>,
+    pub(crate) deltas: Deltas,
+}
+
+/// What leaves with a token: one delta at most, but for the few tokens that end one thing and begin another.
+pub(crate) enum Deltas {
+    Few(Option<Delta>),
+    Many(Vec<Delta>),
+}
+
+impl Default for Deltas {
+    fn default() -> Self {
+        Self::Few(None)
+    }
+}
+
+impl Deltas {
+    fn push(&mut self, delta: Delta) {
+        match self {
+            Self::Few(few) => match few.take() {
+                None => *few = Some(delta),
+                Some(first) => *self = Self::Many(vec![first, delta]),
+            },
+            Self::Many(deltas) => deltas.push(delta),
+        }
+    }
+}
+
+impl Deref for Deltas {
+    type Target = [Delta];
+
+    fn deref(&self) -> &[Delta] {
+        match self {
+            Self::Few(few) => few.as_slice(),
+            Self::Many(deltas) => deltas,
+        }
+    }
 }
 
 /// An answer that has ended.
@@ -68,8 +105,14 @@ impl Answer {
     pub(crate) fn take(&mut self, token: SampledToken) -> Taken {
         self.tokens.push(token.clone());
         let is_text = !self.stop_tokens.contains(&token.id);
-        let events = self.reader.feed(token.id, is_text);
-        Taken { token, is_text, deltas: self.deltas(events) }
+        let (message, mut deltas) = (&mut self.message, Deltas::default());
+        let mut take = |event| message.take(event).into_iter().for_each(|delta| deltas.push(delta));
+        match &mut self.reader {
+            Reader::Message(parser) => parser.told_by(&[token.id]).for_each(take),
+            Reader::Text(decoder) if is_text => take(ParseEvent::Text(decoder.feed(token.id))),
+            Reader::Text(_) | Reader::Ended => {}
+        }
+        Taken { token, is_text, deltas }
     }
 
     /// Takes the weights behind the tokens so far, from a host that knows them only now.
@@ -95,7 +138,7 @@ impl Answer {
     /// Ends the answer.
     pub(crate) fn finish(mut self) -> WholeAnswer {
         let events = std::mem::replace(&mut self.reader, Reader::Ended).finish();
-        let mut held_back = self.deltas(events);
+        let mut held_back: Vec<Delta> = events.into_iter().filter_map(|event| self.message.take(event)).collect();
         held_back.extend(self.message.finish());
         WholeAnswer {
             tokens: self.tokens,
@@ -104,10 +147,6 @@ impl Answer {
             stop_string: self.message.stop_string().map(str::to_owned),
             message: self.message.into_message(),
         }
-    }
-
-    fn deltas(&mut self, events: Vec<ParseEvent>) -> Vec<Delta> {
-        events.into_iter().filter_map(|event| self.message.take(event)).collect()
     }
 }
 
@@ -122,14 +161,6 @@ enum Reader {
 }
 
 impl Reader {
-    fn feed(&mut self, token: u32, is_text: bool) -> Vec<ParseEvent> {
-        match self {
-            Reader::Message(parser) => parser.feed(&[token]),
-            Reader::Text(decoder) if is_text => vec![ParseEvent::Text(decoder.feed(token))],
-            Reader::Text(_) | Reader::Ended => Vec::new(),
-        }
-    }
-
     fn has_ended(&self) -> bool {
         matches!(self, Reader::Message(parser) if parser.has_ended())
     }

@@ -75,7 +75,7 @@ impl ReplyMessage {
                 Some(Delta::Reasoning(text))
             }
             ParseEvent::Text(text) => {
-                let text = self.stop_strings.feed(&text).text;
+                let text = self.stop_strings.feed(text).text;
                 self.say(text)
             }
             ParseEvent::ToolCall { index, id, name } => {

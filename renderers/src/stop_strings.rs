@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 /// Looks for stop strings in text that comes in pieces. Text that may be the beginning of a stop string is held back
 /// until it is clear, so that nothing of a stop string is ever given out.
 ///
@@ -25,14 +27,15 @@ impl StopStrings {
     }
 
     /// Takes the next piece of text.
-    pub fn feed(&mut self, delta: &str) -> StopScan {
+    pub fn feed<'t>(&mut self, delta: impl Into<Cow<'t, str>>) -> StopScan {
+        let delta = delta.into();
         if self.matched.is_some() {
             return StopScan { text: String::new(), matched: self.matched };
         }
         if self.stops.is_empty() {
-            return StopScan { text: delta.to_owned(), matched: None };
+            return StopScan { text: delta.into_owned(), matched: None };
         }
-        self.held.push_str(delta);
+        self.held.push_str(&delta);
         let mut given = 0;
         while given < self.held.len() {
             let rest = &self.held[given..];
@@ -85,7 +88,7 @@ mod tests {
 
     fn run(stops: &[&str], pieces: &[&str]) -> (String, Option<String>) {
         let mut matcher = StopStrings::new(stops.iter().map(|stop| (*stop).to_owned()));
-        let mut text: String = pieces.iter().map(|piece| matcher.feed(piece).text).collect();
+        let mut text: String = pieces.iter().map(|piece| matcher.feed(*piece).text).collect();
         text.push_str(&matcher.finish());
         (text, matcher.matched().map(str::to_owned))
     }

@@ -22,16 +22,38 @@ impl StreamDecoder {
 
     /// Takes the next token and gives the text that is now certain, which may be empty.
     pub fn feed(&mut self, token: u32) -> String {
-        self.pending.extend_from_slice(self.tokenizer.bytes_or_replacement(token));
-        let complete = self.pending.len() - incomplete_tail(&self.pending);
-        let text = String::from_utf8_lossy(&self.pending[..complete]).into_owned();
-        self.pending.drain(..complete);
+        let mut text = String::new();
+        self.feed_into(token, &mut text);
         text
+    }
+
+    /// Takes the next token and adds the text that is now certain to `text`.
+    pub(crate) fn feed_into(&mut self, token: u32, text: &mut String) {
+        let bytes = self.tokenizer.bytes_or_replacement(token);
+        // Most tokens are whole characters.
+        if self.pending.is_empty()
+            && let Ok(whole) = std::str::from_utf8(bytes)
+        {
+            text.push_str(whole);
+            return;
+        }
+        self.pending.extend_from_slice(bytes);
+        let complete = self.pending.len() - incomplete_tail(&self.pending);
+        text.push_str(&String::from_utf8_lossy(&self.pending[..complete]));
+        self.pending.drain(..complete);
     }
 
     /// Gives what was held back, as U+FFFD since it is no whole character, and is at the beginning of a text again.
     pub fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
+        let mut text = String::new();
+        self.finish_into(&mut text);
+        text
+    }
+
+    /// Adds what was held back to `text`, as [`StreamDecoder::finish`] gives it.
+    pub(crate) fn finish_into(&mut self, text: &mut String) {
+        text.push_str(&String::from_utf8_lossy(&self.pending));
+        self.pending.clear();
     }
 }
 

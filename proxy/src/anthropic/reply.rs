@@ -90,7 +90,7 @@ impl ReplyWriter for MessageWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         for choice in choices {
             let finished = &choice.finished;
-            let said = choice.tokens().flat_map(|taken| &taken.deltas).chain(&finished.held_back);
+            let said = choice.tokens().flat_map(|taken| taken.deltas.iter()).chain(&finished.held_back);
             said.for_each(|delta| drop(self.blocks.take(delta)));
             self.blocks.finish();
             choice.tokens().for_each(|taken| self.keep(taken));

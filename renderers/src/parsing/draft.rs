@@ -144,7 +144,7 @@ impl Draft {
         let kind = prose.kind;
         let delta = self.text[self.sampled_range(new)].to_owned();
         if !delta.is_empty() {
-            self.events.push(match kind {
+            self.tell(match kind {
                 Prose::Reasoning => ParseEvent::Reasoning(delta),
                 Prose::Text => ParseEvent::Text(delta),
             });
@@ -197,8 +197,9 @@ impl Draft {
         let Some(call) = &mut self.call else { return };
         let index = self.calls;
         self.calls += 1;
-        self.events.push(ParseEvent::ToolCall { index, id: id.clone(), name: name.clone() });
-        call.named = Some(NamedCall { index, id, name, raw_arguments: String::new() });
+        let named = NamedCall { index, id: id.clone(), name: name.clone(), raw_arguments: String::new() };
+        call.named = Some(named);
+        self.tell(ParseEvent::ToolCall { index, id, name });
     }
 
     /// Adds to the JSON text of the arguments of the call that was named.
@@ -206,7 +207,8 @@ impl Draft {
         let named = self.call.as_mut().and_then(|call| call.named.as_mut());
         if let Some(named) = named.filter(|_| !delta.is_empty()) {
             named.raw_arguments.push_str(&delta);
-            self.events.push(ParseEvent::Arguments { index: named.index, delta });
+            let index = named.index;
+            self.tell(ParseEvent::Arguments { index, delta });
         }
     }
 
@@ -215,7 +217,7 @@ impl Draft {
         let Some(OpenCall { start, named }) = self.call.take() else { return };
         match (arguments, named) {
             (Ok(arguments), Some(NamedCall { index, id, name, raw_arguments })) => {
-                self.events.push(ParseEvent::ToolCallEnd { index });
+                self.tell(ParseEvent::ToolCallEnd { index });
                 self.push_part(start..end, PartContent::ToolCall { id, name, arguments, raw_arguments });
             }
             (arguments, named) => {
@@ -223,7 +225,7 @@ impl Draft {
                 let range = self.with_space_before(start)..end;
                 let text = self.text[self.sampled_range(range.clone())].to_owned();
                 let index = named.map(|named| named.index);
-                self.events.push(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
+                self.tell(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
                 self.push_part(range, PartContent::BrokenToolCall { error });
             }
         }
@@ -248,22 +250,23 @@ impl Draft {
         }
     }
 
-    /// The events since the last time, with neighbours of the same kind as one.
-    pub(super) fn take_events(&mut self) -> Vec<ParseEvent> {
-        let mut joined: Vec<ParseEvent> = Vec::new();
-        for event in self.events.drain(..) {
-            match (joined.last_mut(), event) {
-                (Some(ParseEvent::Reasoning(text)), ParseEvent::Reasoning(delta))
-                | (Some(ParseEvent::Text(text)), ParseEvent::Text(delta)) => text.push_str(&delta),
-                (Some(ParseEvent::Arguments { index: open, delta: text }), ParseEvent::Arguments { index, delta })
-                    if *open == index =>
-                {
-                    text.push_str(&delta)
-                }
-                (_, event) => joined.push(event),
+    /// Adds an event, to its neighbour if that is of the same kind.
+    fn tell(&mut self, event: ParseEvent) {
+        match (self.events.last_mut(), event) {
+            (Some(ParseEvent::Reasoning(text)), ParseEvent::Reasoning(delta))
+            | (Some(ParseEvent::Text(text)), ParseEvent::Text(delta)) => text.push_str(&delta),
+            (Some(ParseEvent::Arguments { index: open, delta: text }), ParseEvent::Arguments { index, delta })
+                if *open == index =>
+            {
+                text.push_str(&delta)
             }
+            (_, event) => self.events.push(event),
         }
-        joined
+    }
+
+    /// The events since the last time.
+    pub(super) fn drain_events(&mut self) -> std::vec::Drain<'_, ParseEvent> {
+        self.events.drain(..)
     }
 
     /// What was sampled, and its parts.

@@ -74,13 +74,34 @@ pub(super) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
 }
 
 /// A piece of what was sampled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lexeme {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lexeme<T = String> {
     /// Text; never empty.
-    Text(String),
+    Text(T),
     /// A mark and its text.
-    Mark(Mark, String),
+    Mark(Mark, T),
 }
+
+impl Lexeme<&str> {
+    fn into_owned(self) -> Lexeme {
+        match self {
+            Self::Text(text) => Lexeme::Text(text.to_owned()),
+            Self::Mark(mark, text) => Lexeme::Mark(mark, text.to_owned()),
+        }
+    }
+}
+
+impl Lexeme {
+    pub(super) fn as_str(&self) -> Lexeme<&str> {
+        match self {
+            Self::Text(text) => Lexeme::Text(text),
+            Self::Mark(mark, text) => Lexeme::Mark(*mark, text),
+        }
+    }
+}
+
+/// Is told of pieces as they become certain.
+pub(super) type Tell<'t> = dyn FnMut(Lexeme<&str>) + 't;
 
 /// Tells marks from text.
 ///
@@ -135,9 +156,10 @@ impl MarkLexer {
         let bound = prompt.iter().rposition(is_bound);
         let first_mark = || prompt.iter().position(|token| self.mark_of(*token).is_some());
         let Some(bound) = bound.or_else(first_mark) else { return Vec::new() };
-        let mut lexer = self.clone();
-        let mut lexemes: Vec<Lexeme> = prompt[bound..].iter().flat_map(|token| lexer.feed(*token)).collect();
-        lexemes.extend(lexer.flush());
+        let (mut lexer, mut lexemes) = (self.clone(), Vec::new());
+        let mut keep = |lexeme: Lexeme<&str>| lexemes.push(lexeme.into_owned());
+        prompt[bound..].iter().for_each(|token| lexer.feed(*token, &mut keep));
+        lexer.flush(&mut keep);
         let is_opening = |lexeme: &Lexeme| matches!(lexeme, Lexeme::Mark(mark, _) if *mark != Mark::Stop);
         match lexemes.iter().position(is_opening) {
             Some(first_mark) => lexemes.split_off(first_mark),
@@ -145,54 +167,56 @@ impl MarkLexer {
         }
     }
 
-    /// Takes the next token and gives what is certain now.
-    pub(super) fn feed(&mut self, token: u32) -> Vec<Lexeme> {
+    /// Takes the next token and tells what is certain now.
+    pub(super) fn feed(&mut self, token: u32, tell: &mut Tell<'_>) {
         match self.tokens.iter().find(|(id, ..)| *id == token).copied() {
             Some((_, mark, text)) => {
-                let mut lexemes = self.flush();
-                lexemes.push(Lexeme::Mark(mark, text.to_owned()));
-                lexemes
+                self.flush(tell);
+                tell(Lexeme::Mark(mark, text));
             }
             None => {
-                let text = self.decoder.feed(token);
-                self.scan(&text)
+                self.decoder.feed_into(token, &mut self.held);
+                self.scan(tell);
             }
         }
     }
 
-    /// Gives what was held back.
-    pub(super) fn flush(&mut self) -> Vec<Lexeme> {
-        let rest = self.decoder.finish();
-        let mut lexemes = self.scan(&rest);
-        push_text(&mut lexemes, std::mem::take(&mut self.held));
-        lexemes
+    /// Tells what was held back.
+    pub(super) fn flush(&mut self, tell: &mut Tell<'_>) {
+        self.decoder.finish_into(&mut self.held);
+        self.scan(tell);
+        tell_text(&self.held, tell);
+        self.held.clear();
     }
 
-    fn scan(&mut self, text: &str) -> Vec<Lexeme> {
-        let mut lexemes = Vec::new();
-        self.held.push_str(text);
-        let mut at = 0;
-        while at < self.held.len() {
-            let rest = &self.held[at..];
-            if let Some((mark, text)) = self.spelled.iter().find(|(_, text)| rest.starts_with(text)).cloned() {
-                push_text(&mut lexemes, self.held[..at].to_owned());
-                self.held.drain(..at + text.len());
-                lexemes.push(Lexeme::Mark(mark, text));
-                at = 0;
-            } else if self.spelled.iter().any(|(_, text)| text.starts_with(rest)) {
+    /// Tells what is certain of the text that is held.
+    fn scan(&mut self, tell: &mut Tell<'_>) {
+        let Self { spelled, held, .. } = self;
+        // Up to where it has been told, and up to where it is certain.
+        let (mut told, mut certain) = (0, 0);
+        if spelled.is_empty() {
+            certain = held.len();
+        }
+        while certain < held.len() {
+            let rest = &held[certain..];
+            if let Some((mark, text)) = spelled.iter().find(|(_, text)| rest.starts_with(text)) {
+                tell_text(&held[told..certain], tell);
+                tell(Lexeme::Mark(*mark, text));
+                certain += text.len();
+                told = certain;
+            } else if spelled.iter().any(|(_, text)| text.starts_with(rest)) {
                 break;
             } else {
-                at += rest.chars().next().map_or(1, char::len_utf8);
+                certain += rest.chars().next().map_or(1, char::len_utf8);
             }
         }
-        let held = self.held.split_off(at);
-        push_text(&mut lexemes, std::mem::replace(&mut self.held, held));
-        lexemes
+        tell_text(&held[told..certain], tell);
+        held.drain(..certain);
     }
 }
 
-fn push_text(lexemes: &mut Vec<Lexeme>, text: String) {
+fn tell_text(text: &str, tell: &mut Tell<'_>) {
     if !text.is_empty() {
-        lexemes.push(Lexeme::Text(text));
+        tell(Lexeme::Text(text));
     }
 }

@@ -98,7 +98,7 @@ impl StreamParser {
         if this.lexer.has_marks() {
             let opened = this.lexer.opened_by(tokenizer, prompt);
             if !opened.is_empty() {
-                this.read(opened);
+                opened.iter().for_each(|lexeme| this.reading().read(lexeme.as_str()));
                 this.draft.begin_sampled();
             }
         }
@@ -107,10 +107,15 @@ impl StreamParser {
 
     /// Takes tokens and gives what they make certain.
     pub fn feed(&mut self, tokens: &[u32]) -> Vec<ParseEvent> {
+        self.told_by(tokens).collect()
+    }
+
+    /// Takes tokens and gives what they make certain, one by one. What is not taken of it is lost.
+    pub fn told_by(&mut self, tokens: &[u32]) -> impl Iterator<Item = ParseEvent> {
         for token in tokens {
             self.take(*token);
         }
-        self.draft.take_events()
+        self.draft.drain_events()
     }
 
     /// Ends the message: what was held back, and all of it.
@@ -119,7 +124,7 @@ impl StreamParser {
             self.flush();
         }
         self.dialect.finish(self.termination.is_none(), &mut self.draft);
-        let events = self.draft.take_events();
+        let events = self.draft.drain_events().collect();
         let (text, parts) = self.draft.into_parts();
         let termination = self.termination.unwrap_or(Termination::Malformed);
         (events, ParsedMessage { text, parts, termination, tokens_after_stop: self.tokens_after_stop })
@@ -142,30 +147,46 @@ impl StreamParser {
                 self.termination.get_or_insert(termination);
             }
             None => {
-                let lexemes = self.lexer.feed(token);
-                self.read(lexemes);
+                let (lexer, mut reading) = self.parts();
+                lexer.feed(token, &mut |lexeme| reading.read(lexeme));
             }
         }
     }
 
     fn flush(&mut self) {
-        let lexemes = self.lexer.flush();
-        self.read(lexemes);
+        let (lexer, mut reading) = self.parts();
+        lexer.flush(&mut |lexeme| reading.read(lexeme));
     }
 
-    fn read(&mut self, lexemes: Vec<Lexeme>) {
-        for lexeme in lexemes {
-            match lexeme {
-                _ if self.termination.is_some() => return,
-                Lexeme::Mark(Mark::Stop, _) => self.termination = Some(Termination::StopSequence),
-                Lexeme::Text(text) => {
-                    let range = self.draft.push(&text);
-                    self.dialect.text(range, &mut self.draft);
-                }
-                Lexeme::Mark(mark, text) => {
-                    let range = self.draft.push(&text);
-                    self.dialect.mark(mark, range, &mut self.draft);
-                }
+    fn reading(&mut self) -> Reading<'_> {
+        self.parts().1
+    }
+
+    fn parts(&mut self) -> (&mut MarkLexer, Reading<'_>) {
+        let Self { lexer, dialect, draft, termination, .. } = self;
+        (lexer, Reading { dialect: &mut **dialect, draft, termination })
+    }
+}
+
+/// What reads the lexer's pieces.
+struct Reading<'p> {
+    dialect: &'p mut dyn Dialect,
+    draft: &'p mut Draft,
+    termination: &'p mut Option<Termination>,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, lexeme: Lexeme<&str>) {
+        match lexeme {
+            _ if self.termination.is_some() => {}
+            Lexeme::Mark(Mark::Stop, _) => *self.termination = Some(Termination::StopSequence),
+            Lexeme::Text(text) => {
+                let range = self.draft.push(text);
+                self.dialect.text(range, self.draft);
+            }
+            Lexeme::Mark(mark, text) => {
+                let range = self.draft.push(text);
+                self.dialect.mark(mark, range, self.draft);
             }
         }
     }

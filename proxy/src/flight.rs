@@ -1,6 +1,8 @@
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 use crate::call::CallEvent;
 
@@ -22,7 +24,10 @@ pub(crate) struct Said {
 
 struct State<E> {
     history: Vec<E>,
-    listeners: Vec<mpsc::UnboundedSender<E>>,
+    /// Nothing more will be said.
+    has_ended: bool,
+    /// Of those who have heard all that was said, and wait for more.
+    waiting: Vec<Waker>,
     listening: usize,
     /// Somebody got all of it.
     delivered: bool,
@@ -33,38 +38,27 @@ struct State<E> {
 impl<E: Clone> Flight<E> {
     /// A flight with one listener.
     pub(crate) fn new() -> (Arc<Self>, Listener<E>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let (history, delivered, closed) = (Vec::new(), false, false);
-        let state = State { history, listeners: vec![sender], listening: 1, delivered, closed };
+        let (history, waiting) = (Vec::new(), Vec::new());
+        let (has_ended, delivered, closed) = (false, false, false);
+        let state = State { history, has_ended, waiting, listening: 1, delivered, closed };
         let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
-        let listener = Listener { receiver, flight: Arc::clone(&flight) };
+        let listener = Listener { heard: 0, flight: Arc::clone(&flight) };
         (flight, listener)
     }
 
     /// Tells all who listen, and all who will.
     pub(crate) fn tell(&self, said: E) {
-        let mut state = self.state();
-        for listener in &state.listeners {
-            // One that has gone is counted out by itself.
-            let _ = listener.send(said.clone());
-        }
-        state.history.push(said);
+        self.change(|state| state.history.push(said));
     }
 
     /// Listens from the first word on; `None` once the flight is closed.
     pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener<E>> {
-        let (sender, receiver) = mpsc::unbounded_channel();
         let mut state = self.state();
         if state.closed {
             return None;
         }
-        for said in &state.history {
-            // The receiver is in our hands.
-            let _ = sender.send(said.clone());
-        }
-        state.listeners.push(sender);
         state.listening += 1;
-        Some(Listener { receiver, flight: Arc::clone(self) })
+        Some(Listener { heard: 0, flight: Arc::clone(self) })
     }
 }
 
@@ -107,9 +101,20 @@ impl<E> Flight<E> {
 
     /// Nothing more will be said.
     pub(crate) fn end(&self) {
-        let mut state = self.state();
-        state.closed = true;
-        state.listeners.clear();
+        self.change(|state| {
+            state.closed = true;
+            state.has_ended = true;
+        });
+    }
+
+    /// Changes what there is to hear, and wakes those who wait for it.
+    fn change(&self, change: impl FnOnce(&mut State<E>)) {
+        let waiting = {
+            let mut state = self.state();
+            change(&mut state);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     async fn until(&self, holds: impl Fn(&State<E>) -> bool) {
@@ -128,8 +133,32 @@ impl<E> Flight<E> {
 
 /// One who listens. Whoever is the last to drop it stops the sampling.
 pub(crate) struct Listener<E = Said> {
-    pub(crate) receiver: mpsc::UnboundedReceiver<E>,
+    /// How much of what was said.
+    heard: usize,
     flight: Arc<Flight<E>>,
+}
+
+impl<E: Clone> Listener<E> {
+    /// What is said next; `None` if nothing will be.
+    pub(crate) async fn hear(&mut self) -> Option<E> {
+        poll_fn(|context| self.poll_hear(context)).await
+    }
+
+    /// As [`Listener::hear`].
+    pub(crate) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
+        let mut state = self.flight.state();
+        if let Some(said) = state.history.get(self.heard) {
+            self.heard += 1;
+            return Poll::Ready(Some(said.clone()));
+        }
+        if state.has_ended {
+            return Poll::Ready(None);
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
 }
 
 impl<E> Listener<E> {
@@ -149,6 +178,8 @@ impl<E> Drop for Listener<E> {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
     use crate::error::ProxyError;
 
@@ -157,7 +188,7 @@ mod tests {
     }
 
     fn heard(listener: &mut Listener) -> Vec<usize> {
-        std::iter::from_fn(|| listener.receiver.try_recv().ok()).map(|said| said.choice).collect()
+        std::iter::from_fn(|| listener.hear().now_or_never().flatten()).map(|said| said.choice).collect()
     }
 
     #[tokio::test]
@@ -169,8 +200,24 @@ mod tests {
         flight.say(2, word());
         assert_eq!((heard(&mut first), heard(&mut second)), (vec![0, 1, 2], vec![0, 1, 2]));
         flight.end();
-        assert!(first.receiver.recv().await.is_none());
+        assert!(first.hear().await.is_none());
         assert!(flight.listen().is_none());
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_woken_by_the_next_word_and_by_the_end() {
+        let (flight, mut first) = Flight::new();
+        let mut second = flight.listen().unwrap();
+        let heard = tokio::spawn(async move { (first.hear().await.is_some(), first.hear().await.is_none()) });
+        let also = tokio::spawn(async move { (second.hear().await.is_some(), second.hear().await.is_none()) });
+        for step in 0..2 {
+            // Until both wait.
+            while flight.state().waiting.len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            if step == 0 { flight.say(0, word()) } else { flight.end() }
+        }
+        assert_eq!((heard.await.unwrap(), also.await.unwrap()), ((true, true), (true, true)));
     }
 
     #[tokio::test]

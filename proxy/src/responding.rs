@@ -23,7 +23,7 @@ pub(crate) async fn whole(
     let mut tokens: Vec<Vec<Arc<[Taken]>>> = vec![Vec::new(); choices];
     let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
     while finished.iter().any(Option::is_none) {
-        let Said { choice, event } = listener.receiver.recv().await.ok_or_else(broken_off)?;
+        let Said { choice, event } = listener.hear().await.ok_or_else(broken_off)?;
         match event {
             CallEvent::Tokens(taken) => {
                 facts.hear_tokens(taken.len());
@@ -51,7 +51,7 @@ pub(crate) async fn stream(
     quiet: Duration,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let heard = match tokio::time::timeout(quiet, listener.receiver.recv()).await {
+    let heard = match tokio::time::timeout(quiet, listener.hear()).await {
         Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
         Ok(Some(said)) => Some(said),
         Ok(None) => return Err(broken_off().into()),

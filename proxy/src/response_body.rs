@@ -117,7 +117,7 @@ impl StreamedBody {
         while !self.has_ended {
             let said = match self.heard.take() {
                 Some(said) => Some(said),
-                None => ready!(self.listener.receiver.poll_recv(context)),
+                None => ready!(self.listener.poll_hear(context)),
             };
             match said {
                 Some(said) => self.write(&said, out),

@@ -22,7 +22,7 @@ pub(super) async fn respond(
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let head = match listener.receiver.recv().await.ok_or_else(broken_off)? {
+    let head = match listener.hear().await.ok_or_else(broken_off)? {
         Passed::Head(head) => head,
         Passed::Failed(error) => return Err(error),
         Passed::Piece(_) | Passed::End => return Err(broken_off().into()),
@@ -32,7 +32,7 @@ pub(super) async fn respond(
     }
     let mut body = Vec::new();
     loop {
-        match listener.receiver.recv().await.ok_or_else(broken_off)? {
+        match listener.hear().await.ok_or_else(broken_off)? {
             Passed::Piece(bytes) => body.extend_from_slice(&bytes),
             Passed::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
             Passed::Failed(error) => return Err(error),
@@ -69,7 +69,7 @@ impl http_body::Body for PassedBody {
             return Poll::Ready(None);
         }
         loop {
-            let Poll::Ready(passed) = self.listener.receiver.poll_recv(context) else { return Poll::Pending };
+            let Poll::Ready(passed) = self.listener.poll_hear(context) else { return Poll::Pending };
             match passed {
                 Some(Passed::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(Passed::Head(_)) => {}

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr);
     log.with_ansi(paint::log_has_colours()).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
     };
@@ -55,6 +55,14 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+/// Threads that serve: one for every two processors. The others are left to those who sample, train and commit, each on
+/// threads of their own; and where there is work for one thread alone, a second one costs more to wake than it saves.
+/// `TOKIO_WORKER_THREADS` says otherwise.
+fn workers() -> usize {
+    let said = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|said| said.parse().ok());
+    said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2)).max(1)
 }
 
 /// What is logged: warnings, and the requests of a server that is to log them, unless the environment says otherwise.

@@ -104,12 +104,15 @@ struct Memory {
     resident: Vec<u64>,
 }
 
+/// How long a connection waits for another call; servers wait longer (`server.header_seconds`).
+const IDLE: Duration = Duration::from_secs(20);
 /// Shares of the calls after which one looks at the memory, in hundredths. The first is before them.
 const SHARES: [usize; 4] = [0, 10, 50, 100];
 
 impl Bench {
     async fn new(targets: Vec<Server>, model: &Path, arguments: &BenchProxyArguments) -> Result<Self> {
-        let client = Client::builder().no_proxy().build()?;
+        // A connection is given up before a server does, which may close one just when a call is sent over it.
+        let client = Client::builder().no_proxy().pool_idle_timeout(IDLE).build()?;
         let mut tasks = Tasks::new(open_renderer(model, "auto")?);
         let mut answer = Message::default();
         for proxy in &targets[1..] {

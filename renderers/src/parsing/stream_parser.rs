@@ -98,7 +98,8 @@ impl StreamParser {
         if this.lexer.has_marks() {
             let opened = this.lexer.opened_by(tokenizer, prompt);
             if !opened.is_empty() {
-                opened.iter().for_each(|lexeme| this.reading().read(lexeme.as_str()));
+                let (_, mut reading) = this.parts();
+                opened.iter().for_each(|lexeme| reading.read(lexeme.as_str()));
                 this.draft.begin_sampled();
             }
         }
@@ -156,10 +157,6 @@ impl StreamParser {
     fn flush(&mut self) {
         let (lexer, mut reading) = self.parts();
         lexer.flush(&mut |lexeme| reading.read(lexeme));
-    }
-
-    fn reading(&mut self) -> Reading<'_> {
-        self.parts().1
     }
 
     fn parts(&mut self) -> (&mut MarkLexer, Reading<'_>) {

@@ -3,7 +3,8 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::packed_matrix::{Element, PANEL, PackedMatrix, Panels};
+use super::operands::{Left, Right, STRIP, TilePanels};
+use super::packed_matrix::{PANEL, PackedMatrix};
 use super::prefetch::prefetch;
 use crate::threads::share;
 
@@ -39,9 +40,6 @@ const COLUMN_BLOCK: usize = 16 * PANEL;
 /// Rows that are multiplied with a block of the depth at a time: so much of them stays in the second cache.
 const ROW_BLOCK: usize = 43 * STRIP;
 
-/// Rows of a tile: with two vectors each they take 24 of 32 registers.
-const STRIP: usize = 12;
-
 /// Numbers of a cache line.
 const CACHE_LINE: usize = 16;
 
@@ -53,135 +51,6 @@ const WORTH_A_THREAD: usize = 1 << 21;
 
 /// Numbers of the right matrix from which on it is, however few rows: they come from memory.
 const WORTH_A_THREAD_TO_READ: usize = 1 << 18;
-
-/// A matrix `[rows, depth]`.
-#[derive(Clone, Copy)]
-struct Left<'a> {
-    numbers: &'a [f32],
-    rows: usize,
-    depth: usize,
-    /// It is stored as `[depth, rows]`.
-    by_columns: bool,
-}
-
-impl<'a> Left<'a> {
-    fn of_rows(numbers: &'a [f32], rows: usize) -> Self {
-        Self { numbers, rows, depth: numbers.len() / rows.max(1), by_columns: false }
-    }
-
-    fn of_columns(numbers: &'a [f32], rows: usize) -> Self {
-        Self { by_columns: true, ..Self::of_rows(numbers, rows) }
-    }
-}
-
-/// A matrix `[depth, columns]`: a packed one, or its transpose.
-#[derive(Clone, Copy)]
-struct Right<'a> {
-    matrix: &'a PackedMatrix,
-    transposed: bool,
-    depth: usize,
-    columns: usize,
-}
-
-impl<'a> Right<'a> {
-    fn of(matrix: &'a PackedMatrix) -> Self {
-        Self { matrix, transposed: false, depth: matrix.depth, columns: matrix.columns }
-    }
-
-    fn of_transpose(matrix: &'a PackedMatrix) -> Self {
-        Self { matrix, transposed: true, depth: matrix.columns, columns: matrix.depth }
-    }
-
-    /// Part of the depth of some columns of a window that starts at `start`, gathered in `tiles` where it does not stand so.
-    #[inline(always)]
-    fn panels<'b>(
-        &'b self,
-        start: usize,
-        columns: &Range<usize>,
-        depth: &Range<usize>,
-        tiles: &'b mut [f32],
-    ) -> TilePanels<'b> {
-        let first = (start + columns.start) / PANEL;
-        if let (Panels::Single(numbers), false) = (&self.matrix.panels, self.transposed) {
-            let numbers = &numbers[(first * self.depth + depth.start) * PANEL..];
-            return TilePanels { numbers, stride: self.depth * PANEL };
-        }
-        let stride = depth.len() * PANEL;
-        for (panel, tile) in (first..first + columns.len().div_ceil(PANEL)).zip(tiles.chunks_exact_mut(stride)) {
-            let place = (panel * self.depth + depth.start) * PANEL..(panel * self.depth + depth.end) * PANEL;
-            match (&self.matrix.panels, self.transposed) {
-                (Panels::Single(numbers), false) => tile.copy_from_slice(&numbers[place]),
-                (Panels::Half(numbers), false) => widen_tile(&numbers[place], tile),
-                (Panels::Single(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
-                (Panels::Half(numbers), true) => self.transpose_tile(numbers, panel, depth, tile),
-            }
-        }
-        TilePanels { numbers: tiles, stride }
-    }
-
-    /// The depth begins between two of the matrix's own panels, of which a tile takes square blocks.
-    #[inline(always)]
-    fn transpose_tile<E: Element>(&self, numbers: &[E], panel: usize, depth: &Range<usize>, tile: &mut [f32]) {
-        let start = panel * PANEL;
-        let width = PANEL.min(self.columns - start);
-        let first = depth.start / PANEL;
-        let (blocks, rest) = tile[..depth.len() * PANEL].as_chunks_mut::<{ PANEL * PANEL }>();
-        for index in 0..blocks.len() {
-            let from = &numbers[((first + index) * self.columns + start) * PANEL..][..width * PANEL];
-            match from.as_array() {
-                Some(from) => transpose_block(from, &mut blocks[index]),
-                None => transpose_part(from, &mut blocks[index]),
-            }
-        }
-        if !rest.is_empty() {
-            let from = &numbers[((first + blocks.len()) * self.columns + start) * PANEL..][..width * PANEL];
-            transpose_part(from, rest);
-        }
-    }
-}
-
-/// A whole block, both sides of which are [`PANEL`].
-#[inline(always)]
-fn transpose_block<E: Element>(from: &[E; PANEL * PANEL], to: &mut [f32; PANEL * PANEL]) {
-    for row in 0..PANEL {
-        for column in 0..PANEL {
-            to[row * PANEL + column] = from[column * PANEL + row].whole();
-        }
-    }
-}
-
-/// Some columns of a block, or some rows of it.
-#[inline(always)]
-fn transpose_part<E: Element>(from: &[E], to: &mut [f32]) {
-    for (row, to) in to.chunks_exact_mut(PANEL).enumerate() {
-        for column in 0..from.len() / PANEL {
-            to[column] = from[column * PANEL + row].whole();
-        }
-    }
-}
-
-/// Part of the depth of panels that follow one another.
-struct TilePanels<'a> {
-    numbers: &'a [f32],
-    /// From one panel to the next.
-    stride: usize,
-}
-
-impl TilePanels<'_> {
-    /// So much of the depth of one of them.
-    #[inline(always)]
-    fn tile(&self, index: usize, depth: usize) -> &[f32] {
-        &self.numbers[index * self.stride..][..depth * PANEL]
-    }
-}
-
-#[inline(always)]
-fn widen_tile(halves: &[u16], tile: &mut [f32]) {
-    let tile = &mut tile[..halves.len()];
-    for at in 0..halves.len() {
-        tile[at] = halves[at].whole();
-    }
-}
 
 /// Some columns, from `start` on, of some rows of a product, from `first_row` on.
 struct Window<'a> {
@@ -292,7 +161,7 @@ impl WindowProduct<'_> {
                 let depth = depth_start..left.depth.min(depth_start + DEPTH_BLOCK);
                 let first_row = self.window.first_row + block.start;
                 if pack_left {
-                    pack_block(left, first_row..first_row + block.len(), &depth, strips);
+                    left.pack_block(first_row..first_row + block.len(), &depth, strips);
                 }
                 let add = self.accumulate || depth.start > 0;
                 let factors = |row: usize| match (left.by_columns, pack_left) {
@@ -326,28 +195,6 @@ impl WindowProduct<'_> {
             }
         }
         SCRATCH.set(scratch);
-    }
-}
-
-/// Copies part of some rows: row after row, or, if the matrix is stored by columns, in strips of [`STRIP`] rows that are
-/// stored by columns.
-#[inline(always)]
-fn pack_block(left: &Left<'_>, rows: Range<usize>, depth: &Range<usize>, block: &mut [f32]) {
-    if !left.by_columns {
-        for (row, to) in rows.zip(block.chunks_exact_mut(depth.len())) {
-            to.copy_from_slice(&left.numbers[row * left.depth..][depth.clone()]);
-        }
-        return;
-    }
-    for (p, at) in depth.clone().enumerate() {
-        let (whole, rest) = left.numbers[at * left.rows..][rows.clone()].as_chunks::<STRIP>();
-        let to = |strip: usize| (strip * depth.len() + p) * STRIP;
-        for strip in 0..whole.len() {
-            block[to(strip)..][..STRIP].copy_from_slice(&whole[strip]);
-        }
-        if !rest.is_empty() {
-            block[to(whole.len())..][..rest.len()].copy_from_slice(rest);
-        }
     }
 }
 
@@ -480,6 +327,7 @@ fn sum_columns<S: Simd, const ROWS: usize>(
 mod tests {
     use super::*;
     use crate::kernels::Precision;
+    use crate::kernels::packed_matrix::Element;
     use crate::test_models::numbers;
     use proptest::prelude::*;
 

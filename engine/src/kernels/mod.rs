@@ -13,6 +13,7 @@ use pulp::{Arch, Simd, WithSimd};
 mod attention;
 mod attention_backward;
 mod matmul;
+mod operands;
 mod packed_matrix;
 mod pointwise;
 mod prefetch;

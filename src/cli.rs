@@ -209,12 +209,14 @@ pub enum BenchSubject {
     ///
     /// A child process plays a vLLM server that answers every request at once with the same 50 tokens. The same client
     /// makes the same calls straight to it and through a second child process, which is `fulgurite serve` as by default
-    /// with a SQLite file of its own, in turns of a second each. Calls are made at the given rate whether or not earlier
-    /// ones have been answered, and their times count from when they should have been made.
+    /// with a SQLite file of its own, in turns. Half of the calls are made at the given rate whether or not earlier ones
+    /// have been answered, and their times count from when they should have been made; they say what a call waits for.
+    /// The other half are made so that as many as given are always under way; they say what a call costs.
     ///
     /// Added processor time is all that the process of the proxy took while the calls were made, user and system,
-    /// divided by their number; nothing is subtracted. Every task is new and tried by a group of eight. Attempts are started before and ended after, as runners do, and
-    /// that is not counted. Of calls of nobody, which begin and end a rollout each, that is counted too.
+    /// divided by their number; nothing is subtracted. Every task is new and tried by a group of eight. Attempts are
+    /// started before and ended after, as runners do, and that is not counted. Of calls of nobody, which begin and end a
+    /// rollout each, that is counted too.
     Proxy(BenchProxyArguments),
     /// The model host of `bench proxy`
     #[command(hide = true)]
@@ -239,12 +241,15 @@ pub enum BenchSubject {
 /// `fulgurite bench proxy`.
 #[derive(Debug, Args)]
 pub struct BenchProxyArguments {
-    /// Calls of the first of the kinds; the others are made for every fourth second of them
+    /// Calls of the first of the kinds at each pace; the others are made for every fourth second of them
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub calls: usize,
-    /// Calls a second
+    /// Calls a second, where they are made at a rate
     #[arg(long, value_name = "N", default_value_t = 1000.0)]
     pub rate: f64,
+    /// Calls under way, where they are made as soon as others are answered
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub concurrency: usize,
     /// Kinds of calls
     ///
     /// Attempts of one call each, answered whole or streamed; attempts of several turns; calls that do not say whose they

@@ -10,14 +10,17 @@ use common::run;
 fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
     let lines = run(["bench", "proxy", "--calls", "21", "--rate", "500", "--json"]).json_lines();
     let kinds = ["", "streamed_", "conversation_", "session_"];
-    // Each kind straight to the host and through the proxy, and the summary.
-    assert_eq!(lines.len(), 2 * kinds.len() + 1);
+    // Each kind at a rate and at once, straight to the host and through the proxy, and the summary.
+    assert_eq!(lines.len(), 2 * 2 * kinds.len() + 1);
+    let paces: Vec<String> = lines[..4].iter().map(|line| line["pace"].to_string()).collect();
+    assert_eq!(paces[1..3], [r#"{"calls_a_second":500.0}"#, r#"{"calls_at_once":32}"#]);
     let summary = lines.last().unwrap();
     for kind in kinds {
         // A conversation is never broken off in the middle of its eight turns.
         let calls = if kind == "conversation_" { 24 } else { 21 };
         assert_eq!(summary[format!("{kind}calls")], calls);
-        for figure in ["added_cpu_ms_per_call", "added_p99_ms_at_500", "added_ttft_ms"] {
+        let figures = ["added_cpu_ms_per_call_at_500", "added_p99_ms_at_500", "added_ttft_ms"];
+        for figure in figures.into_iter().chain(["added_cpu_ms_per_call", "calls_per_second"]) {
             assert!(summary[format!("{kind}{figure}")].is_f64(), "{kind}{figure}: {summary}");
         }
     }
@@ -29,9 +32,11 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
 
 #[test]
 fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
-    let kinds = ["--kinds", "sessions", "--synchronous", "normal"];
+    let kinds = ["--kinds", "sessions", "--synchronous", "normal", "--concurrency", "4"];
     let lines = run([&["bench", "proxy", "--calls", "9", "--rate", "500", "--json"][..], &kinds].concat()).json_lines();
-    assert_eq!(lines.iter().map(|line| &line["traffic"]).filter(|kind| *kind == "calls of nobody").count(), 2);
+    assert_eq!(lines.iter().map(|line| &line["traffic"]).filter(|kind| *kind == "calls of nobody").count(), 4);
     let summary = lines.last().unwrap();
-    assert_eq!((lines.len(), &summary["session_calls"], &summary["synchronous"]), (3, &9.into(), &"normal".into()));
+    assert_eq!((lines.len(), &summary["session_calls"], &summary["synchronous"]), (5, &9.into(), &"normal".into()));
+    // The very first, to see that the answer is as scripted; what warms up; and those that count, at both paces.
+    assert_eq!((&summary["calls_at_once"], &summary["calls_made"]), (&4.into(), &(1 + 9 + 2 * 9).into()));
 }

@@ -55,6 +55,8 @@ struct Script {
     /// The answer of a chat, whole and in the events of a stream: they are the same for every request.
     chat: Bytes,
     chat_events: Vec<Bytes>,
+    /// The events of a completion after its first, which tells the prompt again.
+    later_events: Vec<Bytes>,
 }
 
 /// The fields of a request that the answer depends on.
@@ -85,17 +87,20 @@ impl Script {
             event(&chat_reply("chat.completion.chunk", &choice))
         });
         let chat_events = chat_events.chain([Bytes::from_static(END)]).collect();
-        Ok(Self { tokens, texts, chat, chat_events })
+        let mut script = Self { tokens, texts, chat, chat_events, later_events: Vec::new() };
+        let later = (1..SAMPLED_TOKENS).map(|place| script.event_of_token(place, &[], SAMPLED_TOKENS, "stop"));
+        script.later_events = later.collect();
+        Ok(script)
     }
 
     /// A choice of `/v1/completions` with the tokens of some places.
-    fn choice(&self, places: std::ops::Range<usize>, asked: &Asked, end: Option<&str>) -> Value {
+    fn choice(&self, places: std::ops::Range<usize>, prompt: &[u32], end: Option<&str>) -> Value {
         let tokens = &self.tokens[places.clone()];
         let names: Vec<String> = tokens.iter().map(|token| format!("token_id:{token}")).collect();
         let tops: Vec<Value> = names.iter().map(|name| json!({ name: LOGPROB })).collect();
         json!({
             "index": 0, "text": self.texts[places.clone()].concat(), "finish_reason": end, "stop_reason": null,
-            "token_ids": tokens, "prompt_token_ids": (places.start == 0).then_some(&asked.prompt),
+            "token_ids": tokens, "prompt_token_ids": (places.start == 0).then_some(prompt),
             "logprobs": {
                 "text_offset": vec![0; tokens.len()], "token_logprobs": vec![LOGPROB; tokens.len()], "tokens": names,
                 "top_logprobs": tops,
@@ -103,12 +108,22 @@ impl Script {
         })
     }
 
-    /// The events of a stream, one for each token.
+    /// The events of a stream, one for each token. Made beforehand where they can be: a host's own work would be counted
+    /// as the proxy's, of which it asks more than of who calls it directly.
     fn events(&self, asked: &Asked) -> Vec<Bytes> {
         let (count, end) = self.end(asked);
-        let choice = |place| self.choice(place..place + 1, asked, (place + 1 == count).then_some(end));
-        let events = (0..count).map(|place| event(&completion(&choice(place))));
-        events.chain([Bytes::from_static(END)]).collect()
+        let of_token = |place| self.event_of_token(place, &asked.prompt, count, end);
+        let mut events: Vec<Bytes> = (0..count.min(1)).map(of_token).collect();
+        match count {
+            SAMPLED_TOKENS => events.extend_from_slice(&self.later_events),
+            _ => events.extend((1..count).map(of_token)),
+        }
+        events.push(Bytes::from_static(END));
+        events
+    }
+
+    fn event_of_token(&self, place: usize, prompt: &[u32], count: usize, end: &str) -> Bytes {
+        event(&completion(&self.choice(place..place + 1, prompt, (place + 1 == count).then_some(end))))
     }
 
     /// How many tokens are answered, and why no more.
@@ -145,7 +160,7 @@ async fn completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>
         return stream(script.events(&asked));
     }
     let (count, end) = script.end(&asked);
-    Json(completion(&script.choice(0..count, &asked, Some(end)))).into_response()
+    Json(completion(&script.choice(0..count, &asked.prompt, Some(end)))).into_response()
 }
 
 async fn chat_completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {

@@ -1,4 +1,5 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 /// One call that is to be made.
 #[derive(Clone, Debug)]
@@ -54,6 +56,37 @@ pub async fn drive(client: &Client, calls: Vec<Call>, rate: f64) -> Result<Vec<T
         timings.push(call.await??);
     }
     Ok(timings)
+}
+
+/// Makes calls so that always the same number of them is under way, each of an agent's after its last, and each timed
+/// from its own beginning.
+pub async fn drive_at_once(client: &Client, calls: Vec<Call>, concurrency: usize) -> Result<Vec<Timing>> {
+    let mut agents: BTreeMap<usize, Vec<Call>> = BTreeMap::new();
+    calls.into_iter().for_each(|call| agents.entry(call.agent).or_default().push(call));
+    let agents = Arc::new(Mutex::new(agents.into_values()));
+    let mut callers = JoinSet::new();
+    for _ in 0..concurrency {
+        let (agents, client) = (Arc::clone(&agents), client.clone());
+        callers.spawn(async move {
+            let mut timings = Vec::new();
+            while let Some(calls) = next(&agents) {
+                for call in calls {
+                    timings.push(ask(client.clone(), call, Instant::now()).await?);
+                }
+            }
+            anyhow::Ok(timings)
+        });
+    }
+    let mut timings = Vec::new();
+    while let Some(ended) = callers.join_next().await {
+        timings.extend(ended??);
+    }
+    Ok(timings)
+}
+
+fn next<T>(items: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    // Nothing panics while it is held.
+    items.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
 async fn ask_after(

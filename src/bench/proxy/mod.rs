@@ -8,14 +8,14 @@ mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use figures::{Round, Row};
+use figures::{Pace, Round, Row, Seconds};
 use fulgurite_renderers::{Message, open_renderer};
 pub use host::bench_proxy_host;
 use host::{MODEL, SAMPLED_TOKENS};
-use load::drive;
+use load::{drive, drive_at_once};
 use reqwest::Client;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -40,6 +40,7 @@ const SETTLING: Duration = Duration::from_millis(100);
 pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     ensure!(arguments.calls > 0, "--calls must be at least 1");
     ensure!(arguments.rate.is_finite() && arguments.rate > 0.0, "--rate must be a number above 0");
+    ensure!(arguments.concurrency > 0, "--concurrency must be at least 1");
     let model = tempfile::tempdir()?;
     make_model(model.path())?;
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -86,8 +87,10 @@ struct Bench {
     tasks: Tasks,
     /// What the host's answer is in a conversation.
     answer: Message,
-    /// Calls a second.
+    /// Calls a second, where they are paced.
     rate: f64,
+    /// Calls under way, where they are not.
+    concurrency: usize,
     /// Of calls, the first of which says how many rounds there are.
     kinds: Vec<Traffic>,
     rounds: Vec<Round>,
@@ -118,15 +121,15 @@ impl Bench {
         for proxy in &targets[1..] {
             answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
-        let (rate, kinds) = (arguments.rate, arguments.kinds.clone());
-        let (rounds, memory) = (Vec::new(), Vec::new());
-        Ok(Self { client, targets, tasks, answer, rate, kinds, rounds, made: 1, memory })
+        let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
+        let (kinds, rounds, memory) = (kinds.clone(), Vec::new(), Vec::new());
+        Ok(Self { client, targets, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
     async fn run(&mut self, calls: usize) -> Result<()> {
         for traffic in self.kinds.clone() {
-            self.round(traffic, 0, WARMING.min(calls)).await?;
+            self.round((traffic, Pace::Rate), 0, WARMING.min(calls)).await?;
         }
         self.rounds.clear();
         self.look_at_memory(0)?;
@@ -135,7 +138,8 @@ impl Bench {
         for number in 0..rounds {
             for (place, traffic) in self.kinds.clone().into_iter().enumerate() {
                 if place == 0 || number % SHARE_OF_OTHERS == 0 {
-                    self.round(traffic, number, per_round).await?;
+                    self.round((traffic, Pace::Rate), number, per_round).await?;
+                    self.round((traffic, Pace::AtOnce), number, per_round).await?;
                 }
             }
             self.look_at_memory(100 * (number + 1) / rounds)?;
@@ -145,7 +149,8 @@ impl Bench {
 
     /// Makes the same calls of one kind, at least as many as told, to each target after the other. What comes before and
     /// after an attempt's calls is not counted.
-    async fn round(&mut self, traffic: Traffic, number: usize, calls: usize) -> Result<()> {
+    async fn round(&mut self, kind: (Traffic, Pace), number: usize, calls: usize) -> Result<()> {
+        let (traffic, pace) = kind;
         let agents = if traffic == Traffic::Conversations { calls.div_ceil(TURNS) } else { calls };
         let agents = self.tasks.agents(traffic, agents, &self.answer)?;
         for (target, server) in self.targets.iter().enumerate() {
@@ -154,12 +159,16 @@ impl Bench {
                 _ => agents.start_attempts(&self.client, &server.url).await?,
             };
             let calls = agents.calls_to(&server.url, &attempts);
-            let before = server.cpu_seconds()?;
-            let timings = drive(&self.client, calls, self.rate).await?;
+            let (before, began) = (server.cpu_seconds()?, Instant::now());
+            let timings = match pace {
+                Pace::Rate => drive(&self.client, calls, self.rate).await?,
+                Pace::AtOnce => drive_at_once(&self.client, calls, self.concurrency).await?,
+            };
+            let elapsed = began.elapsed().as_secs_f64();
             tokio::time::sleep(SETTLING).await;
-            let cpu_seconds = server.cpu_seconds()? - before;
+            let seconds = Seconds { cpu: server.cpu_seconds()? - before, elapsed };
             agents.end_attempts(&self.client, &server.url, attempts).await?;
-            self.rounds.push(Round::new(traffic, number, target, cpu_seconds, &timings));
+            self.rounds.push(Round::new(kind, number, target, seconds, &timings));
         }
         self.made += agents.calls();
         Ok(())
@@ -206,11 +215,10 @@ fn mode(synchronous: Synchronous) -> &'static str {
 }
 
 fn report(bench: &Bench, arguments: &BenchProxyArguments) {
-    let rows: Vec<Row> = bench
-        .kinds
-        .iter()
-        .flat_map(|traffic| (0..bench.targets.len()).map(move |target| (*traffic, target)))
-        .map(|(traffic, target)| Row::of(&bench.rounds, traffic, target))
+    let kinds = bench.kinds.iter().flat_map(|traffic| [(*traffic, Pace::Rate), (*traffic, Pace::AtOnce)]);
+    let rows: Vec<Row> = kinds
+        .flat_map(|kind| (0..bench.targets.len()).map(move |target| (kind, target)))
+        .map(|(kind, target)| Row::of(&bench.rounds, kind, target))
         .collect();
     match arguments.json {
         true => print_json(bench, &rows, mode(arguments.synchronous)),
@@ -220,10 +228,14 @@ fn report(bench: &Bench, arguments: &BenchProxyArguments) {
 
 fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
     for row in rows {
+        let pace = match row.pace {
+            Pace::Rate => json!({ "calls_a_second": bench.rate }),
+            Pace::AtOnce => json!({ "calls_at_once": bench.concurrency }),
+        };
         output::line(json!({
-            "event": "row", "traffic": row.traffic.name(), "server": bench.targets[row.target].name,
-            "calls": row.calls, "cpu_ms_per_call": row.cpu, "ttft_ms": row.first, "p50_ms": row.p50, "p99_ms": row.p99,
-            "added_ttft_ms": row.added_first, "added_p99_ms": row.added_p99,
+            "event": "row", "traffic": row.traffic.name(), "pace": pace, "server": bench.targets[row.target].name,
+            "calls": row.calls, "calls_per_second": row.rate, "cpu_ms_per_call": row.cpu, "ttft_ms": row.first,
+            "p50_ms": row.p50, "p99_ms": row.p99, "added_ttft_ms": row.added_first, "added_p99_ms": row.added_p99,
         }));
     }
     for (index, proxy) in bench.targets[1..].iter().enumerate().rev() {
@@ -231,19 +243,25 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
         summary.insert("event".to_owned(), json!("summary"));
         summary.insert("server".to_owned(), json!(proxy.name));
         for row in rows.iter().filter(|row| row.target == index + 1) {
-            let prefix = row.traffic.prefix();
-            for (name, value) in [
-                ("calls".to_owned(), json!(row.calls)),
-                ("added_cpu_ms_per_call".to_owned(), json!(row.cpu)),
-                (format!("added_p99_ms_at_{}", bench.rate), json!(row.added_p99)),
-                ("added_ttft_ms".to_owned(), json!(row.added_first)),
-            ] {
-                summary.insert(format!("{prefix}{name}"), value);
-            }
+            let (prefix, rate) = (row.traffic.prefix(), bench.rate);
+            let figures = match row.pace {
+                Pace::Rate => vec![
+                    ("calls".to_owned(), json!(row.calls)),
+                    (format!("added_cpu_ms_per_call_at_{rate}"), json!(row.cpu)),
+                    (format!("added_p99_ms_at_{rate}"), json!(row.added_p99)),
+                    ("added_ttft_ms".to_owned(), json!(row.added_first)),
+                ],
+                Pace::AtOnce => vec![
+                    ("added_cpu_ms_per_call".to_owned(), json!(row.cpu)),
+                    ("calls_per_second".to_owned(), json!(row.rate)),
+                ],
+            };
+            summary.extend(figures.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
         }
         for (name, value) in [
             ("prompt_tokens", json!(PROMPT_TOKENS)),
             ("sampled_tokens", json!(SAMPLED_TOKENS)),
+            ("calls_at_once", json!(bench.concurrency)),
             ("store", json!("sqlite")),
             ("synchronous", json!(synchronous)),
             ("calls_made", json!(bench.made)),
@@ -262,14 +280,20 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
-    let mut table =
-        Columns::new(&["calls", "to", "number", "cpu ms", "ttft ms", "p50 ms", "p99 ms", "added ttft", "added p99"]);
+    let columns = ["calls", "made", "to", "number", "a second", "cpu ms", "ttft ms", "p50 ms", "p99 ms"];
+    let mut table = Columns::new(&[&columns[..], &["added ttft", "added p99"]].concat());
     for row in rows {
         let through = |value: f64| if row.target == 0 { String::new() } else { format!("{value:.3}") };
+        let pace = match row.pace {
+            Pace::Rate => format!("{} a second", bench.rate),
+            Pace::AtOnce => format!("{} at once", bench.concurrency),
+        };
         table.push(vec![
             row.traffic.name().to_owned(),
+            pace,
             bench.targets[row.target].name.clone(),
             row.calls.to_string(),
+            format!("{:.0}", row.rate),
             through(row.cpu),
             format!("{:.3}", row.first),
             format!("{:.3}", row.p50),
@@ -288,9 +312,8 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
         output::line(format!("{}: resident {} of the calls", proxy.name, looks.join(", ")));
     }
     output::line(format!(
-        "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled, {} calls a second; \
-         every call committed to SQLite (synchronous={synchronous}) before its answer ends.",
-        bench.rate
+        "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled; every call \
+         committed to SQLite (synchronous={synchronous}) before its answer ends."
     ));
     output::line(
         "cpu: all processor time of the proxy's process. ttft: until the first byte of an answer, of a stream until the \

@@ -12,8 +12,9 @@ use tokio::time::MissedTickBehavior;
 
 /// Prometheus' text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// How often what was measured goes into its buckets; until then each value takes memory of its own.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// How often what was measured goes into its buckets; until then each value takes memory of its own. Calls wait while
+/// that is done.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Upper bounds of the buckets of every room's histograms.
 const HISTOGRAM_BUCKETS: [&[(&str, &[f64])]; 4] = [

@@ -12,7 +12,7 @@ use crate::admin_key;
 use crate::cli::ServeArguments;
 use crate::config::{LoadedConfig, StoreConfig, Synchronous};
 use crate::metrics_page::MetricsPage;
-use crate::model_config::parse_model;
+use crate::model_config::{Backend, parse_model};
 use crate::models::OpenModel;
 use crate::output;
 use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
@@ -32,13 +32,17 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         Some(url) => url,
         None => store_url(&loaded),
     };
+    let said = arguments.models.iter().map(|spec| parse_model(spec)).collect::<Result<Vec<_>>>()?;
+    if !loaded.config.models.iter().chain(&said).any(|entry| entry.backend == Backend::Embedded) {
+        use_small_pages();
+    }
     let store = open_store(&store_url, &loaded.config.store).await?;
     let mut models = Vec::new();
     for entry in &loaded.config.models {
         models.push(OpenModel::open(entry, &loaded.directory, &loaded.config.engine)?);
     }
-    for spec in &arguments.models {
-        models.push(OpenModel::open(&parse_model(spec)?, "".as_ref(), &loaded.config.engine)?);
+    for entry in &said {
+        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config.engine)?);
     }
     let tinker = tinker_routes(&mut models, &loaded)?;
     let served = models.iter().map(|model| model.served.clone()).collect();
@@ -58,6 +62,16 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     server.stop(interruptions.next()).await?;
     store.close().await;
     Ok(())
+}
+
+/// Takes memory in pages as small as the system has. A page of 2 MiB is cleared as one when it is first touched, which may
+/// take milliseconds, and every call under way waits for it. Models in this process read so much memory that they are
+/// better off with large pages.
+fn use_small_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "memory may come in huge pages");
+    }
 }
 
 /// The Tinker API over the models in this process, if there are any; behind these, what it has saved can be put by name.

@@ -443,3 +443,21 @@ fn the_stores_api_says_what_is_missing_or_malformed() {
     server.post_text("/v1/agl/queues/rollouts/enqueue", "{").expect(422);
     assert_eq!(server.query("rollouts"), [] as [Value; 0]);
 }
+
+/// A page of 2 MiB takes so long to clear that one call of a hundred waited for milliseconds.
+#[test]
+#[cfg(target_os = "linux")]
+fn calls_do_not_wait_for_huge_pages_where_no_model_needs_them() {
+    let huge_pages = |server: &Server| {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+        status.lines().find_map(|line| line.strip_prefix("THP_enabled:")).map(|value| value.trim().to_owned())
+    };
+    let (alone, with_model) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let alone = Server::start(alone.path(), [""; 0]);
+    // Older systems do not say.
+    if let Some(enabled) = huge_pages(&alone) {
+        let same = std::fs::read_to_string("/proc/self/status").unwrap().contains("THP_enabled:\t1");
+        assert_eq!(enabled, "0");
+        assert_eq!(huge_pages(&serve(with_model.path(), 64)).as_deref(), Some(if same { "1" } else { "0" }));
+    }
+}

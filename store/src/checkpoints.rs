@@ -7,8 +7,9 @@ use tokio::task::JoinHandle;
 use crate::Result;
 use crate::location::Connector;
 
-/// Commits between two checkpoints. They write a few thousand pages, less than what the writer would copy itself.
-const COMMITS: u32 = 256;
+/// Commits between two checkpoints. They write a few hundred pages, which are copied within a millisecond or two: calls
+/// that commit meanwhile wait for the same disk and the same processors.
+const COMMITS: u32 = 32;
 
 /// A connection that copies what the writer has committed. The writer goes on meanwhile; what it writes then is left to
 /// its own checkpoint, which finds little to do and lets the log begin anew.

@@ -34,9 +34,11 @@ mod transfer;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
 use cli::{BenchSubject, Cli, Command};
 use query::arguments::StoreAction;
+use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 /// A server makes and drops many small things on several threads.
@@ -47,23 +49,30 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr);
     log.with_ansi(paint::log_has_colours()).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers()).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&anyhow::Error::new(error).context("cannot start")),
-    };
-    match runtime.block_on(dispatch(cli.command)) {
+    match runtime().and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
 }
 
+fn runtime() -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(workers()?).enable_all().build().context("cannot start")
+}
+
 /// Threads that serve: one for every two processors. The others are left to those who sample, train and commit, each on
 /// threads of their own; and where there is work for one thread alone, a second one costs more to wake than it saves.
-/// `TOKIO_WORKER_THREADS` says otherwise.
-fn workers() -> usize {
-    let said = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|said| said.parse().ok());
-    said.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2)).max(1)
+/// [`WORKERS`] says otherwise.
+fn workers() -> anyhow::Result<usize> {
+    let Some(said) = std::env::var_os(WORKERS) else {
+        return Ok(std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2).max(1));
+    };
+    let number = said.to_str().and_then(|said| said.parse().ok()).filter(|number| *number > 0);
+    number.with_context(|| format!("{WORKERS} is {said:?}, but must be a whole number above 0"))
 }
+
+/// In the environment: as many threads serve. Tokio's own name for it.
+const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
 /// What is logged: warnings, and the requests of a server that is to log them, unless the environment says otherwise.
 fn log_filter() -> EnvFilter {

@@ -6,7 +6,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{printed, run, text, tiny_model};
+use common::{Ran, fulgurite, printed, run, text, tiny_model};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -463,4 +463,17 @@ fn there_must_be_something_to_resume() {
     let empty = directory.path().join("empty");
     insta::assert_snapshot!(fail(&["--resume", "--run-directory", empty.to_str().unwrap()]), @"error: [directory]/empty holds no run to resume");
     assert!(!empty.exists());
+}
+
+#[test]
+fn a_number_of_threads_that_is_none_is_an_error() {
+    let with = |threads: &str| {
+        let mut command = fulgurite(["config", "show"]);
+        Ran::from(command.env("TOKIO_WORKER_THREADS", threads).output().unwrap())
+    };
+    assert_eq!(with("3").code, Some(0));
+    for wrong in ["0", "many", "-1", ""] {
+        let said = with(wrong).failure("/no/such/directory".as_ref());
+        assert_eq!(said, format!("error: TOKIO_WORKER_THREADS is {wrong:?}, but must be a whole number above 0\n"));
+    }
 }

@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -63,30 +62,31 @@ pub async fn drive(client: &Client, calls: Vec<Call>, rate: f64) -> Result<Vec<T
 pub async fn drive_at_once(client: &Client, calls: Vec<Call>, concurrency: usize) -> Result<Vec<Timing>> {
     let mut agents: BTreeMap<usize, Vec<Call>> = BTreeMap::new();
     calls.into_iter().for_each(|call| agents.entry(call.agent).or_default().push(call));
-    let agents = Arc::new(Mutex::new(agents.into_values()));
-    let mut callers = JoinSet::new();
-    for _ in 0..concurrency {
-        let (agents, client) = (Arc::clone(&agents), client.clone());
-        callers.spawn(async move {
-            let mut timings = Vec::new();
-            while let Some(calls) = next(&agents) {
-                for call in calls {
-                    timings.push(ask(client.clone(), call, Instant::now()).await?);
-                }
-            }
-            anyhow::Ok(timings)
-        });
-    }
-    let mut timings = Vec::new();
-    while let Some(ended) = callers.join_next().await {
-        timings.extend(ended??);
+    let made = agents.into_values().map(|calls| one_after_the_other(client.clone(), calls));
+    Ok(together(concurrency, made).await?.concat())
+}
+
+async fn one_after_the_other(client: Client, calls: Vec<Call>) -> Result<Vec<Timing>> {
+    let mut timings = Vec::with_capacity(calls.len());
+    for call in calls {
+        timings.push(ask(client.clone(), call, Instant::now()).await?);
     }
     Ok(timings)
 }
 
-fn next<T>(items: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    // Nothing panics while it is held.
-    items.lock().unwrap_or_else(PoisonError::into_inner).next()
+/// Does so many at a time until all are done.
+pub async fn together<T: Send + 'static>(
+    at_once: usize,
+    mut tasks: impl Iterator<Item = impl Future<Output = Result<T>> + Send + 'static>,
+) -> Result<Vec<T>> {
+    let mut running = JoinSet::new();
+    tasks.by_ref().take(at_once).for_each(|task| drop(running.spawn(task)));
+    let mut done = Vec::new();
+    while let Some(ended) = running.join_next().await {
+        done.push(ended??);
+        tasks.next().map(|task| running.spawn(task));
+    }
+    Ok(done)
 }
 
 async fn ask_after(

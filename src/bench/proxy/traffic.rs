@@ -6,10 +6,9 @@ use clap::ValueEnum;
 use fulgurite_renderers::{Message, Renderer};
 use reqwest::Client;
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use super::host::MODEL;
-use super::load::Call;
+use super::load::{Call, together};
 use crate::bench::render::conversation::Writer;
 
 /// Tokens of a prompt, of a conversation its first.
@@ -126,7 +125,7 @@ impl Agents {
     pub async fn start_attempts(&self, client: &Client, url: &str) -> Result<Vec<Attempt>> {
         let count = if self.traffic == Traffic::Sessions { 0 } else { self.turns.len() };
         let url = format!("{url}/v1/agl/rollouts");
-        together((0..count).map(|_| Attempt::start(client.clone(), url.clone()))).await
+        together(CONNECTIONS, (0..count).map(|_| Attempt::start(client.clone(), url.clone()))).await
     }
 
     /// Their calls, each for its attempt if there are any: first all first turns, then all second ones, and so on.
@@ -146,7 +145,8 @@ impl Agents {
         if let (Traffic::Conversations, Some(first)) = (self.traffic, attempts.first()) {
             first.check_continued(client, url).await?;
         }
-        together(attempts.into_iter().map(|attempt| attempt.end(client.clone(), url.to_owned()))).await?;
+        let ends = attempts.into_iter().map(|attempt| attempt.end(client.clone(), url.to_owned()));
+        together(CONNECTIONS, ends).await?;
         Ok(())
     }
 }
@@ -195,18 +195,4 @@ impl Attempt {
         ensure!(calls.len() == TURNS && continued == TURNS - 1, "the turns of a conversation do not go on: {drift}");
         Ok(())
     }
-}
-
-/// Does a few at a time until all are done.
-async fn together<T: Send + 'static>(
-    mut tasks: impl Iterator<Item = impl Future<Output = Result<T>> + Send + 'static>,
-) -> Result<Vec<T>> {
-    let mut running = JoinSet::new();
-    tasks.by_ref().take(CONNECTIONS).for_each(|task| drop(running.spawn(task)));
-    let mut done = Vec::new();
-    while let Some(ended) = running.join_next().await {
-        done.push(ended??);
-        tasks.next().map(|task| running.spawn(task));
-    }
-    Ok(done)
 }

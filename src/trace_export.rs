@@ -14,6 +14,7 @@ use reqwest::{Client, StatusCode, Url};
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::config::TelemetryConfig;
 
@@ -204,6 +205,9 @@ struct Sender {
     sent: Counter,
 }
 
+/// What the collector refused of a batch that it took, or why it did not.
+type PostOutcome = Result<Option<(u64, String)>, Refusal>;
+
 /// Why a batch was not taken.
 enum Refusal {
     /// It may be taken later, not before that if the collector says so.
@@ -241,12 +245,7 @@ impl Sender {
         let body = spans_to_protobuf(batch);
         let mut pause = FIRST_PAUSE;
         loop {
-            let mut is_closing = self.is_closing.clone();
-            let outcome = tokio::select! {
-                biased;
-                outcome = self.post(body.clone(), ANSWER_LIMIT) => outcome,
-                _ = is_closing.wait_for(|is_closing| *is_closing) => return false,
-            };
+            let Some(outcome) = self.post_until_closed(body.clone()).await else { return false };
             match outcome {
                 Ok(rejected) => {
                     self.count(batch.len() as u64, rejected);
@@ -259,7 +258,7 @@ impl Sender {
                 }
                 Err(Refusal::Later { why, after }) => {
                     self.trouble.warn(&format!("{} takes no spans, which wait: {why}", self.name));
-                    let closed = tokio::time::timeout(
+                    let closed = timeout(
                         after.unwrap_or(pause).min(LONGEST_PAUSE),
                         self.is_closing.wait_for(|is_closing| *is_closing),
                     );
@@ -270,6 +269,19 @@ impl Sender {
                 }
             }
         }
+    }
+
+    /// Posts an export; none if the server stops and the collector does not answer soon after.
+    async fn post_until_closed(&self, body: Vec<u8>) -> Option<PostOutcome> {
+        let mut is_closing = self.is_closing.clone();
+        let mut posted = std::pin::pin!(self.post(body, ANSWER_LIMIT));
+        tokio::select! {
+            biased;
+            outcome = &mut posted => return Some(outcome),
+            _ = is_closing.wait_for(|is_closing| *is_closing) => {}
+        }
+        // A collector that has them already would be sent them twice.
+        timeout(LAST_ANSWER_LIMIT, posted).await.ok()
     }
 
     async fn deliver_last(&mut self, spans: &[Span]) {
@@ -303,7 +315,7 @@ impl Sender {
     }
 
     /// Posts an export; tells what the collector refused of it.
-    async fn post(&self, body: Vec<u8>, limit: Duration) -> Result<Option<(u64, String)>, Refusal> {
+    async fn post(&self, body: Vec<u8>, limit: Duration) -> PostOutcome {
         // An error of the client may show the URL, and with it a password.
         let later = |error: reqwest::Error| {
             let error = anyhow::Error::new(error.without_url());
@@ -331,6 +343,10 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
+    use axum::Router;
+    use axum::routing::post;
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     fn found(endpoint: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<Collector>, String> {
@@ -369,5 +385,43 @@ mod tests {
         for wrong in ["collector:4318", "nowhere"] {
             assert!(found(Some(wrong), &[]).is_err_and(|error| error.starts_with("telemetry.otlp_endpoint")));
         }
+    }
+    /// Sends a span and stops while the collector, which has it, has not answered; tells how often it got it.
+    #[tokio::test]
+    async fn spans_that_are_on_their_way_at_the_end_are_not_sent_twice() {
+        let [got, may_answer] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let (taken, answer) = (got.clone(), may_answer.clone());
+        let take = async move || {
+            taken.add_permits(1);
+            answer.acquire().await.unwrap().forget();
+        };
+        tokio::spawn(axum::serve(listener, Router::new().route("/", post(take))).into_future());
+
+        let (closing, is_closing) = watch::channel(false);
+        let sender = Sender {
+            client: Client::new(),
+            url,
+            name: "the collector".to_owned(),
+            is_closing,
+            trouble: Trouble::default(),
+            queue_trouble: Arc::default(),
+            sent: dropped("nothing"),
+        };
+        let (spans, receiver) = mpsc::channel(1);
+        let export = TraceExport { closing, task: tokio::spawn(sender.run(receiver)) };
+        let span = json!({ "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "trace_id": "1", "span_id": "2",
+            "parent_id": null, "name": "chat", "status": { "status_code": "OK", "description": null }, "attributes": {},
+            "events": [], "links": [], "start_time": 1.0, "end_time": 2.0, "context": null, "parent": null,
+            "resource": { "attributes": {}, "schema_url": "" } });
+        spans.send(serde_json::from_value(span).unwrap()).await.unwrap();
+        got.acquire().await.unwrap().forget();
+        let (_, ()) = tokio::join!(export.stop(), async {
+            // The sender learns first that it is to stop.
+            tokio::task::yield_now().await;
+            may_answer.add_permits(2);
+        });
+        assert_eq!(got.available_permits(), 0);
     }
 }

@@ -137,6 +137,7 @@ impl TraceExport {
         let name = collector.name();
         let sender = Sender {
             client,
+            store: store.clone(),
             url: collector.url,
             name,
             is_closing,
@@ -197,6 +198,7 @@ impl Trouble {
 /// The task that sends.
 struct Sender {
     client: Client,
+    store: Store,
     url: Url,
     name: String,
     is_closing: watch::Receiver<bool>,
@@ -226,7 +228,7 @@ impl Sender {
                 count = spans.recv_many(&mut batch, BATCH_LENGTH) => if count == 0 { break },
             }
             // What comes meanwhile is the next batch.
-            if !self.deliver(&batch).await {
+            if !self.deliver(&mut batch).await {
                 break;
             }
             batch.clear();
@@ -237,12 +239,12 @@ impl Sender {
         {
             batch.push(span);
         }
-        self.deliver_last(&batch).await;
+        self.deliver_last(&mut batch).await;
     }
 
     /// Sends a batch until it is taken or refused for good; false if that is not so and the server stops.
-    async fn deliver(&mut self, batch: &[Span]) -> bool {
-        let body = spans_to_protobuf(batch);
+    async fn deliver(&mut self, batch: &mut [Span]) -> bool {
+        let body = self.body(batch).await;
         let mut pause = FIRST_PAUSE;
         loop {
             let Some(outcome) = self.post_until_closed(body.clone()).await else { return false };
@@ -284,18 +286,27 @@ impl Sender {
         timeout(LAST_ANSWER_LIMIT, posted).await.ok()
     }
 
-    async fn deliver_last(&mut self, spans: &[Span]) {
-        let mut batches = spans.chunks(BATCH_LENGTH);
+    async fn deliver_last(&mut self, spans: &mut [Span]) {
+        let mut batches = spans.chunks_mut(BATCH_LENGTH);
         while let Some(batch) = batches.next() {
-            match self.post(spans_to_protobuf(batch), LAST_ANSWER_LIMIT).await {
+            let body = self.body(batch).await;
+            match self.post(body, LAST_ANSWER_LIMIT).await {
                 Ok(rejected) => self.count(batch.len() as u64, rejected),
                 Err(Refusal::Later { why, .. } | Refusal::Never { why }) => {
-                    let left = batch.len() + batches.by_ref().map(<[Span]>::len).sum::<usize>();
+                    let left = batch.len() + batches.by_ref().map(|later| later.len()).sum::<usize>();
                     dropped("shutdown").increment(left as u64);
                     tracing::warn!("{} did not take the last {left} spans of calls: {why}", self.name);
                 }
             }
         }
+    }
+
+    /// What is posted of a batch, with what was not known when its calls were recorded.
+    async fn body(&self, batch: &mut [Span]) -> Vec<u8> {
+        if let Err(error) = self.store.number_spans(batch).await {
+            tracing::warn!(%error, "spans go to the OpenTelemetry collector without their places in their rollouts");
+        }
+        spans_to_protobuf(batch)
     }
 
     fn count(&self, spans: u64, rejected: Option<(u64, String)>) {
@@ -345,6 +356,7 @@ impl Sender {
 mod tests {
     use axum::Router;
     use axum::routing::post;
+    use fulgurite_store::StoreOptions;
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -400,8 +412,11 @@ mod tests {
         tokio::spawn(axum::serve(listener, Router::new().route("/", post(take))).into_future());
 
         let (closing, is_closing) = watch::channel(false);
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("store.db");
         let sender = Sender {
             client: Client::new(),
+            store: Store::open(file.to_str().unwrap(), StoreOptions::default()).await.unwrap(),
             url,
             name: "the collector".to_owned(),
             is_closing,

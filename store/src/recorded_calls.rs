@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::generation_spans::span_of;
 use crate::model::{NewGeneration, Object, Span};
 use crate::sql::count;
-use crate::{Result, Store, StoreError};
+use crate::{Result, Store};
 
 /// Is told of calls that this process recorded.
 pub(crate) struct CallListener {
@@ -37,7 +37,9 @@ const TOOLS: &str = "gen_ai.request.functions.";
 
 impl Store {
     /// From now on tells `tell` of each model call that is recorded through this store, once it is committed. It must
-    /// not block. Without content the span has no attribute of what was said. There can be one such listener.
+    /// not block. Without content the span has no attribute of what was said. Its place in its rollout, which is decided
+    /// where it is written, is for [`Store::number_spans`] to read: no answer waits for that. There can be one such
+    /// listener.
     pub fn tell_of_calls(&self, with_content: bool, tell: impl Fn(Span) + Send + Sync + 'static) {
         let listener = CallListener { with_content, tell: Box::new(tell) };
         if self.call_listener().set(listener).is_err() {
@@ -56,29 +58,29 @@ impl Store {
     }
 
     /// Tells of a call that is committed.
-    pub(crate) async fn tell(&self, telling: Option<Telling<'_>>) {
-        let Some(Telling { listener, mut span }) = telling else { return };
-        match self.sequence_id(&span).await {
-            Ok(sequence_id) => {
-                span.sequence_id = sequence_id;
-                (listener.tell)(span);
-            }
-            // The call itself is recorded, and its answer shall not fail for that.
-            Err(error) => tracing::warn!(%error, "a recorded call could not be told of"),
+    pub(crate) fn tell(&self, telling: Option<Telling<'_>>) {
+        if let Some(Telling { listener, span }) = telling {
+            (listener.tell)(span);
         }
     }
 
-    /// The place of a stored span in its rollout, which is decided where it is written.
-    async fn sequence_id(&self, span: &Span) -> Result<u64> {
-        let row =
-            sqlx::query("SELECT sequence_id FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3")
-                .bind(span.rollout_id.as_str())
-                .bind(span.attempt_id.as_str())
-                .bind(span.span_id.as_str())
-                .fetch_optional(&mut *self.reader().await?)
-                .await?
-                .ok_or_else(|| StoreError::not_found("span", &span.span_id))?;
-        count(&row, "sequence_id")
+    /// Gives spans that have none, their `sequence_id` being 0, their places in their rollouts. One that is not stored
+    /// any more stays without.
+    pub async fn number_spans(&self, spans: &mut [Span]) -> Result<()> {
+        let mut connection = self.reader().await?;
+        for span in spans.iter_mut().filter(|span| span.sequence_id == 0) {
+            let row =
+                sqlx::query("SELECT sequence_id FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3")
+                    .bind(span.rollout_id.as_str())
+                    .bind(span.attempt_id.as_str())
+                    .bind(span.span_id.as_str())
+                    .fetch_optional(&mut *connection)
+                    .await?;
+            if let Some(row) = row {
+                span.sequence_id = count(&row, "sequence_id")?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells of a model call that is recorded as a span alone, because it has no answer of tokens. To be called once the
@@ -137,8 +139,10 @@ mod tests {
         store.record_generation(call).await.unwrap();
         store.record_generation(refused).await.unwrap_err();
         let span = told.recv().unwrap();
-        assert_eq!(span.sequence_id, 2);
         assert!(told.try_recv().is_err(), "what was not recorded is not told");
+        let mut spans = [span.clone(), Span { span_id: "gone".to_owned(), ..span.clone() }];
+        store.number_spans(&mut spans).await.unwrap();
+        assert_eq!(spans.each_ref().map(|span| span.sequence_id), [2, 0]);
         (span.attributes, recorded.as_object().unwrap().clone())
     }
 

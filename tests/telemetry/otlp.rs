@@ -155,6 +155,7 @@ fn a_call_is_a_span_that_says_whose_it_is_but_not_what_was_said() {
     for (key, expected) in [
         ("agentlightning.rollout_id", json!(rollout)),
         ("agentlightning.attempt_id", json!(attempt)),
+        ("agentlightning.span_sequence_id", json!(1)),
         ("gen_ai.operation.name", json!("chat")),
         ("gen_ai.provider.name", json!("fulgurite")),
         ("gen_ai.request.model", json!("tiny")),

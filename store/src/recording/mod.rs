@@ -36,7 +36,7 @@ impl Store {
         if let Some(call) = continuable {
             latest_calls.note(attempt, call);
         }
-        self.tell(telling).await;
+        self.tell(telling);
         Ok(())
     }
 
@@ -47,7 +47,7 @@ impl Store {
         let generation = NewGeneration { rollout_id, attempt_id, ..generation };
         let telling = self.telling(&generation);
         self.writer()?.record(CallRecord::alone(generation)?).await?;
-        self.tell(telling).await;
+        self.tell(telling);
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl Store {
         let telling = self.telling(&generation);
         let call = CallRecord::new(generation, &[])?;
         self.write(move |write| Box::pin(async move { one_by_one::replace(write, &call).await })).await?;
-        self.tell(telling).await;
+        self.tell(telling);
         Ok(())
     }
 

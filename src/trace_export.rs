@@ -24,7 +24,7 @@ const QUEUE_LENGTH: usize = 2048;
 const BATCH_LENGTH: usize = 512;
 /// How long a collector may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// The same when the server stops.
+/// The same when the server stops, also of the store.
 const LAST_ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// Before the first and before every later time that a batch is sent again.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -244,10 +244,13 @@ impl Sender {
 
     /// Sends a batch until it is taken or refused for good; false if that is not so and the server stops.
     async fn deliver(&mut self, batch: &mut [Span]) -> bool {
-        let body = self.body(batch).await;
+        self.number(batch).await;
+        let body = spans_to_protobuf(batch);
         let mut pause = FIRST_PAUSE;
         loop {
-            let Some(outcome) = self.post_until_closed(body.clone()).await else { return false };
+            // A collector that has it already would be sent it twice if it were broken off.
+            let posted = self.post(body.clone(), ANSWER_LIMIT);
+            let Some(outcome) = self.until_closed(posted).await else { return false };
             match outcome {
                 Ok(rejected) => {
                     self.count(batch.len() as u64, rejected);
@@ -273,40 +276,41 @@ impl Sender {
         }
     }
 
-    /// Posts an export; none if the server stops and the collector does not answer soon after.
-    async fn post_until_closed(&self, body: Vec<u8>) -> Option<PostOutcome> {
+    /// What comes of it; none if the server stops and it is not done soon after.
+    async fn until_closed<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut is_closing = self.is_closing.clone();
-        let mut posted = std::pin::pin!(self.post(body, ANSWER_LIMIT));
+        let mut work = std::pin::pin!(work);
         tokio::select! {
             biased;
-            outcome = &mut posted => return Some(outcome),
+            done = &mut work => return Some(done),
             _ = is_closing.wait_for(|is_closing| *is_closing) => {}
         }
-        // A collector that has them already would be sent them twice.
-        timeout(LAST_ANSWER_LIMIT, posted).await.ok()
+        timeout(LAST_ANSWER_LIMIT, work).await.ok()
+    }
+
+    /// Reads what was not known of spans when their calls were recorded.
+    async fn number(&self, spans: &mut [Span]) {
+        let why = match self.until_closed(self.store.number_spans(spans)).await {
+            Some(Ok(())) => return,
+            Some(Err(error)) => error.to_string(),
+            None => "the store does not answer".to_owned(),
+        };
+        tracing::warn!("spans go to the OpenTelemetry collector without their places in their rollouts: {why}");
     }
 
     async fn deliver_last(&mut self, spans: &mut [Span]) {
-        let mut batches = spans.chunks_mut(BATCH_LENGTH);
+        self.number(spans).await;
+        let mut batches = spans.chunks(BATCH_LENGTH);
         while let Some(batch) = batches.next() {
-            let body = self.body(batch).await;
-            match self.post(body, LAST_ANSWER_LIMIT).await {
+            match self.post(spans_to_protobuf(batch), LAST_ANSWER_LIMIT).await {
                 Ok(rejected) => self.count(batch.len() as u64, rejected),
                 Err(Refusal::Later { why, .. } | Refusal::Never { why }) => {
-                    let left = batch.len() + batches.by_ref().map(|later| later.len()).sum::<usize>();
+                    let left = batch.len() + batches.by_ref().map(<[Span]>::len).sum::<usize>();
                     dropped("shutdown").increment(left as u64);
                     tracing::warn!("{} did not take the last {left} spans of calls: {why}", self.name);
                 }
             }
         }
-    }
-
-    /// What is posted of a batch, with what was not known when its calls were recorded.
-    async fn body(&self, batch: &mut [Span]) -> Vec<u8> {
-        if let Err(error) = self.store.number_spans(batch).await {
-            tracing::warn!(%error, "spans go to the OpenTelemetry collector without their places in their rollouts");
-        }
-        spans_to_protobuf(batch)
     }
 
     fn count(&self, spans: u64, rejected: Option<(u64, String)>) {
@@ -398,7 +402,8 @@ mod tests {
             assert!(found(Some(wrong), &[]).is_err_and(|error| error.starts_with("telemetry.otlp_endpoint")));
         }
     }
-    /// Sends a span and stops while the collector, which has it, has not answered; tells how often it got it.
+
+    /// The server stops while the collector, which has a span, has not answered.
     #[tokio::test]
     async fn spans_that_are_on_their_way_at_the_end_are_not_sent_twice() {
         let [got, may_answer] = [0, 0].map(|permits| Arc::new(Semaphore::new(permits)));

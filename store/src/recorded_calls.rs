@@ -57,16 +57,12 @@ impl Store {
         Some(Telling { listener, span: span_of(generation, attributes, 0) })
     }
 
-    /// Tells of a call that is committed.
-    pub(crate) fn tell(&self, telling: Option<Telling<'_>>) {
-        if let Some(Telling { listener, span }) = telling {
-            (listener.tell)(span);
-        }
-    }
-
     /// Gives spans that have none, their `sequence_id` being 0, their places in their rollouts. One that is not stored
     /// any more stays without.
     pub async fn number_spans(&self, spans: &mut [Span]) -> Result<()> {
+        if spans.iter().all(|span| span.sequence_id != 0) {
+            return Ok(());
+        }
         let mut connection = self.reader().await?;
         for span in spans.iter_mut().filter(|span| span.sequence_id == 0) {
             let row =
@@ -112,6 +108,13 @@ fn is_content(attribute: &str) -> bool {
 pub(crate) struct Telling<'l> {
     listener: &'l CallListener,
     span: Span,
+}
+
+impl Telling<'_> {
+    /// Once its call is committed.
+    pub fn tell(self) {
+        (self.listener.tell)(self.span);
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub(crate) use latest_calls::LatestCalls;
 pub(crate) use one_by_one::{import, record_one_by_one};
 
 use crate::model::{NewGeneration, WeightsFrom};
+use crate::recorded_calls::Telling;
 use crate::rollouts::{new_attempt_id, new_rollout_id};
 use crate::sql::{optional_plain, plain};
 use crate::{Result, Store, StoreError};
@@ -36,7 +37,7 @@ impl Store {
         if let Some(call) = continuable {
             latest_calls.note(attempt, call);
         }
-        self.tell(telling);
+        telling.into_iter().for_each(Telling::tell);
         Ok(())
     }
 
@@ -47,7 +48,7 @@ impl Store {
         let generation = NewGeneration { rollout_id, attempt_id, ..generation };
         let telling = self.telling(&generation);
         self.writer()?.record(CallRecord::alone(generation)?).await?;
-        self.tell(telling);
+        telling.into_iter().for_each(Telling::tell);
         Ok(())
     }
 
@@ -58,7 +59,7 @@ impl Store {
         let telling = self.telling(&generation);
         let call = CallRecord::new(generation, &[])?;
         self.write(move |write| Box::pin(async move { one_by_one::replace(write, &call).await })).await?;
-        self.tell(telling);
+        telling.into_iter().for_each(Telling::tell);
         Ok(())
     }
 

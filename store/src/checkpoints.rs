@@ -7,12 +7,17 @@ use tokio::task::JoinHandle;
 use crate::Result;
 use crate::location::Connector;
 
-/// Commits between two checkpoints. They write a few hundred pages, which are copied within a millisecond or two: calls
-/// that commit meanwhile wait for the same disk and the same processors.
-const COMMITS: u32 = 32;
+/// Commits between two checkpoints where nobody waits for the writer. Of calls, they write two or three dozen pages, which
+/// are copied within half a millisecond, and so mostly before the next one commits: it would wait for the same disk and
+/// the same processors, and the longer, the more there is to copy.
+const COMMITS: u32 = 8;
+/// Commits between two checkpoints where somebody always waits. The fewer there are, the less often a page is copied that
+/// changes with every call.
+const COMMITS_UNDER_LOAD: u32 = 32;
 
-/// A connection that copies what the writer has committed. The writer goes on meanwhile; what it writes then is left to
-/// its own checkpoint, which finds little to do and lets the log begin anew.
+/// A connection that copies what the writer has committed. The writer goes on meanwhile; if it has not committed anything
+/// by the end of a checkpoint, its next commit begins the log anew. Where it always has, the log grows until the writer
+/// makes a checkpoint of its own, which finds little to do.
 pub(crate) struct Checkpoints {
     commits: u32,
     asked: mpsc::Sender<()>,
@@ -27,10 +32,11 @@ impl Checkpoints {
         Self { commits: 0, asked, task: tokio::spawn(run(connector, receiver)) }
     }
 
-    /// Counts a commit, and has the log copied after some of them.
-    pub fn committed(&mut self) {
+    /// Counts a commit, given whether somebody waits for the next one, and has the log copied after some of them.
+    pub fn committed(&mut self, somebody_waits: bool) {
         self.commits += 1;
-        if self.commits >= COMMITS && self.asked.try_send(()).is_ok() {
+        let enough = if somebody_waits { COMMITS_UNDER_LOAD } else { COMMITS };
+        if self.commits >= enough && self.asked.try_send(()).is_ok() {
             self.commits = 0;
         }
     }
@@ -91,12 +97,29 @@ mod tests {
             .execute(&mut writer)
             .await
             .unwrap();
-        (1..COMMITS).for_each(|_| checkpoints.committed());
+        (1..COMMITS).for_each(|_| checkpoints.committed(false));
         assert!(checkpoints.commits == COMMITS - 1 && bytes() < 1_000_000, "it is not time yet");
-        checkpoints.committed();
+        checkpoints.committed(false);
         assert_eq!(checkpoints.commits, 0);
         checkpoints.close().await;
         assert!(bytes() >= 1_000_000, "what was asked for is done before the end");
         writer.close().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_log_is_copied_less_often_while_somebody_waits() {
+        let (asked, mut receiver) = mpsc::channel(1);
+        let mut checkpoints = Checkpoints { commits: 0, asked, task: tokio::spawn(async {}) };
+        let mut commits_until_asked = |somebody_waits: &dyn Fn(u32) -> bool| {
+            let mut commits = 0;
+            while receiver.try_recv().is_err() {
+                commits += 1;
+                checkpoints.committed(somebody_waits(commits));
+            }
+            commits
+        };
+        assert_eq!(commits_until_asked(&|_| false), COMMITS);
+        assert_eq!(commits_until_asked(&|_| true), COMMITS_UNDER_LOAD);
+        assert_eq!(commits_until_asked(&|commits| commits < 20), 20, "as soon as nobody waits");
     }
 }

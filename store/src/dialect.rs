@@ -27,10 +27,10 @@ pub(crate) enum Word {
     EmptyText,
 }
 
-/// For SQLite's one writing connection: 16 MiB of log before it copies that into the file itself, if nobody else has, so
-/// that a page which changes often is copied less often; and 16 MiB of pages kept, for what calls change is at the end of
-/// most trees.
-const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384;";
+/// For SQLite's one writing connection: 32 MiB of log before it copies that into the file itself, while a call waits, if
+/// nobody else has let the log begin anew by then; and 16 MiB of pages kept, for what calls change is at the end of most
+/// trees.
+const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -16384;";
 
 impl Dialect {
     /// The one that a connection speaks.

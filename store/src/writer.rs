@@ -300,7 +300,7 @@ impl Task {
             let together = if jobs.iter().all(|job| job.call().is_some()) { CALLS_AT_ONCE } else { BATCH_LENGTH };
             while !jobs.is_empty() {
                 let later = jobs.split_off(together.min(jobs.len()));
-                self.write_together(jobs).await;
+                self.write_together(jobs, !later.is_empty()).await;
                 jobs = later;
             }
         }
@@ -317,7 +317,7 @@ impl Task {
         }
     }
 
-    async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>) {
+    async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job>>, others_wait: bool) {
         let began = Instant::now();
         let mut outcome = self.transaction(&mut jobs).await;
         self.metrics.transaction.record(began.elapsed());
@@ -326,7 +326,7 @@ impl Task {
             Ok(effects) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 if let Some(checkpoints) = &mut self.checkpoints {
-                    checkpoints.committed();
+                    checkpoints.committed(others_wait || !self.receiver.is_empty());
                 }
                 self.under_way.apply(std::mem::take(&mut effects.rollouts));
                 self.signals.raise(effects);

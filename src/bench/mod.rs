@@ -1,6 +1,7 @@
 //! `fulgurite bench`: what things cost, what is compared side by side in one run.
 
 mod engine;
+mod processors;
 mod proxy;
 mod render;
 mod server;

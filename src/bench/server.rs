@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::processors;
 use crate::admin_key;
 
 /// A server and what its process has cost so far.
@@ -45,6 +46,11 @@ impl Server {
     /// A server that somebody else has started.
     pub fn running(name: &str, url: &str, pid: u32) -> Self {
         Self { name: name.to_owned(), url: url.trim_end_matches('/').to_owned(), pid, own: None }
+    }
+
+    /// Lets it run on these processors alone.
+    pub fn hold(&self, processors: &[usize]) -> Result<()> {
+        processors::hold(self.pid, processors)
     }
 
     /// Seconds that all of its threads have spent on a processor, in its own code and in the system's.

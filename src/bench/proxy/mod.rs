@@ -22,6 +22,7 @@ use tempfile::TempDir;
 pub use traffic::Traffic;
 use traffic::{PROMPT_TOKENS, TURNS, Tasks};
 
+use super::processors::{Processors, available, hold};
 use super::render::make_model;
 use super::server::{STORE, Server};
 use crate::cli::BenchProxyArguments;
@@ -32,7 +33,9 @@ use crate::query::table::Columns;
 /// Calls of each kind that open connections and fill caches, and are not counted.
 const WARMING: usize = 200;
 /// Calls of the first kind for one of each other.
-const SHARE_OF_OTHERS: usize = 4;
+const SHARE_OF_OTHERS: usize = 2;
+/// How long a round's calls are put off, so that whatever prepared them is at rest.
+const LEAD: Duration = Duration::from_millis(10);
 /// How long a round's last calls may go on to be written off after their answers have been read. It counts.
 const SETTLING: Duration = Duration::from_millis(100);
 
@@ -51,7 +54,13 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     if let Some(program) = arguments.against.clone() {
         targets.push(start("against", program).await?);
     }
-    let mut bench = Bench::new(targets, model.path(), &arguments).await?;
+    let halves = if arguments.share_processors { None } else { Processors::halves(&available()) };
+    if let Some(Processors { measured, measuring }) = &halves {
+        hold(std::process::id(), measuring)?;
+        targets[0].hold(measuring)?;
+        targets[1..].iter().try_for_each(|proxy| proxy.hold(measured))?;
+    }
+    let mut bench = Bench::new(targets, halves, model.path(), &arguments).await?;
     bench.run(arguments.calls).await?;
     report(&bench, &arguments);
     Ok(())
@@ -84,6 +93,8 @@ struct Bench {
     client: Client,
     /// The host first.
     targets: Vec<Server>,
+    /// Unless all run on the same.
+    processors: Option<Processors>,
     tasks: Tasks,
     /// What the host's answer is in a conversation.
     answer: Message,
@@ -113,7 +124,12 @@ const IDLE: Duration = Duration::from_secs(20);
 const SHARES: [usize; 4] = [0, 10, 50, 100];
 
 impl Bench {
-    async fn new(targets: Vec<Server>, model: &Path, arguments: &BenchProxyArguments) -> Result<Self> {
+    async fn new(
+        targets: Vec<Server>,
+        processors: Option<Processors>,
+        model: &Path,
+        arguments: &BenchProxyArguments,
+    ) -> Result<Self> {
         // A connection is given up before a server does, which may close one just when a call is sent over it.
         let client = Client::builder().no_proxy().pool_idle_timeout(IDLE).build()?;
         let mut tasks = Tasks::new(open_renderer(model, "auto")?);
@@ -123,7 +139,7 @@ impl Bench {
         }
         let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
         let (kinds, rounds, memory) = (kinds.clone(), Vec::new(), Vec::new());
-        Ok(Self { client, targets, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory })
+        Ok(Self { client, targets, processors, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
@@ -159,6 +175,7 @@ impl Bench {
                 _ => agents.start_attempts(&self.client, &server.url).await?,
             };
             let calls = agents.calls_to(&server.url, &attempts);
+            tokio::time::sleep(LEAD).await;
             let (before, began) = (server.cpu_seconds()?, Instant::now());
             let timings = match pace {
                 Pace::Rate => drive(&self.client, calls, self.rate).await?,
@@ -264,6 +281,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             ("calls_at_once", json!(bench.concurrency)),
             ("store", json!("sqlite")),
             ("synchronous", json!(synchronous)),
+            ("processors", json!(bench.processors.as_ref().map(|halves| halves.measured.len()))),
             ("calls_made", json!(bench.made)),
         ] {
             summary.insert(name.to_owned(), value);
@@ -315,6 +333,12 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
         "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled; every call \
          committed to SQLite (synchronous={synchronous}) before its answer ends."
     ));
+    output::line(match &bench.processors {
+        Some(Processors { measured, .. }) => {
+            format!("Processors of the proxy: {}; client and host have others.", measured.len())
+        }
+        None => "Proxy, client and host share the processors.".to_owned(),
+    });
     output::line(
         "cpu: all processor time of the proxy's process. ttft: until the first byte of an answer, of a stream until the \
          first that holds text; of an answer that comes whole it is nearly the whole time. added: the median over rounds \

@@ -214,8 +214,8 @@ pub enum BenchSubject {
     /// The other half are made so that as many as given are always under way; they say what a call costs.
     ///
     /// Added processor time is all that the process of the proxy took while the calls were made, user and system,
-    /// divided by their number; nothing is subtracted. Client and host stand for other machines, and have one half of the
-    /// processors, the proxy the other. Every task is new and tried by a group of eight. Attempts are
+    /// divided by their number; nothing is subtracted. Client and host stand for other machines, and keep to one half of
+    /// the processors; the proxy runs on all. Every task is new and tried by a group of eight. Attempts are
     /// started before and ended after, as runners do, and that is not counted. Of calls of nobody, which begin and end a
     /// rollout each, that is counted too.
     Proxy(BenchProxyArguments),
@@ -266,7 +266,7 @@ pub struct BenchProxyArguments {
     /// What an answered call survives: a power cut (full), or the end of the process alone (normal)
     #[arg(long, value_name = "MODE", default_value = "full", hide_possible_values = true)]
     pub synchronous: Synchronous,
-    /// Let client, host and proxy run on the same processors
+    /// Let client and host run on all processors, as the proxy does
     #[arg(long)]
     pub share_processors: bool,
     /// Another build of this program, to be measured beside this one

@@ -28,15 +28,19 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
         assert!(summary[format!("resident_mib_at_{share}_percent")].as_f64().unwrap() > 0.0, "{share} %: {summary}");
     }
     assert_eq!((&summary["prompt_tokens"], &summary["synchronous"]), (&200.into(), &"full".into()));
+    let processors = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(summary["client_and_host_processors"].as_u64().unwrap_or(0), processors as u64 / 2);
 }
 
 #[test]
 fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
     let kinds = ["--kinds", "sessions", "--synchronous", "normal", "--concurrency", "4"];
-    let lines = run([&["bench", "proxy", "--calls", "9", "--rate", "500", "--json"][..], &kinds].concat()).json_lines();
+    let command = ["bench", "proxy", "--calls", "9", "--rate", "500", "--share-processors", "--json"];
+    let lines = run([&command[..], &kinds].concat()).json_lines();
     assert_eq!(lines.iter().map(|line| &line["traffic"]).filter(|kind| *kind == "calls of nobody").count(), 4);
     let summary = lines.last().unwrap();
     assert_eq!((lines.len(), &summary["session_calls"], &summary["synchronous"]), (5, &9.into(), &"normal".into()));
+    assert!(summary["client_and_host_processors"].is_null());
     // The very first, to see that the answer is as scripted; what warms up; and those that count, at both paces.
     assert_eq!((&summary["calls_at_once"], &summary["calls_made"]), (&4.into(), &(1 + 9 + 2 * 9).into()));
 }

@@ -2,26 +2,15 @@
 
 use anyhow::Result;
 
-/// Processors of what is measured, and others of what measures it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Processors {
-    /// By their numbers.
-    pub measured: Vec<usize>,
-    /// By their numbers.
-    pub measuring: Vec<usize>,
+/// Half of the processors that this process may run on, by their numbers; nothing where there are no two, or it cannot be
+/// told.
+pub fn half() -> Option<Vec<usize>> {
+    first_half(&system::available())
 }
 
-impl Processors {
-    /// Each gets half of them, what is measured the greater one. `None` if there are no two.
-    pub fn halves(all: &[usize]) -> Option<Self> {
-        let (measuring, measured) = all.split_at(all.len() / 2);
-        (!measuring.is_empty()).then(|| Self { measured: measured.to_vec(), measuring: measuring.to_vec() })
-    }
-}
-
-/// The processors that this process may run on; none where that cannot be told.
-pub fn available() -> Vec<usize> {
-    system::available()
+fn first_half(all: &[usize]) -> Option<Vec<usize>> {
+    let half = &all[..all.len() / 2];
+    (!half.is_empty()).then(|| half.to_vec())
 }
 
 /// Lets all threads of a process, and those that they start, run on these processors alone.
@@ -81,18 +70,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_measured_and_what_measures_share_no_processor() {
-        let halves = |all: &[usize]| Processors::halves(all).map(|halves| (halves.measured, halves.measuring));
-        assert_eq!(halves(&[]), None);
-        assert_eq!(halves(&[3]), None);
-        assert_eq!(halves(&[1, 4]), Some((vec![4], vec![1])));
-        assert_eq!(halves(&[0, 1, 2, 5, 7]), Some((vec![2, 5, 7], vec![0, 1])));
+    fn half_leaves_as_many_to_others() {
+        assert_eq!(first_half(&[]), None);
+        assert_eq!(first_half(&[3]), None);
+        assert_eq!(first_half(&[1, 4]), Some(vec![1]));
+        assert_eq!(first_half(&[0, 1, 2, 5, 7]), Some(vec![0, 1]));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_process_is_held_with_all_of_its_threads() {
-        let last = available().pop().unwrap();
+        let last = system::available().pop().unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         hold(child.id(), &[last]).unwrap();
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub use traffic::Traffic;
 use traffic::{PROMPT_TOKENS, TURNS, Tasks};
 
-use super::processors::{Processors, available, hold};
+use super::processors::{half, hold};
 use super::render::make_model;
 use super::server::{STORE, Server};
 use crate::cli::BenchProxyArguments;
@@ -54,13 +54,12 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     if let Some(program) = arguments.against.clone() {
         targets.push(start("against", program).await?);
     }
-    let halves = if arguments.share_processors { None } else { Processors::halves(&available()) };
-    if let Some(Processors { measured, measuring }) = &halves {
-        hold(std::process::id(), measuring)?;
-        targets[0].hold(measuring)?;
-        targets[1..].iter().try_for_each(|proxy| proxy.hold(measured))?;
+    let processors = if arguments.share_processors { None } else { half() };
+    if let Some(processors) = &processors {
+        hold(std::process::id(), processors)?;
+        targets[0].hold(processors)?;
     }
-    let mut bench = Bench::new(targets, halves, model.path(), &arguments).await?;
+    let mut bench = Bench::new(targets, processors, model.path(), &arguments).await?;
     bench.run(arguments.calls).await?;
     report(&bench, &arguments);
     Ok(())
@@ -93,8 +92,8 @@ struct Bench {
     client: Client,
     /// The host first.
     targets: Vec<Server>,
-    /// Unless all run on the same.
-    processors: Option<Processors>,
+    /// Of client and host, unless they run on all.
+    processors: Option<Vec<usize>>,
     tasks: Tasks,
     /// What the host's answer is in a conversation.
     answer: Message,
@@ -126,7 +125,7 @@ const SHARES: [usize; 4] = [0, 10, 50, 100];
 impl Bench {
     async fn new(
         targets: Vec<Server>,
-        processors: Option<Processors>,
+        processors: Option<Vec<usize>>,
         model: &Path,
         arguments: &BenchProxyArguments,
     ) -> Result<Self> {
@@ -281,7 +280,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             ("calls_at_once", json!(bench.concurrency)),
             ("store", json!("sqlite")),
             ("synchronous", json!(synchronous)),
-            ("processors", json!(bench.processors.as_ref().map(|halves| halves.measured.len()))),
+            ("client_and_host_processors", json!(bench.processors.as_ref().map(Vec::len))),
             ("calls_made", json!(bench.made)),
         ] {
             summary.insert(name.to_owned(), value);
@@ -333,12 +332,9 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
         "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled; every call \
          committed to SQLite (synchronous={synchronous}) before its answer ends."
     ));
-    output::line(match &bench.processors {
-        Some(Processors { measured, .. }) => {
-            format!("Processors of the proxy: {}; client and host have others.", measured.len())
-        }
-        None => "Proxy, client and host share the processors.".to_owned(),
-    });
+    if let Some(processors) = &bench.processors {
+        output::line(format!("Processors of client and host: {}; the proxy runs on all.", processors.len()));
+    }
     output::line(
         "cpu: all processor time of the proxy's process. ttft: until the first byte of an answer, of a stream until the \
          first that holds text; of an answer that comes whole it is nearly the whole time. added: the median over rounds \

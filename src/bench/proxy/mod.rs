@@ -56,8 +56,8 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     }
     let processors = if arguments.share_processors { None } else { half() };
     if let Some(processors) = &processors {
-        hold(std::process::id(), processors)?;
-        targets[0].hold(processors)?;
+        let held = hold(std::process::id(), processors).and_then(|()| targets[0].hold(processors));
+        held.context("client and host cannot be kept to half of the processors (--share-processors does without)")?;
     }
     let mut bench = Bench::new(targets, processors, model.path(), &arguments).await?;
     bench.run(arguments.calls).await?;

@@ -67,6 +67,9 @@ mod system {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -81,13 +84,23 @@ mod tests {
     #[test]
     fn a_process_is_held_with_all_of_its_threads() {
         let last = system::available().pop().unwrap();
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let two_threads = "import threading, time\n\
+                           threading.Thread(target=time.sleep, args=(60,)).start()\n\
+                           print(flush=True)\n\
+                           time.sleep(60)";
+        let mut child = Command::new("python3").args(["-c", two_threads]).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         hold(child.id(), &[last]).unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        let statuses = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+        let statuses: Vec<String> = statuses.collect();
         child.kill().unwrap();
         child.wait().unwrap();
-        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-        assert_eq!(allowed.trim(), last.to_string());
+        assert_eq!(statuses.len(), 2);
+        for status in statuses {
+            let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+            assert_eq!(allowed.trim(), last.to_string());
+        }
         assert!(hold(child.id(), &[last]).is_err(), "it has ended");
     }
 }

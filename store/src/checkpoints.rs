@@ -8,8 +8,8 @@ use crate::Result;
 use crate::location::Connector;
 
 /// Commits between two checkpoints where nobody waits for the writer. Of calls, they write two or three dozen pages, which
-/// are copied within half a millisecond, and so mostly before the next one commits: it would wait for the same disk and
-/// the same processors, and the longer, the more there is to copy.
+/// are mostly copied before the next of a thousand calls a second commits: it would wait for the same disk and the same
+/// processors, and the longer, the more there is to copy.
 const COMMITS: u32 = 8;
 /// Commits between two checkpoints where somebody always waits. The fewer there are, the less often a page is copied that
 /// changes with every call.

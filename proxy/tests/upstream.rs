@@ -157,6 +157,35 @@ async fn a_stream_that_ends_without_saying_so_is_whole_once_its_answer_is() {
     assert_eq!(setup.generation_when(|_| true).await.stop_reason, "length");
 }
 
+#[tokio::test]
+async fn a_call_of_a_custom_tool_is_recorded_whole_and_streamed() {
+    let call = json!({ "id": "c", "type": "custom", "custom": { "name": "f", "input": "x = 1" } });
+    let mut answer = chat_answer("chatcmpl-1");
+    answer["choices"][0]["message"] = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    answer["choices"][0]["finish_reason"] = json!("tool_calls");
+    let begun = json!({ "index": 0, "id": "c", "type": "custom", "custom": { "name": "f", "input": "x" } });
+    let more = json!({ "index": 0, "custom": { "input": " = 1" } });
+    let steps = vec![
+        Step::Event(chunk(json!({ "role": "assistant", "content": null, "tool_calls": [begun] }), None)),
+        Step::Event(chunk(json!({ "tool_calls": [more] }), Some("tool_calls"))),
+        Step::End,
+    ];
+    let setup = Setup::new(vec![Reply::Json(200, answer), Reply::Stream(steps)]).await;
+    for request in [chat(), streamed(chat())] {
+        let (rollout, base) = setup.attempt().await;
+        let text = setup.post(&format!("{base}/chat/completions"), &request).await.text().await.unwrap();
+        assert!(!text.contains("error"), "{text}");
+        let span = setup.spans(&rollout).await.pop().unwrap();
+        assert_eq!(span.status.status_code, StatusCode::Ok);
+        assert_eq!(span.attributes["gen_ai.completion.0.finish_reason"], "tool_calls");
+        let extra: Value =
+            serde_json::from_str(span.attributes["gen_ai.completion.0.extra"].as_str().unwrap()).unwrap();
+        assert_eq!(extra["other_parts"][0]["custom"], call["custom"]);
+    }
+    let generations = setup.generations().await;
+    assert_eq!(generations.iter().map(|one| one.stop_reason.as_str()).collect::<Vec<_>>(), ["stop", "stop"]);
+}
+
 fn message() -> Value {
     json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-1", "content": [
         { "type": "thinking", "thinking": "hm", "signature": "s" },

@@ -1,4 +1,5 @@
 use fulgurite_renderers::{FunctionCall, Message, ToolCall};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::route::Route;
@@ -74,11 +75,19 @@ fn text(value: &Value) -> Option<String> {
     value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
+/// A choice of a chat. Calls that name no function stay as they came, as does a message that no chat can have.
 fn chat_choice(choice: &Value) -> Option<Choice> {
-    let mut message = choice["message"].clone();
-    let fields = message.as_object_mut()?;
+    let mut fields = choice["message"].as_object()?.clone();
     fields.entry("role").or_insert_with(|| json!("assistant"));
-    Some(Choice { message: serde_json::from_value(message).ok()?, finish_reason: text(&choice["finish_reason"]) })
+    let mut others = Vec::new();
+    if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
+        others.extend(calls.extract_if(.., |call| ToolCall::deserialize(&*call).is_err()));
+    }
+    let message = match Message::deserialize(&Value::Object(fields)) {
+        Ok(message) => with_others(message, others),
+        Err(_) => Pieces { others: vec![choice["message"].clone()], ..Pieces::default() }.into_message(),
+    };
+    Some(Choice { message, finish_reason: text(&choice["finish_reason"]) })
 }
 
 fn text_choice(choice: &Value) -> Option<Choice> {
@@ -104,12 +113,16 @@ impl Pieces {
     }
 
     fn into_message(self) -> Message {
-        let mut message = assistant_message(self.reasoning, self.text, self.calls);
-        if !self.others.is_empty() {
-            message.extra.insert("other_parts".to_owned(), Value::Array(self.others));
-        }
-        message
+        with_others(assistant_message(self.reasoning, self.text, self.calls), self.others)
     }
+}
+
+/// A message with what a chat has no place for.
+fn with_others(mut message: Message, others: Vec<Value>) -> Message {
+    if !others.is_empty() {
+        message.extra.insert("other_parts".to_owned(), Value::Array(others));
+    }
+    message
 }
 
 /// A message of Anthropic's.
@@ -168,13 +181,14 @@ fn response(reply: &Value) -> Option<Choice> {
 }
 
 impl Usage {
-    /// Reads what any of the dialects counts. Anthropic's counts of a prompt's parts make up the prompt.
+    /// Reads what any of the dialects counts. Anthropic's counts of a prompt's parts make up the prompt; who tells them
+    /// beside OpenAI's count has them in it.
     fn read(usage: &Value) -> Self {
         let count = |pointers: &[&str]| pointers.iter().find_map(|pointer| usage.pointer(pointer)?.as_u64());
         let parts = ["/cache_read_input_tokens", "/cache_creation_input_tokens"];
-        let beside: u64 = parts.iter().filter_map(|part| usage.pointer(part)?.as_u64()).sum();
+        let beside = || parts.iter().filter_map(|part| usage.pointer(part)?.as_u64()).sum::<u64>();
         Self {
-            input: count(&["/prompt_tokens", "/input_tokens"]).map(|input| input + beside),
+            input: count(&["/prompt_tokens"]).or_else(|| Some(count(&["/input_tokens"])? + beside())),
             output: count(&["/completion_tokens", "/output_tokens"]),
             cached: count(&[
                 "/cache_read_input_tokens",
@@ -262,6 +276,42 @@ mod tests {
         assert_eq!(choice.finish_reason.as_deref(), Some("tool_calls"));
         assert_eq!(choice.message.extra["reasoning_content"], "hm");
         assert_eq!(choice.message.extra["other_parts"], json!([{ "type": "server_tool_use", "id": "s" }]));
+    }
+
+    #[test]
+    fn a_call_of_a_custom_tool_is_an_answer_and_kept_as_it_came() {
+        let custom = json!({ "id": "c", "type": "custom", "custom": { "name": "f", "input": "x = 1" } });
+        let function = json!({ "id": "d", "type": "function", "function": { "name": "g", "arguments": "{}" } });
+        let answer = read(
+            Route::ChatCompletions,
+            json!({ "choices": [{ "message": { "role": "assistant", "content": "hm", "tool_calls": [custom, function] },
+                "finish_reason": "tool_calls" }], "usage": { "prompt_tokens": 9, "completion_tokens": 2 } }),
+        );
+        let Choice { message, finish_reason } = &answer.choices[0];
+        assert_eq!((message.plain_text(0).unwrap().as_str(), finish_reason.as_deref()), ("hm", Some("tool_calls")));
+        assert_eq!(json!(message.tool_calls), json!([function]));
+        assert_eq!(message.extra["other_parts"], json!([custom]));
+        assert_eq!(answer.usage, Usage { input: Some(9), output: Some(2), cached: None });
+    }
+
+    #[test]
+    fn a_message_that_no_chat_can_have_is_an_answer_and_kept_as_it_came() {
+        let odd = json!({ "role": "assistant", "content": { "said": "hm" } });
+        let answer = read(Route::ChatCompletions, json!({ "choices": [{ "message": odd, "finish_reason": "stop" }] }));
+        let Choice { message, finish_reason } = &answer.choices[0];
+        assert_eq!((message.role.as_str(), finish_reason.as_deref()), ("assistant", Some("stop")));
+        assert_eq!(message.extra["other_parts"], json!([odd]));
+    }
+
+    #[test]
+    fn a_prompt_is_counted_once_where_its_cached_parts_are_in_the_count() {
+        let of_litellm = json!({ "prompt_tokens": 10000, "completion_tokens": 2, "cache_read_input_tokens": 9000,
+            "cache_creation_input_tokens": 500, "prompt_tokens_details": { "cached_tokens": 9000 } });
+        let expected = Usage { input: Some(10000), output: Some(2), cached: Some(9000) };
+        assert_eq!(Usage::read(&of_litellm), expected);
+        let of_anthropic = json!({ "input_tokens": 500, "output_tokens": 2, "cache_read_input_tokens": 9000,
+            "cache_creation_input_tokens": 500 });
+        assert_eq!(Usage::read(&of_anthropic), expected);
     }
 
     #[test]

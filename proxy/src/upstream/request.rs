@@ -21,6 +21,8 @@ const KEYS: [&str; 4] = ["x-api-key", "api-key", "openai-organization", "openai-
 /// What ours begin with.
 const OURS: [&str; 2] = ["x-fulgurite-", "x-agl-"];
 const OUR_IDS: [&str; 2] = ["x-rollout-id", "x-attempt-id"];
+/// A key of fewer bytes keeps nobody out.
+const SHORTEST_SECRET: usize = 16;
 /// The upstream's that would be taken for ours.
 const OF_SERVER: [HeaderName; 3] = [SET_COOKIE, ALT_SVC, STRICT_TRANSPORT_SECURITY];
 
@@ -63,8 +65,9 @@ pub(super) fn request_headers(headers: &HeaderMap) -> HeaderMap {
 
 /// The upstream's headers that come back. One that holds its key does not.
 pub(super) fn response_headers(headers: &HeaderMap, key: Option<&str>) -> HeaderMap {
+    let key = secret(key);
     kept(headers, |name, value| {
-        let is_secret = key.is_some_and(|key| find(value.as_bytes(), key.as_bytes()).is_some());
+        let is_secret = key.is_some_and(|key| find(value.as_bytes(), key).is_some());
         !OF_SERVER.contains(name) && !is_secret
     })
 }
@@ -85,7 +88,7 @@ fn kept(headers: &HeaderMap, keeps: impl Fn(&HeaderName, &HeaderValue) -> bool) 
 
 /// Bytes without the upstream's key, which some servers repeat where they refuse it.
 pub(super) fn without_key(bytes: Vec<u8>, key: Option<&str>) -> Bytes {
-    let Some(key) = key.map(str::as_bytes).filter(|key| !key.is_empty()) else { return bytes.into() };
+    let Some(key) = secret(key) else { return bytes.into() };
     let mut left = Vec::new();
     let mut rest = &bytes[..];
     while let Some(at) = find(rest, key) {
@@ -100,8 +103,14 @@ pub(super) fn without_key(bytes: Vec<u8>, key: Option<&str>) -> Bytes {
     left.into()
 }
 
+/// The key, if it can be one: servers that need none are given words such as `EMPTY` or `none`, which answers say too.
+fn secret(key: Option<&str>) -> Option<&[u8]> {
+    key.map(str::as_bytes).filter(|key| key.len() >= SHORTEST_SECRET)
+}
+
+/// Where the bytes that are sought begin; they are some.
 fn find(bytes: &[u8], sought: &[u8]) -> Option<usize> {
-    (!sought.is_empty()).then(|| bytes.windows(sought.len()).position(|window| window == sought)).flatten()
+    bytes.windows(sought.len()).position(|window| window == sought)
 }
 
 #[cfg(test)]
@@ -150,18 +159,29 @@ mod tests {
             ("retry-after", "3"),
             ("transfer-encoding", "chunked"),
             ("set-cookie", "c"),
-            ("x-echo", "Bearer sk-1"),
+            ("x-echo", "Bearer sk-of-the-upstream"),
         ]);
-        assert_eq!(response_headers(&headers, Some("sk-1")), map(&[("x-request-id", "req_1"), ("retry-after", "3")]));
+        let expected = map(&[("x-request-id", "req_1"), ("retry-after", "3")]);
+        assert_eq!(response_headers(&headers, Some("sk-of-the-upstream")), expected);
     }
 
     #[test]
     fn a_key_leaves_in_no_body() {
         let told = |text: &str, key| without_key(text.as_bytes().to_vec(), key);
-        assert_eq!(told("no sk-1, and sk-1.", Some("sk-1")), "no [key], and [key].");
-        assert_eq!(told("sk-1", Some("sk-1")), "[key]");
-        assert_eq!(told("fine", Some("sk-1")), "fine");
-        assert_eq!(told("fine", Some("")), "fine");
+        let key = Some("sk-of-the-upstream");
+        assert_eq!(told("no sk-of-the-upstream, and sk-of-the-upstream.", key), "no [key], and [key].");
+        assert_eq!(told("sk-of-the-upstream", key), "[key]");
+        assert_eq!(told("fine", key), "fine");
         assert_eq!(told("fine", None), "fine");
+    }
+
+    #[test]
+    fn a_word_in_the_place_of_a_key_is_left_in_what_is_said() {
+        for word in ["", "EMPTY", "none", "ollama", "test"] {
+            let said = format!("a {word} b");
+            assert_eq!(without_key(said.clone().into_bytes(), Some(word)), said);
+            let headers = map(&[("x-kind", "none, EMPTY, ollama, test")]);
+            assert_eq!(response_headers(&headers, Some(word)), headers);
+        }
     }
 }

@@ -128,6 +128,18 @@ async fn an_error_that_the_upstream_tells_in_its_stream_is_passed_on_and_recorde
 }
 
 #[tokio::test]
+async fn a_key_that_the_upstream_tells_in_its_stream_is_neither_passed_on_nor_recorded() {
+    let error = json!({ "error": { "message": format!("Incorrect API key provided: {KEY}"), "code": 401 } });
+    let stream = format!("data: {error}\n\n");
+    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&stream), Step::End])]).await;
+    let (rollout, base) = setup.attempt().await;
+    let text = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await.text().await.unwrap();
+    assert_eq!(text, stream.replace(KEY, "[key]"));
+    let span = setup.spans(&rollout).await.pop().unwrap();
+    assert_eq!(span.status.description.as_deref(), Some("Incorrect API key provided: [key]"));
+}
+
+#[tokio::test]
 async fn an_answer_that_the_servers_end_cuts_short_says_so_and_is_recorded() {
     let (gone, was_gone) = oneshot::channel();
     let came = Step::Event(chunk(json!({ "content": "I am" }), None));

@@ -16,17 +16,9 @@ pub(super) struct Events {
     seen: usize,
 }
 
-/// An event, with the blank line that ends it; or a comment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) bytes: Vec<u8>,
-    /// Empty where it has none.
-    pub(super) data: String,
-}
-
 impl Events {
-    /// Takes the next bytes, and gives the events that have ended.
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, AnswerFault> {
+    /// Takes the next bytes, and gives the events that have ended, each with the blank line that ends it; or comments.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, AnswerFault> {
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(length) = self.pending[self.seen..].iter().position(|byte| *byte == b'\n') {
@@ -37,9 +29,8 @@ impl Events {
             self.seen += length + 1;
             if ends {
                 let rest = self.pending.split_off(self.seen);
-                let bytes = std::mem::replace(&mut self.pending, rest);
+                events.push(std::mem::replace(&mut self.pending, rest));
                 self.seen = 0;
-                events.push(Event { data: data(&bytes), bytes });
             }
         }
         match self.pending.len() > EVENT_LIMIT {
@@ -54,8 +45,8 @@ impl Events {
     }
 }
 
-/// The data of an event's lines.
-fn data(event: &[u8]) -> String {
+/// The data of an event's lines; empty where it has none.
+pub(super) fn data(event: &[u8]) -> String {
     let lines = event.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
     let values: Vec<Cow<'_, str>> = lines
         .map(|value| value.strip_prefix(b" ").unwrap_or(value))
@@ -70,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    fn cut(pieces: &[&[u8]]) -> (Vec<Event>, Vec<u8>) {
+    fn cut(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
         let mut events = Events::default();
         let found = pieces.iter().flat_map(|piece| events.feed(piece).unwrap()).collect();
         (found, events.finish())
@@ -80,9 +71,9 @@ mod tests {
     fn events_end_with_a_blank_line_and_comments_with_their_own() {
         let text = b": ping\n\nevent: x\r\ndata: {\"a\": 1}\r\n\r\n: still here\ndata:two\ndata: lines\n\ndata: cut";
         let (events, rest) = cut(&[text]);
-        let told: Vec<&str> = events.iter().map(|event| event.data.as_str()).collect();
+        let told: Vec<String> = events.iter().map(|event| data(event)).collect();
         assert_eq!(told, ["", "", "{\"a\": 1}", "", "two\nlines"]);
-        assert_eq!(events[3].bytes, b": still here\n");
+        assert_eq!(events[3], b": still here\n");
         assert_eq!(rest, b"data: cut");
     }
 
@@ -98,7 +89,7 @@ mod tests {
             let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
             let (events, rest) = cut(&pieces);
             let (whole, _) = cut(&[bytes]);
-            let all: Vec<u8> = events.iter().flat_map(|event| event.bytes.clone()).chain(rest).collect();
+            let all: Vec<u8> = events.concat().into_iter().chain(rest).collect();
             prop_assert_eq!(&all[..], bytes);
             prop_assert_eq!(events, whole);
         }

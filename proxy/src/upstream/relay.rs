@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answer::Answer;
 use super::assembly::Assembly;
-use super::events::{Event, Events};
+use super::events::{Events, data};
 use super::passing::PassedCall;
 use super::record::{End, record_answer, record_failure};
 use super::request::{response_headers, without_key};
@@ -118,7 +118,7 @@ impl<'r> Relay<'r> {
 
     fn tell_piece(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.tell(Passed::Piece(without_key(bytes, self.key())));
+            self.tell(Passed::Piece(bytes.into()));
         }
     }
 
@@ -211,7 +211,7 @@ impl<'r> Relay<'r> {
             };
             return self.broken(&reply, assembly, fault.into()).await;
         };
-        held.extend(events.finish());
+        held.extend_from_slice(&without_key(events.finish(), self.key()));
         let end = if assembly.error().is_some() { End::Broken } else { End::Whole };
         let recorded = match self.record_partly(&reply, assembly, end).await {
             Ok(recorded) => recorded,
@@ -225,10 +225,12 @@ impl<'r> Relay<'r> {
     }
 
     /// Passes events on up to the one that ends the stream: what is held back begins with that.
-    fn pass(&mut self, assembly: &mut Assembly, events: Vec<Event>) -> Option<Vec<u8>> {
+    fn pass(&mut self, assembly: &mut Assembly, events: Vec<Vec<u8>>) -> Option<Vec<u8>> {
         let mut passed = Vec::new();
         let mut held = None;
-        for Event { bytes, data } in events {
+        for event in events {
+            let event = without_key(event, self.key());
+            let data = data(&event);
             if held.is_none() && !data.is_empty() {
                 let had_begun = assembly.has_begun();
                 assembly.take(&data);
@@ -237,7 +239,7 @@ impl<'r> Relay<'r> {
                 }
             }
             let has_ended = assembly.has_ended().then(|| held.get_or_insert_default());
-            has_ended.unwrap_or(&mut passed).extend(bytes);
+            has_ended.unwrap_or(&mut passed).extend_from_slice(&event);
         }
         self.tell_piece(passed);
         held

@@ -299,6 +299,19 @@ async fn a_prompt_is_counted_as_it_is_sampled() {
 }
 
 #[tokio::test]
+async fn a_conversation_that_ends_with_the_assistant_is_counted() {
+    let setup = QWEN3.setup().await;
+    let said = json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "Hello." }]);
+    let body = json!({ "model": "tiny", "messages": said });
+    let counted =
+        setup.client.post(format!("{}/v1/messages/count_tokens", setup.url)).json(&body).send().await.unwrap();
+    assert_eq!(counted.status(), 200);
+    let messages: Vec<_> = serde_json::from_value(said).unwrap();
+    let rendered = setup.renderer.render_prompt(&messages, &[]).unwrap();
+    assert_eq!(counted.json::<Value>().await.unwrap(), json!({ "input_tokens": rendered.tokens.len() }));
+}
+
+#[tokio::test]
 async fn a_stream_that_breaks_off_ends_with_an_error_and_a_quiet_one_gives_signs_of_life() {
     let setup =
         Setup::with_options(ProxyOptions { keep_alive: Duration::from_millis(1), ..ProxyOptions::default() }).await;

@@ -26,24 +26,19 @@ pub(super) fn conversation(
     system: Option<WireContent>,
     messages: Vec<WireMessage>,
 ) -> Result<Vec<Message>, ProxyError> {
-    match messages.last() {
-        None => refuse("messages", "must hold at least one message")?,
-        Some(last) if last.role == "assistant" => {
-            refuse("messages", "must not end with the assistant's: no answer can be begun for this model")?;
-        }
-        Some(_) => {}
+    if messages.is_empty() {
+        refuse("messages", "must hold at least one message")?;
     }
     let mut conversation = Vec::new();
     if let Some(system) = system.filter(|system| !system.is_empty()) {
         conversation.push(said("system", texts(system, "system")?));
     }
-    let mut assistant = None;
+    let mut assistant: Option<AssistantTurn> = None;
     for (index, WireMessage { role, content }) in messages.into_iter().enumerate() {
         let field = format!("messages[{index}]");
         if role == "assistant" {
             // Messages that follow each other are one turn.
-            let turn: &mut AssistantTurn = assistant.get_or_insert_default();
-            turn.add(content, &field)?;
+            assistant.get_or_insert_default().add(content, &field)?;
             continue;
         }
         conversation.extend(assistant.take().map(AssistantTurn::into_message));
@@ -53,6 +48,7 @@ pub(super) fn conversation(
             _ => refuse(&format!("{field}.role"), &format!("is `{role}`; expected user, assistant or system"))?,
         }
     }
+    conversation.extend(assistant.map(AssistantTurn::into_message));
     Ok(conversation)
 }
 

@@ -86,6 +86,9 @@ pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>
 pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
     let prompt = read_prompt(body)?;
+    if prompt.messages.last().is_some_and(Message::is_assistant) {
+        refuse("messages", "must not end with the assistant's: no answer can be begun for this model")?;
+    }
     let fields: MessageFields = read_fields(prompt.rest)?;
     if fields.max_tokens.is_none() {
         refuse("max_tokens", "is required")?;

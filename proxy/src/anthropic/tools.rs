@@ -26,9 +26,10 @@ pub(super) struct Tools {
     pub(super) ignored: Vec<Value>,
 }
 
-/// Types of tools that the client runs and of whose parameters a request says nothing: only models that were trained on
-/// them know how they are called.
-const UNDECLARED: [&str; 4] = ["bash_", "computer_", "memory_", "text_editor_"];
+/// What the types of tools that Anthropic's own servers run begin with. Others without a schema are the client's, and
+/// only models that were trained on them know how they are called.
+const OF_SERVERS: [&str; 6] =
+    ["web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "advisor_", "mcp_toolset"];
 
 impl ToolFields {
     pub(super) fn check(self) -> Result<Tools, ProxyError> {
@@ -55,12 +56,14 @@ fn declaration(index: usize, tool: &Value) -> Result<Option<Value>, ProxyError> 
     match tool.get("type") {
         None | Some(Value::Null) => {}
         Some(Value::String(kind)) if kind == "custom" => {}
-        Some(Value::String(kind)) if UNDECLARED.iter().any(|undeclared| kind.starts_with(undeclared)) => {
+        Some(Value::String(kind)) if OF_SERVERS.iter().any(|of_servers| kind.starts_with(of_servers)) => {
+            return Ok(None);
+        }
+        Some(Value::String(kind)) => {
             let why =
                 format!("is `{kind}`, whose parameters this model does not know; declare it with an input_schema");
             refuse(&field(".type"), &why)?;
         }
-        Some(Value::String(_)) => return Ok(None),
         Some(_) => refuse(&field(".type"), "must be a string")?,
     }
     if tool.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
@@ -134,6 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn every_tool_that_anthropics_servers_run_is_taken_and_not_shown() {
+        for kind in [
+            "web_search_20260318",
+            "web_fetch_20250910",
+            "code_execution_20260521",
+            "tool_search_tool_bm25",
+            "tool_search_tool_regex_20251119",
+            "advisor_20260301",
+            "mcp_toolset",
+        ] {
+            let tool = json!({ "type": kind, "name": "x" });
+            let tools = check(json!({ "tools": [tool] })).unwrap();
+            assert_eq!((tools.shown, tools.ignored), (vec![], vec![tool]), "{kind}");
+        }
+    }
+
+    #[test]
     fn a_choice_of_none_shows_no_tool() {
         for (choice, shown) in [
             (json!(null), 1),
@@ -170,6 +190,8 @@ mod tests {
             ("tools", json!([{ "name": "f" }]), "tools[0].input_schema"),
             ("tools", json!([{ "name": "f", "input_schema": [] }]), "tools[0].input_schema"),
             ("tools", json!([{ "type": "bash_20250124", "name": "bash" }]), "tools[0].type"),
+            ("tools", json!([{ "type": "browser_toolset_20260801" }]), "tools[0].type"),
+            ("tools", json!([{ "type": "computer_toolset_20260801" }]), "tools[0].type"),
             ("tools", json!([{ "type": 1, "name": "bash" }]), "tools[0].type"),
             ("tool_choice", json!({ "type": "tool" }), "tool_choice.name"),
             ("tool_choice", json!({ "type": "every" }), "tool_choice"),

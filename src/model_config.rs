@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use fulgurite_backends::{Changeover, UpstreamDialect};
+use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ pub struct ModelEntry {
     /// The environment variable that holds the key of a remote model's hosts.
     #[serde(default)]
     pub api_key_env: Option<String>,
+    /// What carries the key to an `anthropic` upstream: `x-api-key`, the default, or `authorization`, as a bearer's token.
+    #[serde(default)]
+    pub key_header: Option<KeyHeader>,
     /// Requests that run at one host of a remote model at a time; the others wait.
     #[serde(default = "max_concurrency")]
     pub max_concurrency: usize,
@@ -150,6 +153,9 @@ impl ModelEntry {
         if !is_upstream && self.upstream_model.is_some() {
             bail!("upstream_model is for the backends openai and anthropic");
         }
+        if self.backend != Backend::Anthropic && self.key_header.is_some() {
+            bail!("key_header is for the backend anthropic");
+        }
         if self.backend == Backend::Embedded {
             if !self.urls.is_empty() || self.api_key_env.is_some() {
                 bail!("backend = \"embedded\" samples in this process: leave out urls and api_key_env");
@@ -176,7 +182,8 @@ impl ModelEntry {
 
 /// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]`,
 /// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`, where a `tinker` service may also have
-/// `base_model=NAME`, or `--model NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]`.
+/// `base_model=NAME`, or `--model NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]`, where an
+/// `anthropic` one may also have `key_header=HEADER`.
 pub fn parse_model(spec: &str) -> Result<ModelEntry> {
     let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME], \
                     NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or \
@@ -195,6 +202,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         renderer: auto(),
         urls: Vec::new(),
         api_key_env: None,
+        key_header: None,
         max_concurrency: max_concurrency(),
         changeover: Changeover::default(),
         base_model: None,
@@ -213,6 +221,10 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
             Some(("renderer", value)) if !is_upstream => entry.renderer = value.to_owned(),
             Some(("path", value)) if backend != Backend::Embedded && !is_upstream => entry.path = value.into(),
             Some(("api_key_env", value)) if backend != Backend::Embedded => entry.api_key_env = Some(value.to_owned()),
+            Some(("key_header", value)) if backend == Backend::Anthropic => {
+                let header = KeyHeader::named(value);
+                entry.key_header = Some(header.ok_or_else(|| refuse("key_header is authorization or x-api-key; "))?);
+            }
             Some(("base_model", value)) if backend == Backend::Tinker => entry.base_model = Some(value.to_owned()),
             _ => return Err(refuse(&format!("`{part}` is not an option; "))),
         }
@@ -246,6 +258,9 @@ mod tests {
         let model = parse_model("judge=anthropic:https://api.anthropic.com,upstream_model=x,api_key_env=KEY").unwrap();
         assert_eq!((model.backend, model.upstream_model.as_deref()), (Backend::Anthropic, Some("x")));
         model.check().unwrap();
+        let model = parse_model("judge=anthropic:http://h,api_key_env=KEY,key_header=authorization").unwrap();
+        assert_eq!(model.key_header, Some(KeyHeader::Authorization));
+        model.check().unwrap();
         for wrong in [
             "tiny",
             "tiny=models/tiny",
@@ -259,6 +274,8 @@ mod tests {
             "a=embedded:x,upstream_model=z",
             "a=openai:http://x,path=z",
             "a=openai:http://x,renderer=chatml",
+            "a=openai:http://x,key_header=authorization",
+            "a=anthropic:http://x,key_header=cookie",
             "a=openai:",
         ] {
             let error = parse_model(wrong).unwrap_err().to_string();
@@ -309,6 +326,7 @@ mod tests {
             (ModelEntry { path: PathBuf::new(), ..embedded }, "needs path"),
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),
             (ModelEntry { urls: vec![], ..upstream.clone() }, "needs urls"),
+            (ModelEntry { key_header: Some(KeyHeader::XApiKey), ..upstream.clone() }, "key_header"),
             (ModelEntry { path: "p".into(), ..upstream }, "leave out path, renderer and changeover"),
         ] {
             let error = wrong.check().unwrap_err().to_string();

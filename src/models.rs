@@ -192,6 +192,7 @@ fn upstream(entry: &ModelEntry, dialect: UpstreamDialect) -> Result<UpstreamMode
         urls: entry.urls.clone(),
         dialect,
         api_key: api_key(entry)?,
+        key_header: entry.key_header,
         silence_limit: SILENCE_LIMIT,
         replicas: replica_options(entry),
     };

@@ -385,6 +385,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.renderer = "auto"  # default
     models.0.urls = []  # default
     models.0.api_key_env = null  # default
+    models.0.key_header = null  # default
     models.0.max_concurrency = 256  # default
     models.0.changeover = "drain"  # default
     models.0.base_model = null  # default

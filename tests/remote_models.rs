@@ -71,7 +71,7 @@ fn a_config_that_cannot_be_served_says_where_and_why() {
     ");
     insta::assert_snapshot!(failure("backend = \"vllm\"\nurl = \"http://h\""), @r"
     error: [directory]/c.toml
-      caused by: line 5: unknown field `url`, expected one of `name`, `backend`, `path`, `upstream_model`, `renderer`, `urls`, `api_key_env`, `max_concurrency`, `changeover`, `base_model`, `lora_rank`, `lora_alpha`, `lora_modules`; did you mean `urls`?
+      caused by: line 5: unknown field `url`, expected one of `name`, `backend`, `path`, `upstream_model`, `renderer`, `urls`, `api_key_env`, `key_header`, `max_concurrency`, `changeover`, `base_model`, `lora_rank`, `lora_alpha`, `lora_modules`; did you mean `urls`?
     ");
     std::fs::write(&file, "[[models]]\nname = \"q\"\npath = \"model\"\nbackend = \"vllm\"\nurls = [\"http://h\"]\n")
         .unwrap();

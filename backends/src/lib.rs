@@ -47,5 +47,5 @@ pub use sampler::{
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
-pub use upstream::{Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
+pub use upstream::{KeyHeader, Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;

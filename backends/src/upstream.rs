@@ -5,6 +5,7 @@ use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
+use serde::{Deserialize, Serialize};
 
 use crate::remote::host::{CONNECT_LIMIT, describe, read_url};
 use crate::replicas::{Replica, Turn, order};
@@ -39,10 +40,42 @@ impl UpstreamDialect {
         }
     }
 
-    fn key_header(self, key: &str) -> (HeaderName, String) {
+    /// Where the dialect's owner looks for keys.
+    fn key_header(self) -> KeyHeader {
         match self {
-            Self::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
-            Self::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            Self::OpenAi => KeyHeader::Authorization,
+            Self::Anthropic => KeyHeader::XApiKey,
+        }
+    }
+}
+
+/// The header that carries an upstream's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyHeader {
+    /// `authorization: Bearer KEY`
+    Authorization,
+    /// `x-api-key: KEY`
+    XApiKey,
+}
+
+impl KeyHeader {
+    /// The one of that name, as a config has it.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Authorization, Self::XApiKey].into_iter().find(|header| header.name() == name)
+    }
+
+    fn name(self) -> HeaderName {
+        match self {
+            Self::Authorization => AUTHORIZATION,
+            Self::XApiKey => HeaderName::from_static("x-api-key"),
+        }
+    }
+
+    fn value(self, key: &str) -> String {
+        match self {
+            Self::Authorization => format!("Bearer {key}"),
+            Self::XApiKey => key.to_owned(),
         }
     }
 }
@@ -54,8 +87,10 @@ pub struct UpstreamOptions {
     pub urls: Vec<String>,
     /// What it speaks.
     pub dialect: UpstreamDialect,
-    /// Sent as the dialect sends keys. Never shown.
+    /// Never shown.
     pub api_key: Option<String>,
+    /// What the key is sent in; as the dialect sends keys unless told otherwise.
+    pub key_header: Option<KeyHeader>,
     /// How long a host may be silent in the middle of a request before it is given up.
     pub silence_limit: Duration,
     /// How several hosts are used. Their health is seen by how they answer, and never asked for.
@@ -161,11 +196,11 @@ impl UpstreamHost {
         base.set_path(&options.dialect.base(&base));
         let mut headers = HeaderMap::new();
         if let Some(key) = &options.api_key {
-            let (header, value) = options.dialect.key_header(key);
-            let mut value = HeaderValue::from_str(&value)
+            let header = options.key_header.unwrap_or(options.dialect.key_header());
+            let mut value = HeaderValue::from_str(&header.value(key))
                 .map_err(|_| refuse(format!("the key of {name} has characters that no HTTP header can have")))?;
             value.set_sensitive(true);
-            headers.insert(header, value);
+            headers.insert(header.name(), value);
         }
         let client = Client::builder()
             .connect_timeout(CONNECT_LIMIT)

@@ -8,7 +8,10 @@ mod scripted;
 mod upstreams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
+use fulgurite_proxy::{ServedModel, UpstreamModel};
 use fulgurite_store::model::StatusCode;
 use scripted::{Reply, Step};
 use serde_json::{Value, json};
@@ -86,7 +89,7 @@ async fn a_body_that_needs_no_change_goes_on_to_the_byte() {
         vec![upstreams::upstream_model(
             "gpt-x",
             "gpt-x",
-            fulgurite_backends::UpstreamDialect::OpenAi,
+            UpstreamDialect::OpenAi,
             vec![format!("{}/v1", setup.server.url)],
         )],
     )
@@ -267,6 +270,26 @@ async fn messages_go_on_to_who_speaks_anthropics_dialect_whole_and_streamed() {
     let head = setup.server.heads()[0].to_lowercase();
     assert!(head.contains(&format!("x-api-key: {KEY}")) && head.contains("anthropic-version: 2023-06-01"), "{head}");
     assert!(!head.contains("sk-of-the-client"), "{head}");
+}
+
+#[tokio::test]
+async fn a_key_goes_on_in_the_header_that_its_upstream_takes() {
+    let setup = Setup::new(vec![Reply::Json(200, message())]).await;
+    let options = UpstreamOptions {
+        urls: vec![setup.server.url.clone()],
+        dialect: UpstreamDialect::Anthropic,
+        api_key: Some(KEY.to_owned()),
+        key_header: Some(KeyHeader::Authorization),
+        silence_limit: Duration::from_secs(60),
+        replicas: ReplicaOptions::default(),
+    };
+    let upstream = Arc::new(Upstream::new(&options).unwrap());
+    let model = UpstreamModel { name: "claude".into(), upstream_name: "claude".into(), upstream };
+    let url = upstreams::serve(&setup.store, vec![ServedModel::Upstream(model)]).await;
+    let request = json!({ "model": "claude", "max_tokens": 9, "messages": [{ "role": "user", "content": "look" }] });
+    assert_eq!(setup.post(&format!("{url}/v1/messages"), &request).await.status(), 200);
+    let head = setup.server.heads()[0].to_lowercase();
+    assert!(head.contains(&format!("authorization: bearer {KEY}")) && !head.contains("x-api-key"), "{head}");
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ impl Registered {
             urls: servers.map(|server| server.endpoint.clone()).collect(),
             dialect: UpstreamDialect::OpenAi,
             api_key: None,
+            key_header: None,
             silence_limit: SILENCE_LIMIT,
             replicas: ReplicaOptions { model: model.to_owned(), ..ReplicaOptions::default() },
         };

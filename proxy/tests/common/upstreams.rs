@@ -31,6 +31,7 @@ pub fn upstream_model(name: &str, upstream_name: &str, dialect: UpstreamDialect,
         urls,
         dialect,
         api_key: Some(KEY.to_owned()),
+        key_header: None,
         silence_limit: Duration::from_secs(60),
         replicas: ReplicaOptions::default(),
     };

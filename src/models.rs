@@ -193,7 +193,6 @@ fn upstream(entry: &ModelEntry, dialect: UpstreamDialect) -> Result<UpstreamMode
         dialect,
         api_key: api_key(entry)?,
         key_header: entry.key_header,
-        silence_limit: SILENCE_LIMIT,
         replicas: replica_options(entry),
     };
     Ok(UpstreamModel {

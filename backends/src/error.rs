@@ -92,6 +92,12 @@ pub enum AnswerFault {
         /// The limit.
         limit: usize,
     },
+    /// More than an answer can be.
+    #[error("it has more than {limit} bytes")]
+    TooLong {
+        /// The limit.
+        limit: usize,
+    },
     /// No JSON, or not the JSON that the wire has.
     #[error("what came cannot be read: {message}")]
     Unreadable {

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -91,8 +90,6 @@ pub struct UpstreamOptions {
     pub api_key: Option<String>,
     /// What the key is sent in; as the dialect sends keys unless told otherwise.
     pub key_header: Option<KeyHeader>,
-    /// How long a host may be silent in the middle of a request before it is given up.
-    pub silence_limit: Duration,
     /// How several hosts are used. Their health is seen by how they answer, and never asked for.
     pub replicas: ReplicaOptions,
 }
@@ -127,7 +124,7 @@ pub struct UpstreamRequest {
 /// Servers that are asked in a dialect's own words, and whose answers are passed on as they come.
 ///
 /// Of several hosts, one that gives no answer at all is passed over for another. A status is an answer, whatever it
-/// says; those from 500 on count against the host.
+/// says; those from 500 on count against the host. A host may be silent for as long as somebody waits for it.
 pub struct Upstream {
     dialect: UpstreamDialect,
     hosts: Vec<Arc<Replica<UpstreamHost>>>,
@@ -139,7 +136,6 @@ struct UpstreamHost {
     /// Without a slash at its end.
     name: String,
     base: Url,
-    silence_limit: Duration,
 }
 
 impl Upstream {
@@ -172,8 +168,7 @@ impl Upstream {
             match replica.host.send(request).await {
                 Ok(response) => {
                     turn.decide(!response.status().is_server_error());
-                    let UpstreamHost { name, silence_limit, .. } = &replica.host;
-                    return Ok(UpstreamReply::new(response, turn, name.clone(), *silence_limit));
+                    return Ok(UpstreamReply::new(response, turn, replica.host.name.clone()));
                 }
                 Err(error) => {
                     turn.decide(false);
@@ -209,16 +204,14 @@ impl UpstreamHost {
             .redirect(Policy::none())
             .build()
             .map_err(|error| refuse(format!("there is no HTTP client for {name}: {}", describe(error))))?;
-        Ok(Self { client, name, base, silence_limit: options.silence_limit })
+        Ok(Self { client, name, base })
     }
 
     async fn send(&self, request: &UpstreamRequest) -> Result<Response, BackendError> {
-        let unavailable = |message| BackendError::Unavailable { message: format!("{}: {message}", self.name) };
-        match tokio::time::timeout(self.silence_limit, self.built(request).send()).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(unavailable(describe(error))),
-            Err(_) => Err(unavailable(format!("no answer within {} seconds", self.silence_limit.as_secs()))),
-        }
+        self.built(request)
+            .send()
+            .await
+            .map_err(|error| BackendError::Unavailable { message: format!("{}: {}", self.name, describe(error)) })
     }
 
     fn built(&self, request: &UpstreamRequest) -> RequestBuilder {
@@ -239,15 +232,14 @@ pub struct UpstreamReply {
     /// The URL of the host that gives it.
     pub url: String,
     response: Response,
-    silence_limit: Duration,
     /// Its place at the host is held until the end.
     turn: Turn<UpstreamHost>,
 }
 
 impl UpstreamReply {
-    fn new(mut response: Response, turn: Turn<UpstreamHost>, url: String, silence_limit: Duration) -> Self {
+    fn new(mut response: Response, turn: Turn<UpstreamHost>, url: String) -> Self {
         let headers = std::mem::take(response.headers_mut());
-        Self { status: response.status(), headers, url, response, silence_limit, turn }
+        Self { status: response.status(), headers, url, response, turn }
     }
 
     /// All of the body that has not come yet. Fails where [`UpstreamReply::chunk`] does, and for more than `limit` bytes.
@@ -256,7 +248,7 @@ impl UpstreamReply {
         while let Some(bytes) = self.chunk().await? {
             body.extend_from_slice(&bytes);
             if body.len() > limit {
-                return Err(self.broken(AnswerFault::EventTooLong { limit }));
+                return Err(self.broken(AnswerFault::TooLong { limit }));
             }
         }
         Ok(body)
@@ -267,15 +259,14 @@ impl UpstreamReply {
         BackendError::BrokenAnswer { host: self.url.clone(), fault }
     }
 
-    /// The next bytes of the body, at once when they are there; `None` at its end. Fails if the connection breaks or is
-    /// silent for too long.
+    /// The next bytes of the body, at once when they are there; `None` at its end. Fails if the connection breaks.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, BackendError> {
-        let fault = match tokio::time::timeout(self.silence_limit, self.response.chunk()).await {
-            Ok(Ok(chunk)) => return Ok(chunk),
-            Ok(Err(error)) => AnswerFault::BrokenOff { message: format!(": {}", describe(error)) },
-            Err(_) => AnswerFault::Silent { seconds: self.silence_limit.as_secs() },
-        };
-        self.turn.decide(false);
-        Err(self.broken(fault))
+        match self.response.chunk().await {
+            Ok(chunk) => Ok(chunk),
+            Err(error) => {
+                self.turn.decide(false);
+                Err(self.broken(AnswerFault::BrokenOff { message: format!(": {}", describe(error)) }))
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::Proxy;
 use crate::answer::{Answer, Taken};
+use crate::attribution::Owner;
 use crate::budget::TimeLeft;
 use crate::call::{Call, CallEvent, End, FinishReason};
 use crate::error::ProxyError;
@@ -47,8 +48,8 @@ pub(crate) struct Sampling<'s> {
 
 /// When the host will have been waited for long enough, and why.
 #[derive(Clone, Copy)]
-struct Deadline {
-    at: Instant,
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
     limit: Limit,
 }
 
@@ -66,13 +67,49 @@ impl Deadline {
     }
 
     /// The end of the attempt's time.
-    fn of_budget(call: &Call) -> Option<Self> {
-        let time = call.owner.attribution()?.allowance.time_left()?;
+    pub(crate) fn of_budget(owner: &Owner) -> Option<Self> {
+        let time = owner.attribution()?.allowance.time_left()?;
         Some(Self { at: after(Instant::now(), time.left), limit: Limit::Budget(time) })
     }
 
     fn or_earlier(self, other: Self) -> Self {
         if other.at < self.at { other } else { self }
+    }
+
+    /// What is told when it is over.
+    pub(crate) fn error(self) -> ProxyError {
+        match self.limit {
+            Limit::Host { awaited, limit, key } => {
+                ProxyError::SamplerTimeout { awaited, seconds: limit.as_secs_f64(), key }
+            }
+            Limit::Budget(time) => time.spent(),
+        }
+    }
+}
+
+/// The deadlines of an answer, from when its host is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadlines {
+    limits: SamplingLimits,
+    /// The answer's end, or that of the attempt's time.
+    pub(crate) whole: Deadline,
+    /// The first token, if that is earlier.
+    pub(crate) first_token: Deadline,
+}
+
+impl Deadlines {
+    pub(crate) fn new(limits: SamplingLimits, of_budget: Option<Deadline>) -> Self {
+        let now = Instant::now();
+        let whole = Deadline::new(now, limits.whole, "the end of the answer", "proxy.call_seconds");
+        let whole = of_budget.map_or(whole, |of_budget| whole.or_earlier(of_budget));
+        let first = Deadline::new(now, limits.first_token, "the first token", "proxy.first_token_seconds");
+        Self { limits, whole, first_token: whole.or_earlier(first) }
+    }
+
+    /// The token that follows one of now.
+    pub(crate) fn next_token(&self) -> Deadline {
+        let silence = Deadline::new(Instant::now(), self.limits.silence, "the next token", "proxy.silence_seconds");
+        self.whole.or_earlier(silence)
     }
 }
 
@@ -105,17 +142,14 @@ impl<'s> Sampling<'s> {
     pub(crate) async fn run(mut self, call: &Call) -> End {
         // Whoever pauses a model holds its calls back for as long as that takes.
         let gate = self.proxy.gate(&call.model.name).cloned().unwrap_or_default();
-        let of_budget = Deadline::of_budget(call);
+        let of_budget = Deadline::of_budget(&call.owner);
         self.deadline = of_budget;
         let inside = match self.unless_interrupted(gate.enter()).await {
             Ok(inside) => inside,
             Err(why) => return self.end_of(why),
         };
-        let (limits, now) = (self.proxy.shared.options.sampling_limits, Instant::now());
-        let whole = Deadline::new(now, limits.whole, "the end of the answer", "proxy.call_seconds");
-        let whole = of_budget.map_or(whole, |of_budget| whole.or_earlier(of_budget));
-        let first = Deadline::new(now, limits.first_token, "the first token", "proxy.first_token_seconds");
-        self.deadline = Some(whole.or_earlier(first));
+        let deadlines = Deadlines::new(self.proxy.shared.options.sampling_limits, of_budget);
+        self.deadline = Some(deadlines.first_token);
         let sampled = self.answer.tokens().iter().map(|token| token.id).collect();
         let mut stream = match self.unless_interrupted(begin(call, sampled)).await {
             Ok(Ok(stream)) => stream.keeping(inside),
@@ -135,8 +169,7 @@ impl<'s> Sampling<'s> {
             if let Some(end) = end {
                 return end;
             }
-            let silence = Deadline::new(Instant::now(), limits.silence, "the next token", "proxy.silence_seconds");
-            self.deadline = Some(whole.or_earlier(silence));
+            self.deadline = Some(deadlines.next_token());
         }
     }
 
@@ -208,18 +241,15 @@ impl<'s> Sampling<'s> {
     }
 
     fn end_of(&self, why: Interruption) -> End {
-        let limit = match why {
+        let deadline = match why {
             Interruption::Abandoned => return End::ClientGone,
             Interruption::Cut => return End::Cut,
-            Interruption::OutOfTime(deadline) => deadline.limit,
+            Interruption::OutOfTime(deadline) => deadline,
         };
-        match limit {
-            Limit::Host { awaited, limit, key } => {
-                End::Broken(ProxyError::SamplerTimeout { awaited, seconds: limit.as_secs_f64(), key })
-            }
+        match deadline.limit {
             // As where the budget's tokens end.
             Limit::Budget(_) if !self.answer.tokens().is_empty() => End::Finished(FinishReason::Length),
-            Limit::Budget(time) => End::Broken(time.spent()),
+            Limit::Host { .. } | Limit::Budget(_) => End::Broken(deadline.error()),
         }
     }
 }

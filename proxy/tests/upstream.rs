@@ -8,7 +8,6 @@ mod scripted;
 mod upstreams;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{ServedModel, UpstreamModel};
@@ -280,7 +279,6 @@ async fn a_key_goes_on_in_the_header_that_its_upstream_takes() {
         dialect: UpstreamDialect::Anthropic,
         api_key: Some(KEY.to_owned()),
         key_header: Some(KeyHeader::Authorization),
-        silence_limit: Duration::from_secs(60),
         replicas: ReplicaOptions::default(),
     };
     let upstream = Arc::new(Upstream::new(&options).unwrap());

@@ -7,9 +7,10 @@ mod scripted;
 mod upstreams;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulgurite_backends::UpstreamDialect;
-use fulgurite_proxy::{Proxy, ProxyOptions};
+use fulgurite_proxy::{Proxy, ProxyOptions, SamplingLimits};
 use fulgurite_store::model::StatusCode;
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
@@ -137,6 +138,74 @@ async fn a_key_that_the_upstream_tells_in_its_stream_is_neither_passed_on_nor_re
     assert_eq!(text, stream.replace(KEY, "[key]"));
     let span = setup.spans(&rollout).await.pop().unwrap();
     assert_eq!(span.status.description.as_deref(), Some("Incorrect API key provided: [key]"));
+}
+
+/// Only the limit that is tested ends a call.
+const NEVER: Duration = Duration::from_secs(3600);
+const AT_ONCE: Duration = Duration::from_millis(20);
+const WITHOUT_LIMIT: SamplingLimits = SamplingLimits { first_token: NEVER, silence: NEVER, whole: NEVER };
+
+/// The base URL of an attempt of that rollout at a proxy that waits for the setup's server no longer than that.
+async fn attempt_within(setup: &Setup, sampling_limits: SamplingLimits) -> (String, String) {
+    let urls = || vec![setup.server.url.clone()];
+    let models = vec![
+        upstream_model("judge", "gpt-x", UpstreamDialect::OpenAi, urls()),
+        upstream_model("claude", "claude", UpstreamDialect::Anthropic, urls()),
+    ];
+    let options = ProxyOptions { sampling_limits, ..ProxyOptions::default() };
+    let url = serve_proxy(Proxy::new(setup.store.clone(), models, options).unwrap()).await;
+    let (rollout, base) = setup.attempt().await;
+    (rollout, base.replace(&setup.url, &url))
+}
+
+#[tokio::test]
+async fn an_upstream_that_says_nothing_is_given_up_in_the_clients_dialect() {
+    let setup = Setup::new(vec![]).await;
+    let of_first = (SamplingLimits { first_token: AT_ONCE, ..WITHOUT_LIMIT }, "the first token", "first_token");
+    // An answer in one piece is silent until its end.
+    let of_whole = (SamplingLimits { whole: AT_ONCE, ..WITHOUT_LIMIT }, "the end of the answer", "call");
+    for ((limits, awaited, key), request) in [(of_first, streamed(chat())), (of_whole, chat())] {
+        setup.play(Reply::Raw(vec![Step::Hang(oneshot::channel().0)]));
+        let (rollout, base) = attempt_within(&setup, limits).await;
+        let response = setup.post(&format!("{base}/chat/completions"), &request).await;
+        assert_eq!(response.status(), 504);
+        let expected = json!({ "error": {
+            "message": format!("{awaited} did not come within 0.02 seconds (proxy.{key}_seconds)"),
+            "type": "server_error", "param": null, "code": "sampler_timeout",
+        } });
+        assert_eq!(response.json::<Value>().await.unwrap(), expected);
+        assert_eq!(setup.spans(&rollout).await[0].attributes["error.type"], "sampler_timeout");
+    }
+    assert_eq!(setup.generations().await, []);
+}
+
+#[tokio::test]
+async fn a_stream_that_falls_silent_is_broken_off_and_what_came_is_recorded() {
+    let begun = json!({ "type": "message_start", "message": { "id": "msg_1", "content": [] } });
+    let block = json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } });
+    let said = json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "I am" } });
+    let came = [begun, block, said].iter().map(named).collect::<String>();
+    let (gone, was_gone) = oneshot::channel();
+    let setup = Setup::new(vec![Reply::Stream(vec![bytes(&came), Step::Hang(gone)])]).await;
+    let (rollout, base) = attempt_within(&setup, SamplingLimits { silence: AT_ONCE, ..WITHOUT_LIMIT }).await;
+    let request = json!({ "model": "claude", "stream": true, "max_tokens": 9, "messages": [] });
+    let text = setup.post(&format!("{base}/messages"), &request).await.text().await.unwrap();
+    let told = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"timeout_error\",\"message\":\"the next token did \
+                not come within 0.02 seconds (proxy.silence_seconds)\"}";
+    assert!(text.strip_prefix(&came).unwrap().starts_with(told), "{text}");
+    was_gone.await.unwrap();
+    assert_eq!(setup.generation_when(|_| true).await.stop_reason, "error");
+    assert_eq!(setup.attributes(&rollout).await["gen_ai.completion.0.content"], "I am");
+}
+
+#[tokio::test]
+async fn a_stream_that_goes_on_and_on_has_its_time() {
+    let came = Step::Event(chunk(json!({ "content": "I am" }), None));
+    let steps = vec![came, Step::Hang(oneshot::channel().0)];
+    let setup = Setup::new(vec![Reply::Stream(steps)]).await;
+    let (_, base) = attempt_within(&setup, SamplingLimits { whole: AT_ONCE, ..WITHOUT_LIMIT }).await;
+    let text = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await.text().await.unwrap();
+    assert!(text.contains("the end of the answer did not come within 0.02 seconds (proxy.call_seconds)"), "{text}");
 }
 
 #[tokio::test]

@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -14,9 +13,6 @@ use serde_json::{Value, json};
 use super::error::GatewayError;
 use super::pause::check_open;
 use crate::{Proxy, ServedModel, UpstreamModel};
-
-/// How long a registered server may be silent in the middle of a request.
-const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 
 /// A server that somebody says answers for a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,7 +76,6 @@ impl Registered {
             dialect: UpstreamDialect::OpenAi,
             api_key: None,
             key_header: None,
-            silence_limit: SILENCE_LIMIT,
             replicas: ReplicaOptions { model: model.to_owned(), ..ReplicaOptions::default() },
         };
         let upstream = Arc::new(Upstream::new(&options)?);

@@ -9,16 +9,25 @@ const EVENT_LIMIT: usize = 64 * 1024 * 1024;
 ///
 /// Clients act on an event when it has ended, so that nothing is late that leaves at the end of an event, and nothing
 /// is told of one in whose middle the stream breaks. Comments between events are pieces of their own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Events {
     pending: Vec<u8>,
     /// How much of it has been looked at: it ends with a line.
     seen: usize,
+    /// Bytes that all of them may have together.
+    limit: usize,
+    /// Of those, what is left.
+    left: usize,
 }
 
 impl Events {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { pending: Vec::new(), seen: 0, limit, left: limit }
+    }
+
     /// Takes the next bytes, and gives the events that have ended, each with the blank line that ends it; or comments.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, AnswerFault> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(AnswerFault::TooLong { limit: self.limit })?;
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(length) = self.pending[self.seen..].iter().position(|byte| *byte == b'\n') {
@@ -62,7 +71,7 @@ mod tests {
     use super::*;
 
     fn cut(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
-        let mut events = Events::default();
+        let mut events = Events::new(usize::MAX);
         let found = pieces.iter().flat_map(|piece| events.feed(piece).unwrap()).collect();
         (found, events.finish())
     }
@@ -75,6 +84,15 @@ mod tests {
         assert_eq!(told, ["", "", "{\"a\": 1}", "", "two\nlines"]);
         assert_eq!(events[3], b": still here\n");
         assert_eq!(rest, b"data: cut");
+    }
+
+    #[test]
+    fn a_stream_that_talks_without_end_is_too_long() {
+        let event: &[u8] = b"data: a\n\n";
+        let mut events = Events::new(2 * event.len());
+        assert_eq!(events.feed(event), Ok(vec![event.to_vec()]));
+        assert_eq!(events.feed(event), Ok(vec![event.to_vec()]));
+        assert_eq!(events.feed(event), Err(AnswerFault::TooLong { limit: 2 * event.len() }));
     }
 
     proptest! {

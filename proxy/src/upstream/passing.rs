@@ -7,6 +7,7 @@ use bytes::Bytes;
 use fulgurite_backends::UpstreamRequest;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use tokio::time::timeout_at;
 
 use super::kept_replies::KeptReply;
 use super::relay::{Answered, BODY_LIMIT, Passed, Relay};
@@ -22,6 +23,7 @@ use crate::gateway::InFlight;
 use crate::incoming::Incoming;
 use crate::recording::mark;
 use crate::request_log::{Claim, Identity, OpenRequest};
+use crate::sampling::Deadlines;
 use crate::{Proxy, UpstreamModel, call, request_body};
 
 /// A call that is passed on, and all that is recorded of it.
@@ -227,6 +229,7 @@ async fn replay(
 
 /// Asks the upstream for a response that it keeps under an id. No model answers, so that nothing is recorded.
 pub(crate) async fn retrieve(
+    proxy: &Proxy,
     model: &UpstreamModel,
     response_id: &str,
     headers: &HeaderMap,
@@ -240,9 +243,15 @@ pub(crate) async fn retrieve(
         body: Bytes::new(),
         affinity: None,
     };
-    let mut reply = model.upstream.send(&request).await?;
+    let asked = async {
+        let mut reply = model.upstream.send(&request).await?;
+        let body = reply.body(BODY_LIMIT).await?;
+        Ok::<_, ProxyError>((reply, body))
+    };
+    let until = Deadlines::new(proxy.shared.options.sampling_limits, None).whole;
+    let (reply, body) = timeout_at(until.at, asked).await.map_err(|_| until.error())??;
     let key = model.upstream.api_key();
-    let mut response = Response::new(Body::from(without_key(reply.body(BODY_LIMIT).await?, key)));
+    let mut response = Response::new(Body::from(without_key(body, key)));
     *response.status_mut() = reply.status;
     *response.headers_mut() = response_headers(&reply.headers, key);
     Ok(response)

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
@@ -6,7 +7,7 @@ use bytes::Bytes;
 use fulgurite_backends::{AnswerFault, UpstreamReply};
 use fulgurite_store::Refused;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{sleep_until, timeout};
 
 use super::answer::Answer;
 use super::assembly::Assembly;
@@ -15,16 +16,18 @@ use super::passing::PassedCall;
 use super::record::{End, record_answer, record_failure};
 use super::request::{response_headers, without_key};
 use crate::Proxy;
-use crate::budget::TimeLeft;
 use crate::error::ProxyError;
 use crate::flight::Flight;
 use crate::recording::Recorded;
+use crate::sampling::{Deadline, Deadlines};
 
 /// More than a whole answer can need, in bytes.
 pub(super) const BODY_LIMIT: usize = 256 * 1024 * 1024;
 
 /// What is read behind the end of a stream, in bytes.
 const LIMIT_BEHIND_END: usize = 64 * 1024;
+/// For how long that is waited for.
+const TIME_BEHIND_END: Duration = Duration::from_secs(5);
 
 /// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
 /// end, and nothing after it.
@@ -67,8 +70,7 @@ pub(super) struct Answered {
 enum Stop {
     /// Everybody has left, or the server ends.
     Left,
-    /// The attempt has no more time.
-    OutOfTime(TimeLeft),
+    OutOfTime(Deadline),
 }
 
 /// Passes one answer on, and records it before its last byte leaves.
@@ -77,31 +79,33 @@ pub(super) struct Relay<'r> {
     call: &'r PassedCall,
     flight: &'r Flight<Passed>,
     passed: Vec<Passed>,
-    /// When the attempt's time is over.
-    deadline: Option<(Instant, TimeLeft)>,
+    /// While the model is paused, only that of the attempt's budget.
+    deadline: Option<Deadline>,
 }
 
 impl<'r> Relay<'r> {
     pub(super) fn new(proxy: &'r Proxy, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
-        let time_left = call.owner.attribution().and_then(|attribution| attribution.allowance.time_left());
-        let deadline = time_left.and_then(|time| Some((Instant::now().checked_add(time.left)?, time)));
-        Self { proxy, call, flight, passed: Vec::new(), deadline }
+        Self { proxy, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
     /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing
     /// that nobody else can be given.
-    pub(super) async fn run(self) -> Option<Answered> {
-        let PassedCall { model, request, .. } = self.call;
+    pub(super) async fn run(mut self) -> Option<Answered> {
+        let PassedCall { model, request, fields, .. } = self.call;
         // What was registered at the gateway has none.
         let gate = self.proxy.gate(&model.name).cloned().unwrap_or_default();
         let _inside = match self.unless_stopped(gate.enter()).await {
             Ok(inside) => inside,
             Err(why) => return self.stopped_before_an_answer(why).await,
         };
+        let deadlines = Deadlines::new(self.proxy.shared.options.sampling_limits, self.deadline);
+        // An answer in one piece is silent until its end.
+        let is_streamed = fields.get("stream") == Some(&Value::Bool(true));
+        self.deadline = Some(if is_streamed { deadlines.first_token } else { deadlines.whole });
         match self.unless_stopped(model.upstream.send(request)).await {
             Err(why) => self.stopped_before_an_answer(why).await,
             Ok(Err(error)) => self.fail("upstream_unavailable", error.into()).await,
-            Ok(Ok(reply)) if is_event_stream(&reply) => self.stream(reply).await,
+            Ok(Ok(reply)) if is_event_stream(&reply) => self.stream(reply, deadlines).await,
             Ok(Ok(reply)) => self.whole(reply).await,
         }
     }
@@ -131,9 +135,9 @@ impl<'r> Relay<'r> {
         let mut cut = self.proxy.shared.ending.cut();
         let out_of_time = async {
             match self.deadline {
-                Some((at, time)) => {
-                    sleep_until(at).await;
-                    time
+                Some(deadline) => {
+                    sleep_until(deadline.at).await;
+                    deadline
                 }
                 None => std::future::pending().await,
             }
@@ -147,7 +151,7 @@ impl<'r> Relay<'r> {
                 },
                 Ok(_) = cut.wait_for(|cut| *cut) => return Err(Stop::Left),
                 done = &mut work => return Ok(done),
-                time = &mut out_of_time => return Err(Stop::OutOfTime(time)),
+                deadline = &mut out_of_time => return Err(Stop::OutOfTime(deadline)),
             }
         }
     }
@@ -186,21 +190,26 @@ impl<'r> Relay<'r> {
     }
 
     /// An answer while it comes. The event that ends it leaves once it is recorded.
-    async fn stream(mut self, mut reply: UpstreamReply) -> Option<Answered> {
+    async fn stream(mut self, mut reply: UpstreamReply, deadlines: Deadlines) -> Option<Answered> {
         self.tell_head(&reply, true);
-        let mut events = Events::default();
+        let mut events = Events::new(BODY_LIMIT);
         let mut assembly = Assembly::new(self.call.route);
         let mut held = loop {
             let came = match self.unless_stopped(reply.chunk()).await {
                 Err(Stop::Left) => return self.client_left(&reply, assembly).await,
-                Err(Stop::OutOfTime(time)) => return self.broken(&reply, assembly, time.spent()).await,
+                Err(Stop::OutOfTime(deadline)) => return self.broken(&reply, assembly, deadline.error()).await,
                 Ok(came) => came,
             };
             let fault = match came {
                 Ok(Some(bytes)) => match events.feed(&bytes) {
                     Ok(ended) => match self.pass(&mut assembly, ended) {
                         Some(held) => break held,
-                        None => continue,
+                        None => {
+                            if assembly.has_begun() {
+                                self.deadline = Some(deadlines.next_token());
+                            }
+                            continue;
+                        }
                     },
                     Err(fault) => reply.broken(fault),
                 },
@@ -220,7 +229,7 @@ impl<'r> Relay<'r> {
         self.tell_piece(held);
         self.tell(Passed::End);
         // Only a connection that was read to its end can be used again; one that goes on is closed.
-        tokio::spawn(async move { reply.body(LIMIT_BEHIND_END).await.map(drop) });
+        tokio::spawn(async move { timeout(TIME_BEHIND_END, reply.body(LIMIT_BEHIND_END)).await.map(drop) });
         (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
     }
 
@@ -246,8 +255,13 @@ impl<'r> Relay<'r> {
     }
 
     async fn stopped_before_an_answer(mut self, why: Stop) -> Option<Answered> {
-        if let Stop::OutOfTime(time) = why {
-            return self.fail("budget_exceeded", time.spent()).await;
+        if let Stop::OutOfTime(deadline) = why {
+            let error = deadline.error();
+            let kind = match error {
+                ProxyError::SamplerTimeout { .. } => "sampler_timeout",
+                _ => "budget_exceeded",
+            };
+            return self.fail(kind, error).await;
         }
         if let Err(error) = record_failure(self.proxy, self.call, "client_gone", CLIENT_LEFT).await {
             // Nobody is left to be told; the log is.

@@ -32,7 +32,6 @@ pub fn upstream_model(name: &str, upstream_name: &str, dialect: UpstreamDialect,
         dialect,
         api_key: Some(KEY.to_owned()),
         key_header: None,
-        silence_limit: Duration::from_secs(60),
         replicas: ReplicaOptions::default(),
     };
     let upstream = Arc::new(Upstream::new(&options).unwrap());

@@ -61,7 +61,7 @@ pub(crate) async fn retrieve(
         Some(call) if call.generation.defect.as_deref() == Some(UPSTREAM) => {
             let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };
             let model = proxy.upstream_named(&call.generation.model).ok_or_else(unknown)?;
-            Ok(retrieve_upstream(model, &response_id, request.headers(), request.uri().query()).await?)
+            Ok(retrieve_upstream(&proxy, model, &response_id, request.headers(), request.uri().query()).await?)
         }
         Some(call) => Ok(Json(recorded_response(&call)).into_response()),
         None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),

@@ -90,13 +90,18 @@ impl<E> Flight<E> {
 
     /// Ends once nobody listens.
     pub(crate) async fn abandoned(&self) {
-        self.until(|state| state.listening == 0).await;
+        self.until(|state| (state.listening == 0).then_some(())).await;
     }
 
-    /// Ends once somebody has got all of it, which is told, or nobody listens.
+    /// Ends once somebody has got all of it, which is told, or nobody listens. Then nobody may join any more: whoever
+    /// did would get an answer of which it is being noted that nobody got it.
     pub(crate) async fn settled(&self) -> bool {
-        self.until(|state| state.delivered || state.listening == 0).await;
-        self.state().delivered
+        self.until(|state| {
+            let is_abandoned = state.listening == 0 && !state.delivered;
+            state.closed |= is_abandoned;
+            (is_abandoned || state.delivered).then_some(state.delivered)
+        })
+        .await
     }
 
     /// Nothing more will be said.
@@ -117,14 +122,15 @@ impl<E> Flight<E> {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    async fn until(&self, holds: impl Fn(&State<E>) -> bool) {
+    /// What a state comes to, once it comes to something.
+    async fn until<T>(&self, reached: impl Fn(&mut State<E>) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on no change is missed.
             changed.as_mut().enable();
-            if holds(&self.state()) {
-                return;
+            if let Some(reached) = reached(&mut self.state()) {
+                return reached;
             }
             changed.await;
         }
@@ -240,8 +246,19 @@ mod tests {
     #[tokio::test]
     async fn it_is_delivered_once_one_of_them_got_it() {
         let (flight, first) = Flight::<Said>::new();
-        let _second = flight.listen().unwrap();
+        let second = flight.listen().unwrap();
         first.delivered();
         assert!(flight.settled().await);
+        drop((first, second));
+        assert!(flight.settled().await);
+        assert!(flight.listen().is_some(), "all of it is there to be heard");
+    }
+
+    #[tokio::test]
+    async fn nobody_joins_once_it_is_settled_that_nobody_got_it() {
+        let (flight, listener) = Flight::<Said>::new();
+        drop(listener);
+        assert!(!flight.settled().await);
+        assert!(flight.listen().is_none());
     }
 }

@@ -30,8 +30,8 @@ pub(crate) struct Caller {
     pub(crate) in_flight: Option<InFlight>,
     /// `Idempotency-Key`.
     pub(crate) idempotency_key: Option<String>,
-    /// Whether the client's library says that it sent the request before.
-    pub(crate) is_retry: bool,
+    /// How often the client's library says that it sent the request before.
+    pub(crate) retries: u32,
     /// Whether its answers may be trained, whatever the rules for side requests say.
     pub(crate) trainable: Option<bool>,
     pub(crate) facts: Arc<CallFacts>,
@@ -51,9 +51,7 @@ impl Caller {
         });
         Ok(Self {
             idempotency_key: header("idempotency-key").map(str::to_owned),
-            is_retry: header("x-stainless-retry-count")
-                .and_then(|count| count.parse().ok())
-                .is_some_and(|n: u32| n > 0),
+            retries: header("x-stainless-retry-count").and_then(|count| count.parse().ok()).unwrap_or_default(),
             trainable: trainable.transpose()?,
             facts: request.extensions().get().map(Arc::clone).unwrap_or_default(),
             ..self
@@ -87,7 +85,7 @@ pub(crate) async fn answer(
     let identity = Identity {
         digest: request.digest.clone(),
         idempotency_key: caller.idempotency_key.take(),
-        is_retry: caller.is_retry,
+        retries: caller.retries,
     };
     let reply_id = format!("{}{}", request.endpoint.id_prefix, uuid::Uuid::now_v7().simple());
     let choices = request.asked.choices;

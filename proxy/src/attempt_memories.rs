@@ -151,7 +151,7 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
         let identity = Identity {
             digest: generation.request_digest.clone(),
             idempotency_key: call.idempotency_key.clone(),
-            is_retry: false,
+            retries: 0,
         };
         let created = generation.start_time as u64;
         if generation.stop_reason != "error" {

@@ -1,4 +1,5 @@
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,15 +14,16 @@ pub(crate) struct Identity {
     pub(crate) digest: String,
     /// `Idempotency-Key`.
     pub(crate) idempotency_key: Option<String>,
-    /// The client's library says that it sent this before (`x-stainless-retry-count` of 1 or more).
-    pub(crate) is_retry: bool,
+    /// How often the client's library says that it sent this before (`x-stainless-retry-count`).
+    pub(crate) retries: u32,
 }
 
-/// Requests of an attempt, or of calls that belong to none: in flight, broken off, and answered.
+/// Requests of an attempt, or of calls that belong to none: in flight, broken off, answered, and failed.
 ///
 /// A request joins or replays an earlier one only if it carries the same `Idempotency-Key`, or says that it is a retry
 /// and has the same body, or has the same body as one whose connection broke before its last byte. All others are new
-/// samples, however much they look alike. `E` is what their flights say.
+/// samples, however much they look alike. Of several that a retry could be of, it is of the one that was sent once less
+/// often; one that failed it asks anew, and no other retry does so for it. `E` is what their flights say.
 pub(crate) struct RequestLog<E = Said> {
     state: Mutex<State<E>>,
     /// A request was prepared, or is over.
@@ -44,6 +46,8 @@ pub(crate) struct LoggedRequest<E = Said> {
     pub(crate) reply_id: String,
     /// Seconds since the epoch.
     pub(crate) created: u64,
+    /// As whoever sent it last had counted them.
+    retries: AtomicU32,
     /// The prompt of its answers: known while it is in flight and prepared.
     prompt: Mutex<Option<Arc<[u32]>>>,
     progress: Mutex<Progress<E>>,
@@ -132,13 +136,8 @@ impl<E: Clone> RequestLog<E> {
         let mut state = self.state();
         let Some(earlier) = state.earlier(identity)? else {
             let (flight, listener) = Flight::new();
-            let request = Arc::new(LoggedRequest {
-                identity: identity.clone(),
-                reply_id: reply_id.to_owned(),
-                created,
-                prompt: Mutex::default(),
-                progress: Mutex::new(Progress::InFlight(Arc::clone(&flight))),
-            });
+            let progress = Progress::InFlight(Arc::clone(&flight));
+            let request = LoggedRequest::new(identity.clone(), reply_id.to_owned(), created, progress);
             state.add(&request);
             return Ok(Found::Claim(Claim::New(self.open(request, flight, listener, Before::Unknown))));
         };
@@ -148,12 +147,14 @@ impl<E: Clone> RequestLog<E> {
             let (flight, listener) = Flight::new();
             *progress = Progress::InFlight(Arc::clone(&flight));
             drop(progress);
+            earlier.is_sent_again(identity);
             return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener, before))));
         };
         // One that is not prepared yet has nothing to tell, and one that is being written off soon will have.
         let joined = earlier.prompt().clone().and_then(|prompt| Some((prompt, flight.listen()?)));
         drop(progress);
         Ok(joined.map_or(Found::Wait, |(prompt, listener)| {
+            earlier.is_sent_again(identity);
             Found::Claim(Claim::Join(Joined { request: earlier, prompt, listener }))
         }))
     }
@@ -170,8 +171,8 @@ impl<E: Clone> RequestLog<E> {
 
     /// Logs a request of before this process.
     pub(crate) fn restore(&self, identity: Identity, reply_id: String, created: u64, is_broken: bool) {
-        let progress = Mutex::new(if is_broken { Progress::Broken } else { Progress::Delivered });
-        let request = Arc::new(LoggedRequest { identity, reply_id, created, prompt: Mutex::default(), progress });
+        let progress = if is_broken { Progress::Broken } else { Progress::Delivered };
+        let request = LoggedRequest::new(identity, reply_id, created, progress);
         let mut state = self.state();
         state.add(&request);
         state.over.push_back(request);
@@ -190,10 +191,10 @@ impl<E> RequestLog<E> {
         let has_failed = matches!(progress, Progress::Failed);
         *request.progress() = progress;
         *request.prompt() = None;
-        match has_failed {
-            true => state.remove(request),
-            false => state.over.push_back(Arc::clone(request)),
+        if has_failed {
+            state.free_key(request);
         }
+        state.over.push_back(Arc::clone(request));
         state.forget(self.limit);
         drop(state);
         self.changed.notify_waiters();
@@ -209,14 +210,19 @@ impl<E> State<E> {
     }
 
     fn remove(&mut self, request: &Arc<LoggedRequest<E>>) {
-        let Identity { digest, idempotency_key, .. } = &request.identity;
+        let digest = &request.identity.digest;
         if let Some(alike) = self.by_digest.get_mut(digest) {
             alike.retain(|other| !Arc::ptr_eq(other, request));
             if alike.is_empty() {
                 self.by_digest.remove(digest);
             }
         }
-        if let Some(key) = idempotency_key
+        self.free_key(request);
+    }
+
+    /// Whoever comes with a request's key asks anew from now on.
+    fn free_key(&mut self, request: &Arc<LoggedRequest<E>>) {
+        if let Some(key) = &request.identity.idempotency_key
             && self.by_key.get(key).is_some_and(|other| Arc::ptr_eq(other, request))
         {
             self.by_key.remove(key);
@@ -234,8 +240,8 @@ impl<E> State<E> {
         }
     }
 
-    /// The request that this one repeats.
-    fn earlier(&self, identity: &Identity) -> Result<Option<Arc<LoggedRequest<E>>>, ProxyError> {
+    /// The request that this one repeats. One that failed is forgotten with its retry, which is new.
+    fn earlier(&mut self, identity: &Identity) -> Result<Option<Arc<LoggedRequest<E>>>, ProxyError> {
         if let Some(earlier) = identity.idempotency_key.as_ref().and_then(|key| self.by_key.get(key)) {
             if earlier.identity.digest != identity.digest {
                 let message = "Idempotency-Key: the same key came with another body before".to_owned();
@@ -246,18 +252,49 @@ impl<E> State<E> {
         }
         // Another key says that it is another request; no key says nothing.
         let may_repeat = |earlier: &&Arc<LoggedRequest<E>>| {
-            identity.idempotency_key.is_none() || earlier.identity.idempotency_key.is_none()
+            let keys = (&identity.idempotency_key, &earlier.identity.idempotency_key);
+            keys.0.is_none() || keys.1.is_none() || keys.0 == keys.1
         };
         let alike = self.by_digest.get(&identity.digest).map(Vec::as_slice).unwrap_or_default();
-        let latest = |holds: fn(&LoggedRequest<E>) -> bool| {
-            alike.iter().rev().filter(may_repeat).find(|earlier| holds(earlier)).map(Arc::clone)
-        };
-        let retried = || identity.is_retry.then(|| latest(LoggedRequest::is_in_flight).or_else(|| latest(|_| true)));
-        Ok(latest(LoggedRequest::is_broken).or_else(|| retried().flatten()))
+        let alike = alike.iter().filter(may_repeat);
+        if let Some(broken) = alike.clone().rfind(|earlier| earlier.is_broken()) {
+            return Ok(Some(Arc::clone(broken)));
+        }
+        // One that came as a retry itself is another's, unless it had been sent less often.
+        let before = alike.filter(|earlier| earlier.identity.retries < identity.retries);
+        let earlier = before.max_by_key(|earlier| earlier.nearness_to(identity)).map(Arc::clone);
+        let failed = earlier.as_ref().filter(|earlier| matches!(*earlier.progress(), Progress::Failed));
+        if let Some(failed) = failed {
+            self.remove(failed);
+            return Ok(None);
+        }
+        Ok(earlier)
     }
 }
 
 impl<E> LoggedRequest<E> {
+    fn new(identity: Identity, reply_id: String, created: u64, progress: Progress<E>) -> Arc<Self> {
+        let retries = AtomicU32::new(identity.retries);
+        let (prompt, progress) = (Mutex::default(), Mutex::new(progress));
+        Arc::new(Self { identity, reply_id, created, retries, prompt, progress })
+    }
+
+    /// Notes that it came once more.
+    fn is_sent_again(&self, identity: &Identity) {
+        self.retries.store(identity.retries, Ordering::Relaxed);
+    }
+
+    /// How likely a retry is one of it: by whether it would be the next, then by what reason its client has to send it.
+    fn nearness_to(&self, retry: &Identity) -> (bool, u8) {
+        let is_next = retry.retries.checked_sub(1) == Some(self.retries.load(Ordering::Relaxed));
+        let reason = match *self.progress() {
+            Progress::Failed => 2,
+            Progress::InFlight(_) => 1,
+            Progress::Broken | Progress::Delivered => 0,
+        };
+        (is_next, reason)
+    }
+
     fn progress(&self) -> MutexGuard<'_, Progress<E>> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -277,10 +314,6 @@ impl<E> LoggedRequest<E> {
             Progress::InFlight(flight) => flight.is_abandoned(),
             Progress::Delivered | Progress::Failed => false,
         }
-    }
-
-    fn is_in_flight(&self) -> bool {
-        matches!(*self.progress(), Progress::InFlight(_))
     }
 }
 
@@ -327,7 +360,11 @@ mod tests {
     }
 
     fn retry() -> Identity {
-        Identity { is_retry: true, ..plain() }
+        retried(1)
+    }
+
+    fn retried(retries: u32) -> Identity {
+        Identity { retries, ..plain() }
     }
 
     fn keyed(key: &str) -> Identity {
@@ -390,6 +427,56 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn each_of_several_that_failed_is_asked_anew_by_its_own_retry() {
+        let log = RequestLog::new(10);
+        new(&log, plain(), "a").await.answered(true);
+        let (second, third) = (new(&log, plain(), "b").await, new(&log, plain(), "c").await);
+        drop((second, third));
+        let again = [new(&log, retry(), "d").await, new(&log, retry(), "e").await];
+        // These two have had theirs: what is retried now is the one that was answered.
+        assert_eq!(outcome(&claim(&log, retry(), "f").await), ("replay", "a".to_owned()));
+        // They fail once more, and are tried once more.
+        drop(again);
+        let again = [new(&log, retried(2), "g").await, new(&log, retried(2), "h").await];
+        assert_eq!(outcome(&claim(&log, retried(3), "i").await), ("join", "h".to_owned()));
+        assert_eq!(outcome(&claim(&log, retried(3), "j").await), ("join", "g".to_owned()));
+        drop(again);
+    }
+
+    #[tokio::test]
+    async fn a_retry_joins_no_other_retry_of_a_request_that_is_not_known() {
+        let log = RequestLog::new(10);
+        // Both failed where nobody noted it.
+        let first = new(&log, retry(), "a").await;
+        let _second = new(&log, retry(), "b").await;
+        first.answered(true);
+        let _third = new(&log, retry(), "c").await;
+        assert_eq!(outcome(&claim(&log, retried(2), "d").await), ("join", "c".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn retries_of_several_in_flight_are_shared_out_among_them() {
+        let log = RequestLog::new(10);
+        let _first = new(&log, plain(), "a").await;
+        let _second = new(&log, plain(), "b").await;
+        let mut joined = Vec::new();
+        for number in ["c", "d"] {
+            joined.push(claim(&log, retry(), number).await);
+        }
+        assert_eq!(joined.iter().map(|claim| outcome(claim).1).collect::<Vec<_>>(), ["b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_failed_is_free_and_its_retry_asks_anew() {
+        let log = RequestLog::new(10);
+        new(&log, plain(), "a").await.answered(true);
+        drop(new(&log, keyed("k"), "b").await);
+        let again = new(&log, Identity { retries: 1, ..keyed("k") }, "c").await;
+        again.answered(true);
+        assert_eq!(outcome(&claim(&log, keyed("k"), "d").await), ("replay", "c".to_owned()));
+    }
+
+    #[tokio::test]
     async fn a_retry_of_what_was_never_answered_is_new() {
         let log = RequestLog::new(10);
         drop(new(&log, plain(), "a").await);
@@ -437,12 +524,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whoever_repeats_a_request_while_it_is_noted_that_nobody_got_it_waits_for_that() {
+        let log = RequestLog::new(10);
+        let mut first = new(&log, plain(), "a").await;
+        first.listener = None;
+        assert!(!first.flight.settled().await);
+        let waiting = tokio::spawn({
+            let log = Arc::clone(&log);
+            async move { outcome(&claim(&log, plain(), "b").await) }
+        });
+        tokio::task::yield_now().await;
+        first.answered(false);
+        assert_eq!(waiting.await.unwrap(), ("replay", "a".to_owned()));
+    }
+
+    #[tokio::test]
     async fn no_more_are_kept_than_the_limit() {
-        let log = RequestLog::new(2);
-        for id in ["a", "b", "c"] {
-            new(&log, Identity { digest: id.to_owned(), ..keyed(id) }, id).await.answered(true);
+        for has_failed in [false, true] {
+            let log = RequestLog::new(2);
+            for id in ["a", "b", "c"] {
+                let open = new(&log, Identity { digest: id.to_owned(), ..keyed(id) }, id).await;
+                if has_failed { drop(open) } else { open.answered(true) }
+            }
+            let state = log.state();
+            let keys = if has_failed { 0 } else { 2 };
+            assert_eq!((state.over.len(), state.by_digest.len(), state.by_key.len()), (2, 2, keys));
         }
-        let state = log.state();
-        assert_eq!((state.over.len(), state.by_digest.len(), state.by_key.len()), (2, 2, 2));
     }
 }

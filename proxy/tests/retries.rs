@@ -162,6 +162,35 @@ async fn a_retry_of_a_request_that_failed_is_sampled() {
     assert_eq!(reply(&setup, &base, 1, None).await["choices"][0]["message"]["content"], "I am 17");
 }
 
+/// As a client's library sends a request again until it is answered.
+async fn retried(setup: &Setup, base: &str) -> Value {
+    let mut retries = 1;
+    loop {
+        let response = send(setup, base, &body(), retries, None).await;
+        if response.status() == 200 {
+            return response.json().await.unwrap();
+        }
+        retries += 1;
+    }
+}
+
+#[tokio::test]
+async fn each_of_several_identical_requests_that_failed_is_sampled_by_its_own_retry() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    setup.play(answer(&setup, "I am 17"));
+    let answered = reply(&setup, &base, 0, None).await;
+    for _ in 0..2 {
+        assert_eq!(send(&setup, &base, &body(), 0, None).await.status(), 503);
+    }
+    for text in ["Say you", "I am"] {
+        setup.play(answer(&setup, text));
+        assert_eq!(retried(&setup, &base).await["choices"][0]["message"]["content"], text);
+    }
+    assert_eq!(retried(&setup, &base).await["id"], answered["id"]);
+    assert_eq!(setup.generations().await.len(), 3);
+}
+
 #[tokio::test]
 async fn a_session_that_broke_goes_on_as_the_same_session() {
     let setup = Setup::new(vec![]).await;

@@ -173,7 +173,7 @@ fn identity(route: Route, incoming: &Incoming, attribution: Option<&Attribution>
     Identity {
         digest: format!("{digest:x}"),
         idempotency_key: caller.idempotency_key.as_ref().map(|key| format!("{owner}\n{key}")),
-        is_retry: caller.is_retry,
+        retries: caller.retries,
     }
 }
 

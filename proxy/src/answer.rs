@@ -13,6 +13,8 @@ pub(crate) struct Answer {
     reader: Reader,
     message: ReplyMessage,
     single_call: bool,
+    /// How many of the tokens an earlier sampling gave.
+    earlier_tokens: usize,
     cached_tokens: Option<usize>,
 }
 
@@ -62,6 +64,8 @@ impl Deref for Deltas {
 /// An answer that has ended.
 pub(crate) struct WholeAnswer {
     pub(crate) tokens: Vec<SampledToken>,
+    /// How many of them an earlier sampling gave, which this one went on behind.
+    pub(crate) earlier_tokens: usize,
     /// What was held back until the end was known.
     pub(crate) held_back: Vec<Delta>,
     pub(crate) message: Message,
@@ -92,6 +96,7 @@ impl Answer {
             reader,
             message: ReplyMessage::new(call.stop_strings.clone(), ids),
             single_call: call.single_call,
+            earlier_tokens: 0,
             cached_tokens: None,
         }
     }
@@ -115,9 +120,16 @@ impl Answer {
         Taken { token, is_text, deltas }
     }
 
-    /// Takes the weights behind the tokens so far, from a host that knows them only now.
+    /// Takes what an earlier sampling gave, behind which another goes on.
+    pub(crate) fn go_on_behind(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<Taken> {
+        let taken = earlier.map(|token| self.take(token)).collect();
+        self.earlier_tokens = self.tokens.len();
+        taken
+    }
+
+    /// Takes the weights behind the tokens of this sampling so far, from a host that knows them only now.
     pub(crate) fn set_weights_versions(&mut self, versions: Vec<Option<WeightsVersion>>) {
-        for (token, version) in self.tokens.iter_mut().zip(versions) {
+        for (token, version) in self.tokens.iter_mut().skip(self.earlier_tokens).zip(versions) {
             token.weights_version = version;
         }
     }
@@ -142,6 +154,7 @@ impl Answer {
         held_back.extend(self.message.finish());
         WholeAnswer {
             tokens: self.tokens,
+            earlier_tokens: self.earlier_tokens,
             held_back,
             cached_tokens: self.cached_tokens,
             stop_string: self.message.stop_string().map(str::to_owned),

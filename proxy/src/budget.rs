@@ -140,6 +140,13 @@ impl Spending {
         self.spent().tokens += tokens as u64;
     }
 
+    /// Counts tokens in that were sampled and are recorded in the place of so many.
+    pub(crate) fn sampled_anew(&self, before: usize, tokens: usize) {
+        let mut spent = self.spent();
+        // An answer that begins anew may be shorter than what it replaces.
+        spent.tokens = (spent.tokens + tokens as u64).saturating_sub(before as u64);
+    }
+
     /// Lets a call in, unless the budget is spent.
     pub(crate) fn admit(self: &Arc<Self>, allowance: Allowance, asking: Asking) -> Result<Admission, ProxyError> {
         let Asking { prompt_tokens, choices, answer_tokens, prompt_field } = asking;

@@ -226,9 +226,9 @@ async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> O
     // What was sampled of other answers is left, and they begin anew.
     let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
     if let Some(earlier) = earlier.as_ref().filter(|_| goes_on) {
-        let tokens: Arc<[Taken]> = sampled_tokens(earlier).map(|token| answer.take(token)).collect();
+        let tokens = answer.go_on_behind(sampled_tokens(earlier));
         if !tokens.is_empty() {
-            flight.say(choice, CallEvent::Tokens(tokens));
+            flight.say(choice, CallEvent::Tokens(tokens.into()));
         }
     }
     let is_new = whole.is_none();

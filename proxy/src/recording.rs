@@ -28,7 +28,8 @@ pub(crate) struct Began {
 }
 
 /// Writes span and generation in one transaction, durable on return, and remembers an answer for the next call of its
-/// attempt. Tells whether there was anything to write.
+/// attempt. Tells whether there was anything to write. A part that was recorded before stays one that can be gone on
+/// with, whatever breaks off what follows it.
 pub(crate) async fn record(
     proxy: &Proxy,
     call: Call,
@@ -37,9 +38,10 @@ pub(crate) async fn record(
     began: Began,
 ) -> Result<bool, ProxyError> {
     let has_ended = matches!(end, End::Finished(_));
-    if answer.tokens.is_empty() && !has_ended {
+    if answer.tokens.len() == answer.earlier_tokens && !has_ended {
         return Ok(false);
     }
+    let end = if began.before.is_some() && !has_ended { &End::ClientGone } else { end };
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
     let is_session = began.before.is_none() && call.owner.is_one_call();
     let (rollout_id, attempt_id) = if is_session { Default::default() } else { call.owner.ids(proxy).await? };
@@ -92,7 +94,7 @@ pub(crate) async fn record(
         admission.is_recorded();
     }
     if let Some(memory) = &call.memory {
-        memory.spending.sampled(sampled_tokens.len() - began.before.unwrap_or_default());
+        memory.spending.sampled_anew(began.before.unwrap_or_default(), sampled_tokens.len());
     }
     if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
         let answered = AnsweredCall {

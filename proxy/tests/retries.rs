@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Script, Setup, body, chunks};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::{StopReason, WeightsVersion};
+use fulgurite_store::model::WeightsFrom;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -131,6 +132,49 @@ async fn a_stream_that_broke_goes_on_where_it_was_when_it_is_asked_for_again() {
         setup.play(answer(&setup, "Say you"));
         assert_ne!(reply(&setup, &base, 0, None).await["id"], json!(id));
     }
+}
+
+#[tokio::test]
+async fn a_resume_that_fails_can_be_asked_for_again() {
+    let setup = Setup::new(vec![]).await;
+    let (rollout, base) = setup.attempt().await;
+    let id = broken(&setup, &base, "I am").await;
+    setup.generation_when(|generation| generation.client_gone).await;
+    let mut parts = vec![setup.tokens("I am")];
+    // The host takes nothing at first, and then it breaks.
+    for (part, status) in [(vec![], 503), (setup.tokens(" 1"), 500)] {
+        if !part.is_empty() {
+            setup.play(Script::Break(part.clone()));
+        }
+        assert_eq!(send(&setup, &base, &body(), 0, None).await.status(), status);
+        parts.push(part);
+        let left = setup.generation_of(&rollout).await;
+        assert_eq!((left.stop_reason.as_str(), left.client_gone), ("client_gone", true));
+        assert_eq!((left.generation_id, left.sampled_tokens), (id.clone(), parts.concat()));
+    }
+    setup.play(answer(&setup, "7"));
+    let again = reply(&setup, &base, 0, None).await;
+    assert_eq!((&again["id"], &again["choices"][0]["message"]["content"]), (&json!(id), &json!("I am 17")));
+    parts.push([setup.tokens("7"), vec![setup.stop()]].concat());
+    let whole = setup.generation_when(|generation| !generation.client_gone).await;
+    assert_eq!((whole.stop_reason.as_str(), &whole.sampled_tokens), ("stop", &parts.concat()));
+    let logprobs = parts.iter().flat_map(|part| (1..=part.len()).map(|index| -0.25 * index as f32)).collect();
+    assert_eq!(whole.logprobs, Some(logprobs));
+    let asked = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
+    assert_eq!(asked, [whole.prompt_tokens, parts[..3].concat()].concat());
+}
+
+#[tokio::test]
+async fn the_weights_of_what_follows_a_break_are_not_those_of_what_came_before() {
+    let setup = Setup::new(vec![]).await;
+    let (_, base) = setup.attempt().await;
+    broken(&setup, &base, "I am").await;
+    setup.generation_when(|generation| generation.client_gone).await;
+    setup.play(Script::Told([setup.tokens(" 17"), vec![setup.stop()]].concat(), WeightsVersion(4)));
+    assert_eq!(reply(&setup, &base, 0, None).await["choices"][0]["message"]["content"], "I am 17");
+    let whole = setup.generation_when(|generation| !generation.client_gone).await;
+    let changed = [(3, 0), (4, setup.tokens("I am").len())];
+    assert_eq!(whole.weights_versions, changed.map(|(version, first_token)| WeightsFrom { version, first_token }));
 }
 
 #[tokio::test]

@@ -36,6 +36,8 @@ pub enum Script {
     Answer(Vec<u32>, StopReason),
     /// These tokens after a prompt of which so many were cached, then the end.
     Cached(Vec<u32>, usize),
+    /// These tokens, then the weights that sampled them, then the end.
+    Told(Vec<u32>, WeightsVersion),
     /// These tokens, then nothing until the listener is gone, which is told.
     Hang(Vec<u32>, oneshot::Sender<()>),
     /// These tokens, then a failure.
@@ -73,9 +75,15 @@ impl Sampler for ScriptedSampler {
         let script = self.scripts.lock().unwrap().pop_front().ok_or(BackendError::Overloaded { limit: 0 })?;
         self.requests.lock().unwrap().push(request);
         let (sender, stream) = SampleStream::channel();
-        let cached = if let Script::Cached(_, cached) = script { Some(cached) } else { None };
+        let told = match &script {
+            Script::Cached(_, cached) => Some(SampleEvent::CachedPrompt(*cached)),
+            Script::Told(tokens, weights) => Some(SampleEvent::WeightsVersions(vec![Some(*weights); tokens.len()])),
+            Script::Answer(..) | Script::Hang(..) | Script::Break(_) => None,
+        };
         let (tokens, then) = match script {
-            Script::Cached(tokens, _) => (tokens, Ok(Ok(SampleEvent::Finished(StopReason::StopToken)))),
+            Script::Cached(tokens, _) | Script::Told(tokens, _) => {
+                (tokens, Ok(Ok(SampleEvent::Finished(StopReason::StopToken))))
+            }
             Script::Answer(tokens, reason) => (tokens, Ok(Ok(SampleEvent::Finished(reason)))),
             Script::Hang(tokens, gone) => (tokens, Err(gone)),
             Script::Break(tokens) => (tokens, Ok(Err(BackendError::Internal { message: "it broke".into() }))),
@@ -85,7 +93,7 @@ impl Sampler for ScriptedSampler {
             let token = SampledToken { id, logprob, weights_version: self.weights_version(), top_logprobs: vec![] };
             sender.send(Ok(SampleEvent::Token(token))).unwrap();
         }
-        cached.into_iter().for_each(|cached| sender.send(Ok(SampleEvent::CachedPrompt(cached))).unwrap());
+        told.into_iter().for_each(|told| sender.send(Ok(told)).unwrap());
         match then {
             Ok(last) => sender.send(last).unwrap(),
             Err(gone) => {

@@ -107,7 +107,7 @@ pub(crate) struct Admission {
     prompt_tokens: u64,
     reserved: u64,
     is_recorded: AtomicBool,
-    /// Tokens that each of its answers may have, if that is limited.
+    /// Tokens that may be sampled for each of its answers, if that is limited.
     pub(crate) answer_tokens: Option<usize>,
 }
 
@@ -147,6 +147,21 @@ impl Spending {
         spent.tokens = (spent.tokens + tokens as u64).saturating_sub(before as u64);
     }
 
+    /// Lets a call go on that was let in before, whose answers may have so many tokens more otherwise.
+    pub(crate) fn let_go_on(self: &Arc<Self>, allowance: Allowance, answer_tokens: &[usize]) -> Option<Admission> {
+        let mut spent = self.spent();
+        let each = spent.left_of(allowance.budget.tokens?).checked_div(answer_tokens.len())?;
+        let reserved = answer_tokens.iter().map(|asked| each.min(*asked) as u64).sum();
+        spent.reserved += reserved;
+        Some(Admission {
+            spending: Arc::clone(self),
+            prompt_tokens: 0,
+            reserved,
+            is_recorded: AtomicBool::new(true),
+            answer_tokens: Some(each),
+        })
+    }
+
     /// Lets a call in, unless the budget is spent.
     pub(crate) fn admit(self: &Arc<Self>, allowance: Allowance, asking: Asking) -> Result<Admission, ProxyError> {
         let Asking { prompt_tokens, choices, answer_tokens, prompt_field } = asking;
@@ -161,8 +176,7 @@ impl Spending {
         let answer_tokens = match tokens {
             None => None,
             Some(tokens) => {
-                let left = tokens.saturating_sub(spent.tokens).saturating_sub(spent.reserved);
-                let left = usize::try_from(left).unwrap_or(usize::MAX);
+                let left = spent.left_of(tokens);
                 // Each answer needs room for a token.
                 let maximum = left.saturating_sub(choices);
                 if prompt_tokens > maximum {
@@ -183,6 +197,14 @@ impl Spending {
             is_recorded: AtomicBool::new(false),
             answer_tokens,
         })
+    }
+}
+
+impl Spent {
+    /// What is left of so many tokens.
+    fn left_of(&self, tokens: u64) -> usize {
+        let left = tokens.saturating_sub(self.tokens).saturating_sub(self.reserved);
+        usize::try_from(left).unwrap_or(usize::MAX)
     }
 }
 
@@ -268,6 +290,26 @@ mod tests {
         assert_eq!(admit(ask(3, 1)).unwrap().answer_tokens, Some(33 - 3));
         drop(second);
         assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 17, reserved: 0 });
+    }
+
+    #[test]
+    fn a_call_that_goes_on_takes_what_it_may_still_sample_and_is_no_further_call() {
+        let spending = Arc::new(Spending::default());
+        let budget = Budget { calls: Some(1), tokens: Some(100), seconds: None };
+        let allowance = Allowance { budget, start_time: 0.0 };
+        spending.call(40);
+        spending.sampled(10);
+        let first = spending.let_go_on(allowance, &[5, usize::MAX]).unwrap();
+        assert_eq!((first.answer_tokens, spending.spent().reserved), (Some(25), 30));
+        let second = spending.let_go_on(allowance, &[usize::MAX]).unwrap();
+        assert_eq!((second.answer_tokens, spending.spent().reserved), (Some(20), 50));
+        assert_eq!(spending.let_go_on(allowance, &[1]).unwrap().answer_tokens, Some(0));
+        drop((first, second));
+        // It began anew, and was broken off sooner.
+        spending.sampled_anew(10, 4);
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 44, reserved: 0 });
+        assert!(spending.let_go_on(allowance, &[]).is_none(), "there is nothing to sample");
+        assert!(spending.let_go_on(Allowance::default(), &[1]).is_none(), "there is no limit");
     }
 
     proptest! {

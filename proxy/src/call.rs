@@ -28,7 +28,7 @@ pub(crate) struct Call {
     pub(crate) owner: Arc<Owner>,
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
-    /// What lets it take from its attempt's budget, unless its request was let in before.
+    /// What lets it take from its attempt's budget, unless there is nothing to take.
     pub(crate) admission: Option<Arc<Admission>>,
     /// What was sampled for the same request before, whose answer nobody got or somebody asks for again.
     pub(crate) earlier: Option<Generation>,
@@ -102,7 +102,7 @@ impl FinishReason {
     }
 
     /// How sampling ended, from the record; `None` if it was broken off.
-    fn recorded(stop_reason: &str) -> Option<Self> {
+    pub(crate) fn recorded(stop_reason: &str) -> Option<Self> {
         [FinishReason::Stop, FinishReason::Length].into_iter().find(|reason| reason.as_str() == stop_reason)
     }
 
@@ -293,10 +293,11 @@ async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> O
     None
 }
 
-/// Why there is no more to sample of an answer that was broken off: its client had gone just then.
+/// Why there is no more to sample of an answer that was broken off: its client had gone just then, or nothing is left
+/// of its attempt's budget.
 fn ended_before(call: &Call, answer: &Answer) -> Option<FinishReason> {
-    let last = answer.tokens().last()?;
-    if answer.has_ended() || call.model.renderer.stop_tokens().contains(&last.id) {
+    let at_stop_token = answer.tokens().last().is_some_and(|last| call.model.renderer.stop_tokens().contains(&last.id));
+    if at_stop_token || answer.has_ended() {
         return Some(FinishReason::Stop);
     }
     (answer.tokens().len() >= call.max_tokens).then_some(FinishReason::Length)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
 use crate::attribution::{Attribution, Owner, SessionIds};
 use crate::budget::{Admission, Asking};
-use crate::call::{Call, Reading};
+use crate::call::{Call, FinishReason, Reading};
 use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
@@ -79,14 +79,17 @@ impl Planner<'_> {
         let is_new = earlier.iter().all(Option::is_none);
         let room = self.info.context_length - tokens.len();
         let answer_tokens = self.request.asked.max_tokens.unwrap_or(room).min(room);
-        let admission = if is_new { self.admit(tokens.len(), answer_tokens)? } else { None };
+        let admission = match is_new {
+            true => self.admit(tokens.len(), answer_tokens)?,
+            false => self.let_go_on(&earlier, answer_tokens),
+        };
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
             Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
             Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
         };
         let asked = &self.request.asked;
-        let max_tokens = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
+        let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
         earlier.resize_with(asked.choices, || None);
         // A session that was opened before is gone on with.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
@@ -94,13 +97,13 @@ impl Planner<'_> {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
             admission: admission.clone(),
+            max_tokens: to_sample.saturating_add(sampled_before(earlier.as_ref())).min(answer_tokens),
             earlier: earlier.map(|call| call.generation),
             model: self.model.clone(),
             generation_id: generation_id(&logged.reply_id, choice),
             prompt: Arc::clone(&prompt),
             sampling: sampling.clone(),
             single_call: self.ends_behind_a_call(),
-            max_tokens,
             top_logprobs: asked.top_logprobs,
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
@@ -180,6 +183,15 @@ impl Planner<'_> {
         Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, asking)?)))
     }
 
+    /// Lets a request of an attempt that was broken off take what its answers may still sample.
+    fn let_go_on(&self, earlier: &[Option<RecordedCall>], answer_tokens: usize) -> Option<Arc<Admission>> {
+        let (attribution, memory) = (self.attribution.as_ref()?, self.memory.as_ref()?);
+        let is_whole = |call: &RecordedCall| FinishReason::recorded(&call.generation.stop_reason).is_some();
+        let broken_off = earlier.iter().map(Option::as_ref).filter(|call| !call.is_some_and(is_whole));
+        let more: Vec<usize> = broken_off.map(|call| answer_tokens.saturating_sub(sampled_before(call))).collect();
+        memory.spending.let_go_on(attribution.allowance, &more).map(Arc::new)
+    }
+
     /// The seed of a new request's first answer.
     fn seed(&self, reply_id: &str) -> u64 {
         match (&self.attribution, &self.memory) {
@@ -241,6 +253,11 @@ impl Planner<'_> {
 /// The id of a request's answer: of the first it is the reply's.
 fn generation_id(reply_id: &str, choice: usize) -> String {
     if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
+}
+
+/// How many tokens are recorded of an answer.
+fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
+    earlier.map_or(0, |call| call.generation.sampled_tokens.len())
 }
 
 /// How a prompt stands to what was recorded before it.

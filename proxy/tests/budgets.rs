@@ -159,6 +159,45 @@ async fn calls_at_once_share_what_is_left() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_broken_off_goes_on_as_far_as_the_tokens_do() {
+    for is_spent in [false, true] {
+        let setup = setup(Budget { calls: Some(2), tokens: Some(64), ..Budget::default() }).await;
+        let (_, base) = setup.attempt().await;
+        let said = setup.tokens("I am");
+        let (gone, was_told) = oneshot::channel();
+        setup.play(Script::Hang(said.clone(), gone));
+        let mut streamed = body();
+        streamed["stream"] = json!(true);
+        let mut response = setup.post(&base, &streamed).await;
+        response.chunk().await.unwrap().unwrap();
+        drop(response);
+        was_told.await.unwrap();
+        let begun = setup.generation_when(|generation| generation.client_gone).await;
+
+        let left = 64 - 2 * begun.prompt_tokens.len() - said.len();
+        let taken = if is_spent { left } else { 3 };
+        let other = json!({ "model": "tiny", "max_tokens": taken, "messages": body()["messages"] });
+        setup.play(Script::Answer(vec![said[0]; taken], StopReason::Length));
+        assert_eq!(setup.post(&base, &other).await.status(), 200);
+
+        let more = vec![said[0]; left - taken];
+        if !is_spent {
+            setup.play(Script::Answer(more.clone(), StopReason::Length));
+        }
+        let answer: Value = setup.post(&base, &body()).await.json().await.unwrap();
+        assert_eq!(
+            (&answer["id"], &answer["choices"][0]["finish_reason"]),
+            (&json!(begun.generation_id), &json!("length"))
+        );
+        assert_eq!(answer["choices"][0]["token_ids"], json!([said, more].concat()));
+        let asked: Vec<usize> = setup.sampler.requests.lock().unwrap().iter().map(|asked| asked.max_tokens).collect();
+        let expected = [64 - begun.prompt_tokens.len(), taken, left - taken];
+        assert_eq!(asked, expected[..if is_spent { 2 } else { 3 }]);
+        assert_eq!(refused(setup.post(&base, &other).await, 400).await["code"], "budget_exceeded");
+    }
+}
+
+#[tokio::test]
 async fn a_rollouts_own_budget_is_kept_and_one_that_cannot_be_read_is_told() {
     let setup = setup(Budget { calls: Some(1), ..Budget::default() }).await;
     let attempt = async |budget: Value| {

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_store::StoreError;
@@ -6,6 +6,7 @@ use tokio::sync::OnceCell;
 
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::attribution::Attribution;
+use crate::planning::reply_id;
 use crate::recorded_conversation::{self, RecordedCall};
 use crate::request_log::Identity;
 use crate::upstream::UPSTREAM;
@@ -133,8 +134,9 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
     // The answers to one request share its reply's id.
     let requests = calls.iter().filter(|call| is_first_answer(call)).count();
     let memory = AttemptMemory::new(requests as u64);
+    let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
-        restore_call(proxy, &memory, call);
+        restore_call(proxy, &memory, call, failed.contains(reply_id(call)));
     }
     for RecordedCall { usage: (prompt_tokens, sampled_tokens), .. } in passed_on {
         memory.spending.call(prompt_tokens as usize);
@@ -143,7 +145,8 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
     Ok(memory)
 }
 
-fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
+/// `has_failed` tells that there is no answer to its request.
+fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) {
     let RecordedCall { generation, messages, tools, reply, .. } = call;
     memory.spending.sampled(generation.sampled_tokens.len());
     if is_first_answer(call) {
@@ -154,7 +157,7 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
             retries: 0,
         };
         let created = generation.start_time as u64;
-        if generation.stop_reason != "error" {
+        if !has_failed {
             memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
         }
     }
@@ -178,6 +181,10 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) {
 
 fn is_first_answer(call: &RecordedCall) -> bool {
     call.choice == 0
+}
+
+fn has_failed(call: &RecordedCall) -> bool {
+    call.generation.stop_reason == "error"
 }
 
 #[cfg(test)]

@@ -255,6 +255,12 @@ fn generation_id(reply_id: &str, choice: usize) -> String {
     if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
 }
 
+/// The id of the reply that a recorded call is an answer of.
+pub(crate) fn reply_id(call: &RecordedCall) -> &str {
+    let id = &call.generation.generation_id;
+    if call.choice == 0 { id } else { id.strip_suffix(&format!("-{}", call.choice)).unwrap_or(id) }
+}
+
 /// How many tokens are recorded of an answer.
 fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
     earlier.map_or(0, |call| call.generation.sampled_tokens.len())

@@ -88,3 +88,32 @@ async fn if_one_breaks_all_are_an_error_and_none_is_trained() {
     assert_eq!(response.status(), 500);
     setup.generation_when(|generation| generation.client_gone).await;
 }
+
+#[tokio::test]
+async fn if_one_broke_all_are_asked_anew_also_after_a_restart() {
+    let mut setup = Setup::new(vec![]).await;
+    setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    setup.play(Script::Break(setup.tokens("I am")));
+    let mut request = body();
+    request["n"] = json!(2);
+    let (_, base) = setup.attempt().await;
+    assert_eq!(setup.post(&base, &request).await.status(), 500);
+    let before = loop {
+        let generations = setup.generations().await;
+        if generations.iter().any(|generation| generation.client_gone) {
+            break generations;
+        }
+        tokio::task::yield_now().await;
+    };
+    let old = setup.url.clone();
+    setup.restart().await;
+    for text in both() {
+        let tokens = [setup.tokens(&text), vec![setup.stop()]].concat();
+        setup.play(Script::Answer(tokens, StopReason::StopToken));
+    }
+    let response = setup.post(&base.replace(&old, &setup.url), &request).await;
+    assert_eq!(response.status(), 200);
+    let reply: Value = response.json().await.unwrap();
+    assert!(before.iter().all(|generation| reply["id"] != generation.generation_id));
+    assert_eq!((before.len(), setup.generations().await.len()), (2, 4));
+}

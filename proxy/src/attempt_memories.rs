@@ -98,7 +98,8 @@ impl AttemptMemories {
 
 impl Remembered {
     fn is_used(&self) -> bool {
-        Arc::strong_count(&self.memory) > 1 || self.memory.get().is_none_or(|memory| Arc::strong_count(memory) > 1)
+        // Whoever reads it from the store holds the cell; an empty one that nobody holds could not be read.
+        Arc::strong_count(&self.memory) > 1 || self.memory.get().is_some_and(|memory| Arc::strong_count(memory) > 1)
     }
 }
 
@@ -208,5 +209,21 @@ mod tests {
         assert_eq!(kept(), (1, BYTES_PER_ATTEMPT));
         memories.forget("ro", "at");
         assert_eq!(kept(), (0, 0));
+    }
+
+    #[test]
+    fn an_attempt_that_could_not_be_read_from_the_store_is_forgotten_too() {
+        let memories = AttemptMemories::new(0);
+        let ids = || memories.state().memories.keys().map(|(_, attempt)| attempt.clone()).collect::<Vec<_>>();
+        let under_way = memories.cell("ro", "under way");
+        memories.forget("ro", "under way");
+        assert_eq!(ids(), ["under way"]);
+        drop(memories.cell("ro", "ended"));
+        memories.forget("ro", "ended");
+        assert_eq!(ids(), ["under way"]);
+        drop(memories.cell("ro", "idle"));
+        memories.grow(1);
+        assert_eq!(ids(), ["under way"]);
+        drop(under_way);
     }
 }

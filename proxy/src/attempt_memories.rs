@@ -54,7 +54,7 @@ impl AttemptMemories {
         let memory = cell
             .get_or_try_init(|| async {
                 let memory = match is_unheard {
-                    true => AttemptMemory::new(0),
+                    true => AttemptMemory::new(Vec::new()),
                     false => restore(proxy, rollout_id, attempt_id).await?,
                 };
                 self.grow(BYTES_PER_ATTEMPT + memory.size());
@@ -133,8 +133,8 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
     let is_passed_on = |call: &RecordedCall| call.generation.defect.as_deref() == Some(UPSTREAM);
     let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_passed_on);
     // The answers to one request share its reply's id.
-    let requests = calls.iter().filter(|call| is_first_answer(call)).count();
-    let memory = AttemptMemory::new(requests as u64);
+    let seeds = calls.iter().filter(|call| is_first_answer(call)).map(|call| call.generation.seed).collect();
+    let memory = AttemptMemory::new(seeds);
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
         restore_call(proxy, &memory, call, failed.contains(reply_id(call)));
@@ -196,7 +196,7 @@ mod tests {
     fn an_attempt_that_has_ended_is_forgotten_unless_a_call_of_it_is_under_way() {
         let memories = AttemptMemories::new(1 << 20);
         let cell = memories.cell("ro", "at");
-        assert!(cell.set(Arc::new(AttemptMemory::new(0))).is_ok());
+        assert!(cell.set(Arc::new(AttemptMemory::new(Vec::new()))).is_ok());
         memories.grow(BYTES_PER_ATTEMPT);
         let kept = || {
             let state = memories.state();

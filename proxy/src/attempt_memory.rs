@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +27,8 @@ pub(crate) struct AttemptMemory {
 struct State {
     /// Requests so far.
     requests: u64,
+    /// Of the requests before this memory.
+    recorded_seeds: HashSet<u64>,
     /// By the renderer's fingerprint: tokens of one format and tokenizer mean nothing to another.
     turns: HashMap<String, Turns>,
 }
@@ -75,9 +77,10 @@ pub(crate) struct AnsweredCall<'c> {
 }
 
 impl AttemptMemory {
-    /// A memory of an attempt with so many requests before.
-    pub(crate) fn new(requests: u64) -> Self {
-        let state = State { requests, turns: HashMap::new() };
+    /// A memory of an attempt with requests of these seeds before.
+    pub(crate) fn new(recorded_seeds: Vec<u64>) -> Self {
+        let requests = recorded_seeds.len() as u64;
+        let state = State { requests, recorded_seeds: HashSet::from_iter(recorded_seeds), turns: HashMap::new() };
         Self {
             requests: RequestLog::new(REQUESTS_KEPT),
             spending: Arc::default(),
@@ -91,12 +94,17 @@ impl AttemptMemory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of a new request in its attempt, counted from 0.
-    pub(crate) fn next_request(&self) -> u64 {
+    /// The seed of a new request, which follows from its place in its attempt, counted from 0. A place whose seed is
+    /// recorded is passed over: requests that left no record are not counted after a restart.
+    pub(crate) fn next_seed(&self, of_place: impl Fn(u64) -> u64) -> u64 {
         let mut state = self.state();
-        let place = state.requests;
-        state.requests += 1;
-        place
+        loop {
+            let seed = of_place(state.requests);
+            state.requests += 1;
+            if !state.recorded_seeds.contains(&seed) {
+                return seed;
+            }
+        }
     }
 
     /// The next prompt of a conversation.
@@ -148,3 +156,16 @@ impl AttemptMemory {
 
 /// What a turn takes besides its tokens: ids, digests, places in maps.
 const BYTES_PER_TURN: usize = 600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_request_gets_the_seed_of_one_that_is_recorded() {
+        // The request at place 1 left no record.
+        let memory = AttemptMemory::new(vec![100, 102]);
+        assert_eq!([memory.next_seed(|place| 100 + place), memory.next_seed(|place| 100 + place)], [103, 104]);
+        assert_eq!(memory.next_seed(|place| 200 + place), 205, "another client's seeds are others");
+    }
+}

@@ -196,10 +196,9 @@ impl Planner<'_> {
     fn seed(&self, reply_id: &str) -> u64 {
         match (&self.attribution, &self.memory) {
             (Some(attribution), Some(memory)) => {
-                let place = memory.next_request().to_string();
                 // A client's own seed is one more part: a group whose agents all send the same still differs.
                 let client_seed = self.request.seed.map(|seed| seed.to_string()).unwrap_or_default();
-                derive_seed(attribution.rollout_seed, &[&place, &client_seed])
+                memory.next_seed(|place| derive_seed(attribution.rollout_seed, &[&place.to_string(), &client_seed]))
             }
             _ => match self.request.seed {
                 Some(seed) => seed.cast_unsigned(),

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Script, Setup, body};
-use fulgurite_backends::StopReason;
+use fulgurite_backends::{StopReason, derive_seed};
 use fulgurite_store::model::{
     Attempt, AttemptStatus, AttemptUpdate, Generation, NewRollout, Rollout, RolloutFilter, RolloutStatus,
 };
@@ -231,6 +231,20 @@ async fn a_session_continues_token_by_token_over_a_restart_and_its_seeds_are_its
     }
     assert_eq!(seeds[0], seeds[1]);
     assert_ne!(seeds[0][0], seeds[0][1]);
+}
+
+#[tokio::test]
+async fn no_call_after_a_restart_has_the_seed_of_one_before_it() {
+    let mut setup = Setup::new(vec![]).await;
+    let (_, base) = setup.seeded_attempt(5).await;
+    let mut seeds = vec![generation(&setup, &base, DIALECTS[0], &[]).await.seed];
+    // Nothing is recorded of this one.
+    assert_eq!(send(&setup, &base, DIALECTS[0], &body(), &[]).await.0, 503);
+    seeds.push(generation(&setup, &base, DIALECTS[0], &[]).await.seed);
+    let old = setup.url.clone();
+    setup.restart().await;
+    seeds.push(generation(&setup, &base.replace(&old, &setup.url), DIALECTS[0], &[]).await.seed);
+    assert_eq!(seeds, ["0", "2", "3"].map(|place| derive_seed(5, &[place, ""])));
 }
 
 /// As if nothing had been heard of a session for long.

@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Departure, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer,
-    VolatileRules,
+    ContinuationPolicy, Departure, DepartureReason, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError,
+    Renderer, VolatileRules,
 };
 use serde_json::Value;
 
@@ -65,6 +65,15 @@ pub(crate) struct PlacedDeparture {
     pub(crate) generation: Option<String>,
 }
 
+impl PlacedDeparture {
+    /// That of a call that begins a conversation.
+    pub(crate) fn first_turn() -> Self {
+        let reason = DepartureReason::FirstTurn;
+        let departure = Departure { reason, turn: None, message_index: None, token_index: None, detail: None };
+        Self { departure, generation: None }
+    }
+}
+
 /// A call that was answered, as its continuation needs it.
 #[derive(Clone, Copy)]
 pub(crate) struct AnsweredCall<'c> {
@@ -105,6 +114,11 @@ impl AttemptMemory {
                 return seed;
             }
         }
+    }
+
+    /// Whether there was no request yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.state().requests == 0
     }
 
     /// The next prompt of a conversation.

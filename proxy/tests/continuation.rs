@@ -123,6 +123,34 @@ async fn sub_agents_and_rewritten_histories_find_their_branch_or_say_why_not() {
 }
 
 #[tokio::test]
+async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
+    let setup = Setup::of_family("qwen3", "qwen3").await;
+    let answer = || Script::Answer(setup.sampled("<think>\nhm\n</think>\n\nRain<|im_end|>"), StopReason::StopToken);
+    // A session of its own, of two answers.
+    let chat = json!({ "model": "tiny", "messages": [user("Rain?")], "n": 2 });
+    (0..2).for_each(|_| setup.play(answer()));
+    assert_eq!(setup.post(&format!("{}/v1", setup.url), &chat).await.status(), 200);
+    let session = setup.generations().await.remove(0).rollout_id;
+    let report = setup.store.drift(&session).await.unwrap();
+    assert_eq!((report.continued, json!(report.reasons)), (0, json!({ "first_turn": 2 })));
+
+    let (rollout, base) = setup.attempt().await;
+    let mut before = Vec::new();
+    for (text, goes_on) in [("Rain?", false), ("And then?", true), ("Sun?", false)] {
+        let prompt = [if goes_on { before } else { vec![] }, setup.tokens(text)].concat();
+        setup.play(answer());
+        let request = json!({ "model": "tiny", "prompt": prompt });
+        let call = setup.client.post(format!("{base}/completions")).json(&request).send().await.unwrap();
+        let reply: Value = call.json().await.unwrap();
+        before = context(&generation(&setup, reply["id"].as_str().unwrap()).await);
+    }
+    let report = setup.store.drift(&rollout).await.unwrap();
+    let reasons: Vec<Option<&str>> = report.calls.iter().map(|call| call.reason.as_deref()).collect();
+    assert_eq!(reasons, [Some("first_turn"), None, Some("history_rewritten")]);
+    assert_eq!(report.continued, 1);
+}
+
+#[tokio::test]
 async fn a_turn_that_was_cut_off_is_closed_before_the_next_message() {
     let setup = Setup::of_family("qwen3", "qwen3").await;
     let (_, base) = setup.attempt().await;

@@ -9,12 +9,18 @@ use crate::spans::span_from_row;
 use crate::sql::{column, count};
 use crate::{Result, Store, StoreError};
 
-/// Calls without their tokens, with how many they share with the one that they continue.
+/// Calls without their tokens, with how many they share with the one that they continue. Of later prompts of text or
+/// tokens no reason is recorded, for whether they continue anything is not known before: those that do not have changed
+/// what was there.
 const CALLS: Kind = Kind {
-    select: "SELECT g.generation_id, g.rollout_id, g.attempt_id, g.parent_id, g.branch_reason, g.model, g.position,
+    select: "SELECT g.generation_id, g.rollout_id, g.attempt_id, g.parent_id, g.model, g.position,
             g.sampled_length, g.context_length, g.stop_reason, g.client_gone, g.defect,
             s.span_id, s.trace_id, s.name, s.sequence_id, s.start_time, s.end_time, s.body,
-            COALESCE((SELECT p.context_length FROM generations p WHERE p.generation_id = g.parent_id), 0) AS kept
+            COALESCE((SELECT p.context_length FROM generations p WHERE p.generation_id = g.parent_id), 0) AS kept,
+            COALESCE(g.branch_reason, CASE WHEN g.parent_id IS NOT NULL THEN NULL
+                WHEN EXISTS (SELECT 1 FROM generations e WHERE e.rollout_id = g.rollout_id
+                    AND e.attempt_id = g.attempt_id AND e.position < g.position) THEN 'history_rewritten'
+                ELSE 'first_turn' END) AS reason
         FROM generations g JOIN spans s USING (rollout_id, attempt_id, span_id)",
     ..GENERATIONS
 };
@@ -56,7 +62,7 @@ fn call_from_row(row: &AnyRow) -> Result<CallDrift> {
         sampled_tokens,
         continues: column(row, "parent_id")?,
         kept_tokens: count(row, "kept")?,
-        reason: column(row, "branch_reason")?,
+        reason: column(row, "reason")?,
         nearest: text(&attributes, "fulgurite.departure.generation"),
         message_index: number(&attributes, "fulgurite.departure.message_index"),
         token_index: number(&attributes, "fulgurite.departure.token_index"),
@@ -122,5 +128,25 @@ mod tests {
         assert_eq!((report.continued, json!(report.reasons)), (1, json!({ "first_turn": 1, "history_rewritten": 1 })));
         let unknown = store.drift("ro-none").await.unwrap_err();
         assert!(matches!(unknown, StoreError::NotFound { kind: "rollout", .. }));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_continues_nothing_has_a_reason_though_none_is_recorded() {
+        let store = TestStore::new().await;
+        let (attempted, other) = (store.start().await, store.start().await);
+        for (id, attempted, prompt) in [
+            ("a", &attempted, &[1, 2][..]),
+            ("b", &other, &[7]),
+            ("c", &attempted, &[1, 2, 3]),
+            ("d", &attempted, &[1, 9, 3]),
+        ] {
+            store.record_generation(generation(id, attempted, prompt, &[3])).await.unwrap();
+        }
+        let listed =
+            store.list_drift(&ListFilter::default(), &Part::Newest { limit: None, sort_by: None }).await.unwrap();
+        let mut said: Vec<_> = listed.items.iter().map(|call| (&*call.generation_id, call.reason.as_deref())).collect();
+        said.sort_unstable();
+        let first = Some("first_turn");
+        assert_eq!(said, [("a", first), ("b", first), ("c", None), ("d", Some("history_rewritten"))]);
     }
 }

@@ -111,8 +111,8 @@ fn tokens_drift_and_times_are_those_of_the_calls() {
     assert_eq!(page.sum("fulgurite_prompt_tokens_total", &of_model), total("prompt_tokens"));
     assert_eq!(page.sum("fulgurite_sampled_tokens_total", &of_model), total("completion_tokens"));
     assert_eq!(page.sum("fulgurite_continued_tokens_total", &of_model), usage(&first, "total_tokens"));
-    assert_eq!(page.sum("fulgurite_drift_total", &[("model", "tiny"), ("reason", "first_turn")]), 2.0);
-    assert_eq!(page.sum("fulgurite_drift_total", &[]), 2.0);
+    assert_eq!(page.sum("fulgurite_drift_total", &[("model", "tiny"), ("reason", "first_turn")]), 3.0);
+    assert_eq!(page.sum("fulgurite_drift_total", &[]), 3.0);
     for (operation, calls) in [("chat", 3.0), ("text_completion", 1.0)] {
         let labels = [
             ("gen_ai_operation_name", operation),

@@ -248,6 +248,29 @@ fn a_rollouts_key_says_whose_a_call_is_and_opens_its_calls_and_rewards_alone() {
 }
 
 #[test]
+fn a_rollouts_key_begins_no_other_attempt() {
+    let guarded = Guarded::start();
+    let [one, _] = guarded.hand_out_two();
+    let other = format!("/rollout/{}/attempt/other", one.rollout_id);
+    let gateway = format!("/proxy{other}/mode/train/openai/v1/chat/completions");
+    let unknown = guarded.with_key(Method::POST, &format!("{other}/v1/chat/completions"), &one.key, &call());
+    assert_eq!(unknown.status, 404);
+    let refused = guarded.with_key(Method::POST, &gateway, &one.key, &call());
+    assert_eq!((refused.status, refused.json()), (404, unknown.json()));
+    let latest = || {
+        let rollout = guarded.admin(Method::GET, &format!("/v1/agl/rollouts/{}", one.rollout_id), &Value::Null);
+        text(&rollout["attempt"]["attempt_id"])
+    };
+    assert_eq!(latest(), one.attempt_id, "what is refused changes nothing");
+
+    guarded.admin(Method::POST, &gateway, &call());
+    assert_eq!(latest(), "other");
+    // It is there now.
+    assert_eq!(guarded.with_key(Method::POST, &gateway, &one.key, &call()).status, 200);
+    assert_eq!(guarded.recorded(), vec![one.rollout_id.clone(); 2]);
+}
+
+#[test]
 fn a_rollouts_key_reads_no_other_rollouts_responses() {
     let guarded = Guarded::start();
     let [one, other] = guarded.hand_out_two();
@@ -281,6 +304,9 @@ async fn an_expired_key_is_told_so_and_one_to_model_calls_opens_no_more_than_tho
             let refused = guarded.with_key(Method::POST, &path, &models, &json!({ "value": 1.0 }));
             assert_eq!(refused.status, 403, "{path}");
         }
+        let gateway = format!("/proxy/rollout/{}/attempt/other/mode/train/openai/v1/chat/completions", one.rollout_id);
+        assert_eq!(guarded.with_key(Method::POST, &gateway, &models, &call()).status, 200);
+        assert_eq!(guarded.recorded().len(), 2);
     })
     .await
     .unwrap();

@@ -1,5 +1,6 @@
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use fulgurite_store::KeyHolder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -23,7 +24,8 @@ pub(crate) struct GatewayPath {
 }
 
 /// `POST /proxy/rollout/{rollout_id}/attempt/{attempt_id}/mode/{mode}/openai/v1/{endpoint}`: a call whose model and
-/// temperature are not the agent's to choose. An attempt that is not there yet begins with it.
+/// temperature are not the agent's to choose. An attempt that is not there yet begins with it, unless the key is another
+/// attempt's: with a new attempt come a new budget, and the rollout's outcome.
 ///
 /// Unlike Agent-lightning's own gateway, it streams where it is asked to, and takes Responses.
 pub(crate) async fn call(
@@ -44,10 +46,16 @@ pub(crate) async fn call(
     if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
+    let begins_attempt = match request.extensions().get() {
+        Some(KeyHolder::Attempt { rollout_id, attempt_id }) => {
+            (rollout_id, attempt_id) == (&path.rollout_id, &path.attempt_id)
+        }
+        Some(KeyHolder::Admin | KeyHolder::ModelCalls) | None => true,
+    };
     let caller = Caller {
         // Its path says it all: headers that say otherwise are none of Agent-lightning's.
         whose: WhoseCall::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
-        begins_attempt: true,
+        begins_attempt,
         in_flight: Some(in_flight),
         ..Caller::default()
     }

@@ -165,6 +165,20 @@ fn a_failure_is_told_with_its_reason() {
 }
 
 #[test]
+fn what_an_agent_writes_to_standard_error_is_logged_at_trace_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    for (level, is_logged) in [("debug", false), ("trace", true)] {
+        server.enqueue([json!(level)], &json!({ "max_attempts": 1 }));
+        let mut command = fulgurite(["run", "--server", &server.url, "--until-idle", "--"]);
+        command.args(shell("echo sk-secret >&2; exit 3")).env("FULGURITE_LOG", format!("fulgurite_runner={level}"));
+        let log = Ran::from(command.output().unwrap()).stderr;
+        assert!(log.contains("attempt ended") && log.contains("status=failed"), "{log}");
+        assert_eq!(log.contains("sk-secret"), is_logged, "{log}");
+    }
+}
+
+#[test]
 fn a_failed_attempt_is_tried_again_as_often_as_allowed() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(directory.path());

@@ -114,7 +114,9 @@ impl Workshop {
         drop(running);
         let metadata = verdict.metadata(started.elapsed());
         let status = verdict.status;
-        tracing::debug!(rollout_id, attempt_id, %status, %metadata, "attempt ended");
+        tracing::debug!(rollout_id, attempt_id, %status, "attempt ended");
+        // What programs wrote to standard error may be prompts and keys.
+        tracing::trace!(rollout_id, attempt_id, %metadata, "what was found out about the attempt");
         match self.server.report(assignment, status, &metadata).await {
             Ok(recorded) if recorded == status => Ok(Ending::Reported(status)),
             Ok(recorded) => {

@@ -154,7 +154,8 @@ fn keys(headers: &HeaderMap) -> Vec<String> {
 /// registered under.
 pub fn refusal(route: Option<&str>, request: &Parts, refused: Refused) -> Response {
     let Parts { method, uri, headers, .. } = request;
-    tracing::debug!(path = uri.path(), %refused, "a request was refused");
+    // Under this module's name stand the lines of requests, which are filtered apart from all else.
+    tracing::debug!(target: "fulgurite::refusals", path = uri.path(), %refused, "a request was refused");
     let status = refused.status();
     let mut response = match (Need::of(method, route), route) {
         (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused(uri, headers, refused),

@@ -47,12 +47,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let log = tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr);
-    log.with_ansi(paint::log_has_colours()).init();
-    match runtime().and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
+    match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+fn begin_log() -> anyhow::Result<()> {
+    let log = tracing_subscriber::fmt().with_env_filter(log_filter()?).with_writer(std::io::stderr);
+    log.with_ansi(paint::log_has_colours()).init();
+    Ok(())
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
@@ -74,11 +78,27 @@ fn workers() -> anyhow::Result<usize> {
 /// In the environment: as many threads serve. Tokio's own name for it.
 const WORKERS: &str = "TOKIO_WORKER_THREADS";
 
-/// What is logged: warnings, and the requests of a server that is to log them, unless the environment says otherwise.
-fn log_filter() -> EnvFilter {
-    let said = ["FULGURITE_LOG", "RUST_LOG"].into_iter().find_map(|name| EnvFilter::try_from_env(name).ok());
-    said.unwrap_or_else(|| EnvFilter::new("warn,fulgurite::access=info"))
+/// What is logged: what the environment says, or else warnings.
+fn log_filter() -> anyhow::Result<EnvFilter> {
+    let said = FILTERS.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)));
+    let Some((name, said)) = said else { return filter("warn") };
+    filter(&said.to_string_lossy()).with_context(|| format!("{name} is {said:?}, which is no filter of the log"))
 }
+
+/// A filter with the requests of a server that is to log them, unless it says itself what becomes of those.
+fn filter(said: &str) -> anyhow::Result<EnvFilter> {
+    let filter = EnvFilter::try_new(said)?;
+    Ok(match said.contains(ACCESS) {
+        true => filter,
+        false => filter.add_directive(format!("{ACCESS}=info").parse()?),
+    })
+}
+
+/// In the environment: what is logged. The first that is there counts.
+const FILTERS: [&str; 2] = ["FULGURITE_LOG", "RUST_LOG"];
+
+/// Under this name requests are logged.
+const ACCESS: &str = "fulgurite::access";
 
 async fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {

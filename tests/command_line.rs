@@ -478,3 +478,18 @@ fn a_number_of_threads_that_is_none_is_an_error() {
         assert_eq!(said, format!("error: TOKIO_WORKER_THREADS is {wrong:?}, but must be a whole number above 0\n"));
     }
 }
+
+#[test]
+fn a_filter_of_the_log_that_cannot_be_read_is_an_error() {
+    let with = |variables: &[(&str, &str)]| {
+        let mut command = fulgurite(["config", "show"]);
+        Ran::from(command.envs(variables.iter().copied()).output().unwrap())
+    };
+    for name in ["FULGURITE_LOG", "RUST_LOG"] {
+        let said = with(&[(name, "warn,fulgurite=lots")]).failure("/no/such/directory".as_ref());
+        let expected =
+            format!("error: {name} is \"warn,fulgurite=lots\", which is no filter of the log\n  caused by: ");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+    assert_eq!(with(&[("FULGURITE_LOG", "warn"), ("RUST_LOG", "fulgurite=lots")]).code, Some(0));
+}

@@ -51,7 +51,9 @@ struct Entry {
 
 impl Entry {
     fn end(mut self, status: StatusCode, end: BodyEnd) {
-        (self.status, self.end) = (Some(status), end);
+        // Nobody takes the body of an answer to HEAD.
+        let is_whole = end.is_whole || self.method == Method::HEAD;
+        (self.status, self.end) = (Some(status), BodyEnd { is_whole, ..end });
     }
 }
 

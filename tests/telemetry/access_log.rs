@@ -27,6 +27,13 @@ fn line(log: &str, route: &str) -> String {
     fields.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// A server that is to log requests, with a filter of the log.
+fn with_access_log(filter: &str, directory: &Path) -> Server {
+    let config = directory.join("c.toml");
+    std::fs::write(&config, "[server]\naccess_log = true\n").unwrap();
+    Server::start_in(&[("RUST_LOG", filter)], directory, ["--config", config.to_str().unwrap()])
+}
+
 #[test]
 fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_the_log() {
     let directory = tempfile::tempdir().unwrap();
@@ -67,6 +74,29 @@ fn a_request_has_one_line_and_nothing_that_was_said_or_sent_as_a_key_stands_in_t
         for secret in [SECRET, SAID, "you are"] {
             assert!(!log.contains(secret), "{secret} at {level}: {log}");
         }
+    }
+}
+
+#[test]
+fn a_head_request_is_no_client_that_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = with_access_log("debug", directory.path());
+    client().head(format!("{}/healthz", server.url)).send().unwrap();
+    assert_eq!(
+        line(&log_of(directory.path(), 1), "\"/healthz\""),
+        "method=\"HEAD\" route=\"/healthz\" status=200 milliseconds=N bytes=N"
+    );
+}
+
+#[test]
+fn requests_are_logged_unless_the_filter_names_them() {
+    for (filter, is_logged) in [("warn", true), ("off", true), ("debug,fulgurite::access=off", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = with_access_log(filter, directory.path());
+        server.get("/healthz").expect(200);
+        server.process.terminate();
+        let log = std::fs::read_to_string(directory.path().join("serve.log")).unwrap();
+        assert_eq!(log.contains("route=\"/healthz\" status=200"), is_logged, "{filter}: {log}");
     }
 }
 

@@ -1,7 +1,5 @@
 //! `fulgurite run`.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
 use fulgurite_runner::{RunnerOptions, RunnerSummary};
 use serde_json::json;
@@ -10,13 +8,11 @@ use tokio::io::AsyncReadExt;
 use crate::admin_key;
 use crate::cli::RunArguments;
 use crate::output;
-use crate::server::interrupted;
+use crate::server::{interrupted, seconds};
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {
-    if !(arguments.timeout.is_finite() && arguments.timeout > 0.0) {
-        bail!("--timeout is {}, but must be a positive number of seconds", arguments.timeout);
-    }
+    let timeout = seconds("--timeout", arguments.timeout)?;
     if arguments.parallel == 0 {
         bail!("--parallel must be at least 1");
     }
@@ -29,7 +25,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         admin_key: admin_key::of_environment()?.map(|key| key.expose().to_owned()),
         parallel: arguments.parallel,
         grade,
-        timeout: Duration::from_secs_f64(arguments.timeout),
+        timeout,
         working_directory: arguments.directory,
         until_idle: arguments.until_idle,
         ..RunnerOptions::new(arguments.server.trim_end_matches('/'), arguments.agent)

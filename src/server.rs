@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::tinker_server::TinkerBase;
@@ -89,11 +89,7 @@ impl RunningServer {
         more_routes: Router,
         metrics: &MetricsPage,
     ) -> Result<Self> {
-        let interval = config.server.watchdog_interval;
-        if !(interval.is_finite() && interval >= 0.0) {
-            bail!("server.watchdog_interval is {interval}, but must be a number of seconds, 0 for before each call");
-        }
-        let scan_before_calls = interval == 0.0;
+        let watchdog_interval = watchdog_interval(config.server.watchdog_interval)?;
         let body_limit = config.server.body_limit_bytes;
         let ServerConfig { header_seconds, header_limit_bytes, body_seconds, write_seconds, shutdown_seconds, .. } =
             config.server;
@@ -129,15 +125,16 @@ impl RunningServer {
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         proxy.put_back(kept_weights);
         let door = Door::new();
+        let route_options = RouteOptions { body_limit, scan_before_calls: watchdog_interval.is_none() };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let entrance = Arc::new(Entrance { door: door.clone(), keyring });
         let router = fulgurite_proxy::routes(proxy.clone())
-            .merge(fulgurite_store::routes_with(store.clone(), RouteOptions { body_limit, scan_before_calls }))
+            .merge(fulgurite_store::routes_with(store.clone(), route_options))
             .merge(metrics.routes())
             .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)
             .layer(from_fn_with_state(entrance, access::check));
-        let watchdog = (!scan_before_calls).then(|| store.spawn_watchdog(Duration::from_secs_f64(interval)));
+        let watchdog = watchdog_interval.map(|interval| store.spawn_watchdog(interval));
         // Outside of all, so that what is refused has its line too.
         let router = match config.server.access_log {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),
@@ -210,10 +207,22 @@ fn budget(budget: Budget) -> Result<Budget> {
     }
 }
 
-/// A time of the config.
+/// The time between the watchdog's looks; none if it looks before calls.
+fn watchdog_interval(interval: f64) -> Result<Option<Duration>> {
+    match interval {
+        0.0 => Ok(None),
+        interval => {
+            let time = seconds("server.watchdog_interval", interval);
+            time.map(Some).map_err(|error| anyhow!("{error} (0 looks before each call)"))
+        }
+    }
+}
+
+/// A time of the config, which a clock can reach from now.
 pub fn seconds(key: &str, seconds: f64) -> Result<Duration> {
     match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if !time.is_zero() => Ok(time),
+        Ok(time) if !time.is_zero() && Instant::now().checked_add(time).is_some() => Ok(time),
+        _ if seconds > 1.0 => bail!("{key} is {seconds:e}, but no clock goes on for so many seconds"),
         _ => bail!("{key} is {seconds}, but must be a number of seconds above 0"),
     }
 }

@@ -436,6 +436,7 @@ fn training_that_cannot_start_says_what_is_missing() {
     insta::assert_snapshot!(fail(TASKS), @"error: training needs exactly one [[models]], and there are 0");
     insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @"error: training needs exactly one [[models]], and there are 2");
     insta::assert_snapshot!(fail(MODEL), @"error: training needs [tasks], or [trainer] harvest");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS, "timeout_seconds = 1e20\n"].concat()), @"error: runner.timeout_seconds is 1e20, but no clock goes on for so many seconds");
     insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from");
     insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo 'no sand left' >&2; exit 3")].concat()), @r"
     no sand left

@@ -126,5 +126,8 @@ fn times_that_are_none_are_refused_by_name() {
     };
     insta::assert_snapshot!(fail("[server]\nshutdown_seconds = 0\n"), @"error: server.shutdown_seconds is 0, but must be a number of seconds above 0");
     insta::assert_snapshot!(fail("[proxy]\nsilence_seconds = nan\n"), @"error: proxy.silence_seconds is NaN, but must be a number of seconds above 0");
+    insta::assert_snapshot!(fail("[server]\nbody_seconds = 1e19\n"), @"error: server.body_seconds is 1e19, but no clock goes on for so many seconds");
+    insta::assert_snapshot!(fail("[server]\nwatchdog_interval = 1e20\n"), @"error: server.watchdog_interval is 1e20, but no clock goes on for so many seconds (0 looks before each call)");
+    insta::assert_snapshot!(fail("[server]\nwatchdog_interval = 1e-10\n"), @"error: server.watchdog_interval is 0.0000000001, but must be a number of seconds above 0 (0 looks before each call)");
     insta::assert_snapshot!(fail("[proxy.budget]\nseconds = -1\n"), @"error: proxy.budget.seconds is -1, but must be a number of seconds");
 }

@@ -29,7 +29,7 @@ use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
-use crate::server::{Interruptions, RunningServer, write_ready_file};
+use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 const PUBLISHED_WEIGHTS: &str = "published";
@@ -67,7 +67,8 @@ impl Prepared {
     async fn new(arguments: TrainArguments) -> Result<Self> {
         let started = Instant::now();
         let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
-        override_by_flags(&mut loaded, &arguments);
+        override_by_flags(&mut loaded.config, &arguments);
+        seconds("runner.timeout_seconds", loaded.config.runner.timeout_seconds)?;
         let mut reporter: Box<dyn Reporter> =
             if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
         let model = the_model(&loaded)?;
@@ -218,8 +219,8 @@ impl LastWord {
     }
 }
 
-fn override_by_flags(loaded: &mut LoadedConfig, arguments: &TrainArguments) {
-    let config = &mut loaded.config;
+/// Puts what the command line or the environment says in place of what the config does.
+pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
     if let Some(seed) = arguments.seed {
         config.run.seed = seed;
     }

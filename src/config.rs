@@ -8,6 +8,7 @@ use fulgurite_engine::{Device, EngineOptions, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
+use reqwest::Url;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::model_config::ModelEntry;
@@ -219,19 +220,26 @@ impl Default for TinkerServerConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct TelemetryConfig {
     /// Base URL of an OpenTelemetry collector, which is sent a span of every model call by OTLP over HTTP; written out
-    /// without a password. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
-    #[serde(serialize_with = "without_user")]
+    /// without user, password and query. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    #[serde(serialize_with = "without_secrets")]
     pub otlp_endpoint: Option<String>,
     /// Whether these spans say what was said.
     pub content: bool,
 }
 
-fn without_user<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    let shown = url.as_deref().map(|url| match url.split_once("://").zip(url.rsplit_once('@')) {
-        Some(((scheme, _), (_, address))) => format!("{scheme}://{address}"),
-        None => url.to_owned(),
-    });
-    shown.serialize(serializer)
+fn without_secrets<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_deref().map(public_part).serialize(serializer)
+}
+
+/// A URL without user, password, query and fragment.
+fn public_part(url: &str) -> String {
+    let before_query = |url: &str| url.split(['?', '#']).next().unwrap_or_default().to_owned();
+    // A password may hold what begins a query, though then it is no URL.
+    let url = if Url::parse(url).is_ok() { before_query(url) } else { url.to_owned() };
+    match url.split_once("://").zip(url.rsplit_once('@')) {
+        Some(((scheme, _), (_, address))) => format!("{scheme}://{}", before_query(address)),
+        None => before_query(&url),
+    }
 }
 
 /// What an acknowledged write survives.
@@ -455,7 +463,23 @@ mod tests {
         let config = parse("[store]\nurl = \"postgres://me:secret@host/db\"\n").unwrap();
         assert_eq!(config.store.url.as_deref(), Some("postgres://me:secret@host/db"));
         assert_eq!(serde_json::json!(config)["store"]["url"], "postgres://me@host/db");
-        let config = parse("[telemetry]\notlp_endpoint = \"https://me:se/cr@et@host:4318/base\"\n").unwrap();
-        assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], "https://host:4318/base");
+        for endpoint in ["me:se/cr@et@host:4318/base", "me:se?cr@et@host:4318/base?key=secret"] {
+            let config = parse(&format!("[telemetry]\notlp_endpoint = \"https://{endpoint}\"\n")).unwrap();
+            assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], "https://host:4318/base");
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_collectors_query_is_not_written_out() {
+        for (endpoint, shown) in [
+            ("https://collector?key=secret", "https://collector"),
+            ("https://me:word@collector:4318/base?key=se@cret#x", "https://collector:4318/base"),
+            ("http://127.0.0.1:4318/#secret", "http://127.0.0.1:4318/"),
+            ("collector?key=secret", "collector"),
+        ] {
+            let config = parse(&format!("[telemetry]\notlp_endpoint = \"{endpoint}\"\n")).unwrap();
+            assert_eq!(config.telemetry.otlp_endpoint.as_deref(), Some(endpoint));
+            assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], shown);
+        }
     }
 }

@@ -173,6 +173,9 @@ fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok,
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineConfig {
+    /// Threads that sample from each embedded model, and that train it; as many as there are processors unless told
+    /// otherwise. No result depends on it.
+    pub threads: usize,
     /// Memory of each embedded model for the keys and values of earlier calls, in bytes, so that a prompt which begins as
     /// one of them did is read from there on; 0 keeps none.
     pub prefix_cache_bytes: usize,
@@ -183,16 +186,16 @@ pub struct EngineConfig {
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        let EngineOptions { prefix_cache_bytes, device, .. } = EngineOptions::default();
-        Self { prefix_cache_bytes, device }
+        let EngineOptions { threads, prefix_cache_bytes, device, .. } = EngineOptions::default();
+        Self { threads, prefix_cache_bytes, device }
     }
 }
 
 impl EngineConfig {
     /// What an engine is opened with.
     pub fn options(&self) -> EngineOptions {
-        let Self { prefix_cache_bytes, device } = *self;
-        EngineOptions { prefix_cache_bytes, device, ..EngineOptions::default() }
+        let Self { threads, prefix_cache_bytes, device } = *self;
+        EngineOptions { threads, prefix_cache_bytes, device, ..EngineOptions::default() }
     }
 }
 
@@ -447,6 +450,12 @@ mod tests {
         let error = parse("[server]\nlissten = \"x\"\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: unknown field `lissten`"), "{error}");
         assert!(error.ends_with("did you mean `listen`?"), "{error}");
+    }
+
+    #[test]
+    fn the_engine_has_as_many_threads_as_the_config_says() {
+        assert_eq!(parse("[engine]\nthreads = 3\n").unwrap().engine.options().threads, 3);
+        assert_eq!(parse("").unwrap().engine.options(), EngineOptions::default());
     }
 
     #[test]

@@ -83,6 +83,7 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
     let config = &loaded.config.tinker_server;
     let directory = loaded.resolve(&config.directory);
     let options = TinkerServerOptions {
+        threads: loaded.config.engine.threads,
         silence: seconds("tinker_server.session_seconds", config.session_seconds)?,
         requests_ahead: config.requests_ahead,
         body_limit: loaded.config.server.body_limit_bytes,

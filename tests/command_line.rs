@@ -299,6 +299,8 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
 fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     let shown = printed(["config", "show"]);
     assert!(shown.contains("trainer.group_size = 8  # default\n"), "{shown}");
+    let processors = std::thread::available_parallelism().unwrap();
+    let shown = shown.replace(&format!("engine.threads = {processors} "), "engine.threads = [processors] ");
     let shown: Vec<&str> = shown.lines().filter(|line| !line.starts_with("trainer.")).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     server.listen = "127.0.0.1:4747"  # default
@@ -338,6 +340,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.keep_alive_seconds = 10.0  # default
     store.url = null  # default
     store.synchronous = "full"  # default
+    engine.threads = [processors]  # default
     engine.prefix_cache_bytes = 536870912  # default
     engine.device = "cpu"  # default
     telemetry.otlp_endpoint = null  # default

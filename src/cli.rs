@@ -70,20 +70,21 @@ pub enum Command {
     Config(ConfigArguments),
 }
 
-/// `fulgurite serve`.
+/// `fulgurite serve`. What the environment can say in place of a key of the config has that key for its id, by which
+/// `config show` finds it; so it is with `train`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
     /// Config file
     #[arg(long, value_name = "FILE", env = "FULGURITE_CONFIG")]
     pub config: Option<PathBuf>,
     /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", env = "FULGURITE_LISTEN")]
+    #[arg(id = "server.listen", long = "listen", value_name = "ADDRESS", env = "FULGURITE_LISTEN")]
     pub listen: Option<String>,
     /// Write {"url": ..., "pid": ...} here once it answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
     /// Where everything is recorded: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
+    #[arg(id = "store.url", long = "store", value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
     pub store: Option<String>,
     /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], at a remote host
     /// NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE], or by passing its calls on
@@ -92,7 +93,12 @@ pub struct ServeArguments {
     pub models: Vec<String>,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of
     /// Agent-lightning's API instead
-    #[arg(long, value_name = "SECONDS", env = "FULGURITE_WATCHDOG_INTERVAL")]
+    #[arg(
+        id = "server.watchdog_interval",
+        long = "watchdog-interval",
+        value_name = "SECONDS",
+        env = "FULGURITE_WATCHDOG_INTERVAL"
+    )]
     pub watchdog_interval: Option<f64>,
     /// Print JSON, one object a line
     #[arg(long)]
@@ -106,7 +112,7 @@ pub struct TrainArguments {
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
     /// Seed of the base model and of the run, in place of the config's
-    #[arg(long, value_name = "N", env = "FULGURITE_SEED")]
+    #[arg(id = "run.seed", long = "seed", value_name = "N", env = "FULGURITE_SEED")]
     pub seed: Option<u64>,
     /// Train as a daemon beside the server at this URL, which keeps the record and samples for its agents, in place of a
     /// server of its own; its admin key, if it has one, is taken from where the config's [server] says, or from
@@ -120,7 +126,7 @@ pub struct TrainArguments {
     #[arg(long, value_name = "DIR")]
     pub run_directory: Option<PathBuf>,
     /// Updates at most, in place of the config's
-    #[arg(long, value_name = "N", env = "FULGURITE_MAX_STEPS")]
+    #[arg(id = "trainer.max_steps", long = "max-steps", value_name = "N", env = "FULGURITE_MAX_STEPS")]
     pub max_steps: Option<u64>,
     /// Write {"url": ..., "pid": ...} here once the server answers
     #[arg(long, value_name = "FILE")]

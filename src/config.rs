@@ -153,6 +153,9 @@ impl Default for ProxyConfig {
     }
 }
 
+/// The store of a server, and of queries, that are told of no other.
+pub const DEFAULT_STORE: &str = "sqlite://fulgurite.db";
+
 /// `[store]`
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

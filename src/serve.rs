@@ -10,7 +10,7 @@ use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::admin_key;
 use crate::cli::ServeArguments;
-use crate::config::{LoadedConfig, StoreConfig, Synchronous};
+use crate::config::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
 use crate::metrics_page::MetricsPage;
 use crate::model_config::{Backend, parse_model};
 use crate::models::OpenModel;
@@ -21,15 +21,10 @@ use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let metrics = MetricsPage::install()?;
     let mut loaded = LoadedConfig::read(arguments.config.as_deref())?;
-    if let Some(listen) = arguments.listen {
-        loaded.config.server.listen = listen;
-    }
-    if let Some(interval) = arguments.watchdog_interval {
-        loaded.config.server.watchdog_interval = interval;
-    }
+    override_by_flags(&mut loaded.config, &arguments);
     let admin = admin_key::of_server(&loaded)?;
-    let store_url = match arguments.store {
-        Some(url) => url,
+    let store_url = match &arguments.store {
+        Some(url) => url.clone(),
         None => store_url(&loaded),
     };
     let said = arguments.models.iter().map(|spec| parse_model(spec)).collect::<Result<Vec<_>>>()?;
@@ -62,6 +57,19 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     server.stop(interruptions.next()).await?;
     store.close().await;
     Ok(())
+}
+
+/// Puts what the command line or the environment says in place of what the config does.
+pub fn override_by_flags(config: &mut Config, arguments: &ServeArguments) {
+    if let Some(listen) = &arguments.listen {
+        config.server.listen = listen.clone();
+    }
+    if let Some(interval) = arguments.watchdog_interval {
+        config.server.watchdog_interval = interval;
+    }
+    if let Some(url) = &arguments.store {
+        config.store.url = Some(url.clone());
+    }
 }
 
 /// Takes memory in pages as small as the system has. A page of 2 MiB is cleared as one when it is first touched, which may
@@ -119,7 +127,7 @@ fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
 
 /// The store that a config names, seen from the config's directory.
 pub fn store_url(loaded: &LoadedConfig) -> String {
-    let url = loaded.config.store.url.clone().unwrap_or_else(|| "sqlite://fulgurite.db".to_owned());
+    let url = loaded.config.store.url.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
     match url.strip_prefix("sqlite://") {
         Some(path) => format!("sqlite://{}", loaded.resolve(path.as_ref()).display()),
         None => url,

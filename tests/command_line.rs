@@ -338,7 +338,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.silence_seconds = 300.0  # default
     proxy.call_seconds = 3600.0  # default
     proxy.keep_alive_seconds = 10.0  # default
-    store.url = null  # default
+    store.url = "sqlite://fulgurite.db"  # default (serve)
     store.synchronous = "full"  # default
     engine.threads = [processors]  # default
     engine.prefix_cache_bytes = 536870912  # default
@@ -396,6 +396,34 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.lora_alpha = null  # default
     models.0.lora_modules = null  # default
     "#);
+}
+
+#[test]
+fn what_the_environment_says_is_shown_with_its_variable() {
+    let (_directory, file) = configured("[server]\nlisten = \"127.0.0.1:0\"\n\n[store]\nurl = \"sqlite://a.db\"\n");
+    let show = |variables: &[(&str, &str)]| {
+        let mut command = fulgurite(["config", "show", "--config", &file]);
+        Ran::from(command.envs(variables.iter().copied()).output().unwrap())
+    };
+    let ran = show(&[
+        ("FULGURITE_LISTEN", "127.0.0.1:4800"),
+        ("FULGURITE_STORE", "postgres://me:secret@host/db"),
+        ("FULGURITE_WATCHDOG_INTERVAL", "0.5"),
+        ("FULGURITE_SEED", "7"),
+        ("FULGURITE_MAX_STEPS", "9"),
+    ]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let said: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("FULGURITE_")).collect();
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    server.listen = "127.0.0.1:4800"  # FULGURITE_LISTEN (serve)
+    server.watchdog_interval = 0.5  # FULGURITE_WATCHDOG_INTERVAL (serve)
+    store.url = "postgres://me@host/db"  # FULGURITE_STORE (serve)
+    run.seed = 7  # FULGURITE_SEED (train)
+    trainer.max_steps = 9  # FULGURITE_MAX_STEPS (train)
+    "#);
+    let wrong = show(&[("FULGURITE_SEED", "some")]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""), "as train has it");
+    assert!(wrong.stderr.contains("invalid value 'some' for '--seed <N>'"), "{}", wrong.stderr);
 }
 
 #[test]

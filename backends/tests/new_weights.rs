@@ -4,12 +4,14 @@
 mod scripted;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fulgurite_backends::{
-    BackendError, Changeover, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent, SampleRequest,
-    SampleStream, Sampler, SamplingParameters, SglangSampler, VllmSampler, WeightsSource, WeightsVersion,
+    BackendError, Changeover, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
+    SampleRequest, SampleStream, Sampler, SamplingParameters, SglangSampler, VllmSampler, WeightsSource,
+    WeightsVersion,
 };
 use scripted::{Reply, Request, ScriptedServer, Step, completed};
 use serde_json::{Value, json};
@@ -73,7 +75,11 @@ struct Host {
     failing: Mutex<Vec<&'static str>>,
     /// Answers wait for it.
     held: Mutex<Option<Arc<Notify>>>,
+    /// A new model waits for it.
+    stalled: Mutex<Option<Arc<Notify>>>,
     told: Mutex<Vec<String>>,
+    /// How often it was asked how it is.
+    health_asked: AtomicUsize,
 }
 
 impl Host {
@@ -101,12 +107,19 @@ impl Host {
 
     fn answer(&self, request: &Request) -> Reply {
         let path = request.path.trim_start_matches('/');
+        if path == "health" {
+            self.health_asked.fetch_add(1, Ordering::Relaxed);
+        }
         if self.failing.lock().unwrap().iter().any(|route| path.starts_with(route)) {
             return Reply::Json(500, json!({ "error": "out of memory" }));
         }
         let done = || Reply::Json(200, json!({ "success": true }));
         match path {
             "health" => Reply::Json(200, Value::Null),
+            "load_lora_adapter" if self.has(&request.body["lora_name"]) => {
+                let message = format!("LoRA with name {} already exists", request.body["lora_name"]);
+                Reply::Json(400, json!({ "success": false, "error_message": message }))
+            }
             "v1/models" => self.models(),
             "inference/v1/generate" => Reply::Json(403, json!({ "error": "no" })),
             "v1/completions" if request.body == json!({}) => Reply::Json(400, json!({ "error": "empty" })),
@@ -120,8 +133,36 @@ impl Host {
             _ => {
                 self.told.lock().unwrap().push(format!("{path} {}", request.body));
                 self.change(path, &request.body);
-                done()
+                match self.stalled.lock().unwrap().take_if(|_| path == "collective_rpc") {
+                    Some(stalled) => Reply::Raw(vec![
+                        Step::Wait(stalled),
+                        Step::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_vec()),
+                    ]),
+                    None => done(),
+                }
             }
+        }
+    }
+
+    fn has(&self, adapter: &Value) -> bool {
+        self.adapters.lock().unwrap().iter().any(|name| name == adapter)
+    }
+
+    /// The versions of the adapters that it has, and what is behind these in their names.
+    fn adapters(&self) -> (Vec<u64>, Vec<String>) {
+        let adapters = self.adapters.lock().unwrap();
+        let parts = adapters.iter().map(|name| name.strip_prefix("tiny-weights-").unwrap().split_once('-').unwrap());
+        parts.map(|(version, load)| (version.parse::<u64>().unwrap(), load.to_owned())).unzip()
+    }
+
+    /// Lets the host be asked how it is so many times more, unless nobody asks.
+    async fn look(&self, times: usize) {
+        let enough = self.health_asked.load(Ordering::Relaxed) + times;
+        for _ in 0..200 {
+            if self.health_asked.load(Ordering::Relaxed) >= enough {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
@@ -277,14 +318,14 @@ async fn an_answer_keeps_its_adapter_to_the_end_and_an_unused_one_is_removed() {
         let held = host.hold();
         let under_way = sampler.sample(request()).await.unwrap();
         sampler.load_weights(&adapter(2)).await.unwrap();
-        assert_eq!(*host.adapters.lock().unwrap(), ["tiny-weights-1", "tiny-weights-2"], "the first is in use");
+        assert_eq!(host.adapters().0, [1, 2], "the first is in use");
         assert_eq!(one_answer(&*sampler).await, [Some(2)]);
         held.notify_one();
         assert_eq!(versions(under_way).await, [Some(1)]);
         sampler.load_weights(&adapter(3)).await.unwrap();
-        assert_eq!(*host.adapters.lock().unwrap(), ["tiny-weights-3"]);
+        assert_eq!(host.adapters().0, [3]);
         let told = host.told();
-        assert!(told.contains(&"sample \"tiny-weights-1\"".to_owned()), "{told:?}");
+        assert!(told.iter().any(|told| told.starts_with("sample \"tiny-weights-1-")), "{told:?}");
         // A server that is looked at anew is not confused by the adapters that it lists.
         assert_eq!(sampler.info().await.unwrap().context_length, 64);
     }
@@ -352,4 +393,38 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
     assert!(error.to_string().contains("out of memory"), "{error}");
     let error = replicas.sample(request()).await.unwrap_err();
     assert!(error.to_string().contains("newest weights"), "{error}");
+}
+
+/// One host behind replicas that do not look after it.
+fn alone(sampler: Arc<dyn Sampler>) -> Replicas {
+    let options = ReplicaOptions { health_interval: None, ..ReplicaOptions::default() };
+    Replicas::new(vec![("host".into(), sampler)], &options)
+}
+
+#[tokio::test]
+async fn an_adapter_that_comes_again_has_a_name_that_nothing_was_computed_under() {
+    for sglang in [false, true] {
+        let host = Host::new();
+        let server = host.serve().await;
+        let options = options(&server.url, Changeover::Drain);
+        let sampler = || -> Arc<dyn Sampler> {
+            match sglang {
+                true => Arc::new(SglangSampler::new(&options).unwrap()),
+                false => Arc::new(VllmSampler::new(&options).unwrap()),
+            }
+        };
+        let mut loads = Vec::new();
+        // The second is what a server has that was started anew.
+        for sampler in [sampler(), sampler()] {
+            for _ in 0..2 {
+                sampler.load_weights(&adapter(1)).await.unwrap();
+                loads.push(host.adapters().1.pop().unwrap());
+                assert_eq!(one_answer(&*sampler).await, [Some(1)]);
+            }
+        }
+        assert_eq!(host.adapters().0, [1, 1], "each has taken its own away, and left that of the other");
+        loads.sort();
+        loads.dedup();
+        assert_eq!(loads.len(), 4);
+    }
 }

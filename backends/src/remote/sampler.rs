@@ -50,7 +50,7 @@ pub trait Wire: Send + Sync + 'static {
         Err(remote.unusable("such a server takes no new weights while it runs"))
     }
 
-    /// Adds an adapter under a name.
+    /// Adds an adapter under a name that no other has had.
     async fn load_adapter(remote: &Remote, _name: &str, _directory: &str) -> Result<(), BackendError> {
         Err(remote.unusable("such a server takes no adapters while it runs"))
     }
@@ -153,10 +153,12 @@ impl<W: Wire> RemoteSampler<W> {
         version: WeightsVersion,
         replaced: &mut Vec<Arc<Serving>>,
     ) -> Result<(), BackendError> {
-        let name = format!("{}-weights-{}", self.remote.model, version.0);
+        // Of each load its own: hosts find what they computed of prompts by it, and some refuse one that they have.
+        let load = uuid::Uuid::now_v7().simple();
+        let name = format!("{}-weights-{}-{load}", self.remote.model, version.0);
         W::load_adapter(&self.remote, &name, directory).await?;
-        let before = self.weights.replace(Serving { version: Some(version), adapter: Some(name.clone()) });
-        if before.adapter.as_ref().is_some_and(|before| *before != name) {
+        let before = self.weights.replace(Serving { version: Some(version), adapter: Some(name) });
+        if before.adapter.is_some() {
             replaced.push(before);
         }
         Ok(())

@@ -52,8 +52,7 @@ async fn replace(remote: &Remote, directory: &str, label: &str, changeover: Chan
 }
 
 pub(super) async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
-    // A server that has one of that name from an earlier life of ours is given this one in its place.
-    let body = json!({ "lora_name": name, "lora_path": directory, "load_inplace": true });
+    let body = json!({ "lora_name": name, "lora_path": directory });
     let loaded = remote.host.post("v1/load_lora_adapter", &[], &body).await;
     loaded.map_err(|error| with_hint(error, NEEDS_ADAPTERS))?;
     match lists(&remote.host, name).await? {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fulgurite_backends::{
-    BackendError, Changeover, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
+    BackendError, Changeover, LlamaCppSampler, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
     SampleRequest, SampleStream, Sampler, SamplingParameters, SglangSampler, VllmSampler, WeightsSource,
     WeightsVersion,
 };
@@ -393,6 +393,7 @@ async fn a_host_that_lacks_the_newest_weights_is_asked_for_nothing_until_it_has_
     assert!(error.to_string().contains("out of memory"), "{error}");
     let error = replicas.sample(request()).await.unwrap_err();
     assert!(error.to_string().contains("newest weights"), "{error}");
+    assert_eq!(replicas.info().await.unwrap().context_length, 64, "they are the same model's all the same");
 }
 
 /// One host behind replicas that do not look after it.
@@ -427,4 +428,65 @@ async fn an_adapter_that_comes_again_has_a_name_that_nothing_was_computed_under(
         loads.dedup();
         assert_eq!(loads.len(), 4);
     }
+}
+
+#[tokio::test]
+async fn weights_that_no_host_takes_leave_the_model_with_what_it_has() {
+    let host = Host::new();
+    let (server, sampler) = vllm(&host, Changeover::Drain).await;
+    let replicas = alone(sampler);
+    let kept = NewWeights { source: WeightsSource::Kept("tinker://x".into()), ..model(1) };
+    let nowhere = NewWeights { source: WeightsSource::Model(PathBuf::new()), ..model(1) };
+    let fails = ["v1/load_lora_adapter", "collective_rpc"];
+    let cases = [(adapter(1), None), (model(1), None), (kept.clone(), None), (nowhere.clone(), None)];
+    for (weights, version) in cases {
+        host.fail(&fails);
+        replicas.load_weights(&weights).await.unwrap_err();
+        assert_eq!(one_answer(&replicas).await, [version], "{weights:?}");
+    }
+    host.fail(&[]);
+    replicas.load_weights(&adapter(2)).await.unwrap();
+    host.fail(&fails);
+    for weights in [adapter(3), kept, nowhere] {
+        replicas.load_weights(&weights).await.unwrap_err();
+        assert_eq!(one_answer(&replicas).await, [Some(2)], "{weights:?}");
+    }
+    // Of a model that was being replaced nobody knows.
+    replicas.load_weights(&model(4)).await.unwrap_err();
+    replicas.sample(request()).await.unwrap_err();
+
+    let llama_cpp = alone(Arc::new(LlamaCppSampler::new(&options(&server.url, Changeover::Drain)).unwrap()));
+    llama_cpp.load_weights(&model(1)).await.unwrap_err();
+    let error = llama_cpp.sample(request()).await.unwrap_err().to_string();
+    assert!(error.contains("answers 404"), "the host is asked: {error}");
+}
+
+#[tokio::test]
+async fn what_is_being_replaced_is_not_put_back_behind_a_host_that_was_away() {
+    let hosts = [Host::new(), Host::new()];
+    let (first, second) = (vllm(&hosts[0], Changeover::Drain).await, vllm(&hosts[1], Changeover::Drain).await);
+    let interval = Some(Duration::from_millis(5));
+    let samplers: Vec<(String, Arc<dyn Sampler>)> = vec![("a".into(), first.1), ("b".into(), second.1)];
+    let options = ReplicaOptions { health_interval: interval, ..ReplicaOptions::default() };
+    let replicas = Arc::new(Replicas::new(samplers, &options));
+    replicas.load_weights(&model(1)).await.unwrap();
+    let stalled = hosts[0].stalled.lock().unwrap().insert(Arc::new(Notify::new())).clone();
+    hosts[0].told();
+    let loading = tokio::spawn({
+        let replicas = replicas.clone();
+        async move { replicas.load_weights(&model(2)).await }
+    });
+    while !hosts[0].told().iter().any(|told| told.contains("/weights/2")) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    hosts[0].fail(&["health"]);
+    hosts[0].look(2).await;
+    hosts[0].fail(&[]);
+    hosts[0].look(2).await;
+    stalled.notify_one();
+    loading.await.unwrap().unwrap();
+    hosts[0].look(2).await;
+    let told = hosts[0].told();
+    assert!(!told.iter().any(|told| told.contains("/weights/1")), "{told:?}");
+    assert_eq!(*hosts[0].label.lock().unwrap(), "v2");
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
 use super::ReplicaOptions;
@@ -11,19 +11,9 @@ use super::circuit::Circuit;
 use crate::telemetry::{CircuitGauges, HostMetrics};
 use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleSource, SampleStream, Sampled, Sampler};
 
-/// The weights that every host is to have, once some were put behind the sampler.
-#[derive(Clone, Debug, Default)]
-pub(super) struct WantedWeights(Arc<Mutex<Option<Arc<NewWeights>>>>);
-
-impl WantedWeights {
-    pub(super) fn get(&self) -> Option<Arc<NewWeights>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn set(&self, weights: Arc<NewWeights>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(weights);
-    }
-}
+/// The weights that every host is to have, once some were put behind the sampler. Locked for writing while others are put
+/// behind all hosts, and for reading while one is given these again: so nobody puts back what is just being replaced.
+pub(super) type WantedWeights = Arc<RwLock<Option<Arc<NewWeights>>>>;
 
 /// One host among several.
 pub(crate) struct Replica<H> {
@@ -82,12 +72,19 @@ impl Replica<Arc<dyn Sampler>> {
         self.lacks_weights.load(Ordering::Acquire)
     }
 
+    pub(super) fn set_lacks_weights(&self, lacks_weights: bool) {
+        self.lacks_weights.store(lacks_weights, Ordering::Release);
+    }
+
     /// Puts weights behind it. Goes on to the end though nobody waits for it: a host is not to be left in the middle.
     pub(super) async fn load_weights(self: &Arc<Self>, weights: Arc<NewWeights>) -> Result<(), BackendError> {
         let replica = self.clone();
         let loading = tokio::spawn(async move {
             let loaded = replica.host.load_weights(&weights).await;
-            replica.lacks_weights.store(loaded.is_err(), Ordering::Release);
+            // Of what has no place that could be told, nothing has reached the host.
+            if !matches!(loaded, Err(BackendError::Files { .. })) {
+                replica.set_lacks_weights(loaded.is_err());
+            }
             if loaded.is_ok() {
                 replica.circuit().succeeded();
             }
@@ -100,12 +97,21 @@ impl Replica<Arc<dyn Sampler>> {
     /// given those that are `wanted` again.
     pub(super) async fn watch(self: &Arc<Self>, wanted: &WantedWeights) {
         let is_well = self.check_health().await;
-        let Some(weights) = wanted.get() else { return };
-        if !self.circuit().is_closed() {
-            self.lacks_weights.store(true, Ordering::Release);
+        let wanted = wanted.try_read();
+        if wanted.as_ref().is_ok_and(|wanted| wanted.is_none()) {
+            // Its own are as good as any.
+            return self.set_lacks_weights(false);
         }
-        if is_well && self.lacks_weights() {
-            match self.load_weights(weights).await {
+        if !self.circuit().is_closed() {
+            self.set_lacks_weights(true);
+        }
+        // Whoever puts others behind all hosts just now gives them to this one, too.
+        let Ok(wanted) = wanted else { return };
+        if let Some(weights) = &*wanted
+            && is_well
+            && self.lacks_weights()
+        {
+            match self.load_weights(weights.clone()).await {
                 Ok(()) => tracing::info!(host = %self.name, "a model host has the newest weights again"),
                 Err(error) => {
                     tracing::warn!(host = %self.name, %error, "a model host does not take the newest weights")

@@ -6,7 +6,9 @@ use tokio::time::MissedTickBehavior;
 
 use super::choice::order;
 use super::replica::{Replica, WantedWeights};
-use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion};
+use crate::{
+    BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource, WeightsVersion,
+};
 
 /// How hosts of one model are used.
 #[derive(Clone, Debug)]
@@ -46,8 +48,6 @@ impl Default for ReplicaOptions {
 pub struct Replicas {
     replicas: Vec<Arc<Replica<Arc<dyn Sampler>>>>,
     wanted: WantedWeights,
-    /// Held while weights are put behind the hosts, once at a time.
-    loading: tokio::sync::Mutex<()>,
 }
 
 impl Replicas {
@@ -62,7 +62,7 @@ impl Replicas {
                 tokio::spawn(watch(Arc::downgrade(replica), wanted.clone(), interval));
             }
         }
-        Self { replicas, wanted, loading: tokio::sync::Mutex::default() }
+        Self { replicas, wanted }
     }
 
     /// The hosts that have the weights that they are to have.
@@ -97,10 +97,12 @@ async fn watch(replica: Weak<Replica<Arc<dyn Sampler>>>, wanted: WantedWeights, 
 
 #[async_trait]
 impl Sampler for Replicas {
-    /// As the first host tells it that can be asked.
+    /// As the first host tells it that can be asked. One that lacks the newest weights has the same limits.
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
         let mut failure = self.nobody();
-        for replica in self.order(None) {
+        let mut replicas = order(self.replicas.clone(), None);
+        replicas.sort_by_cached_key(|replica| replica.lacks_weights());
+        for replica in replicas {
             match replica.host.info().await {
                 Ok(info) => return Ok(info),
                 Err(error) => failure = error,
@@ -133,9 +135,12 @@ impl Sampler for Replicas {
     }
 
     /// At all hosts side by side. One that fails is asked for nothing until it has them, which is tried again whenever
-    /// it is well; an error only if none has taken them.
+    /// it is well; an error only if none has taken them. Then they go on with what they have, unless that may be neither
+    /// these nor those that they are to have, which they are given again.
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
-        let _one_at_a_time = self.loading.lock().await;
+        // Once at a time.
+        let mut wanted = self.wanted.write().await;
+        let lacked: Vec<bool> = self.replicas.iter().map(|replica| replica.lacks_weights()).collect();
         let weights = Arc::new(weights.clone());
         let mut failure = self.nobody();
         let mut taken = 0;
@@ -155,9 +160,13 @@ impl Sampler for Replicas {
             }
         }
         if taken == 0 {
+            // A host that does not take an adapter, or what it keeps, has what it had.
+            if wanted.is_none() || !matches!(weights.source, WeightsSource::Model(_)) {
+                self.replicas.iter().zip(lacked).for_each(|(replica, lacked)| replica.set_lacks_weights(lacked));
+            }
             return Err(failure);
         }
-        self.wanted.set(weights);
+        *wanted = Some(weights);
         Ok(())
     }
 

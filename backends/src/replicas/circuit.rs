@@ -31,11 +31,11 @@ impl Circuit {
     }
 
     fn enter(&mut self, state: State) {
-        self.gauges.show(match state {
+        self.gauges.show(Some(match state {
             State::Closed { .. } => CircuitState::Closed,
             State::Open { .. } => CircuitState::Open,
             State::Probing => CircuitState::Probing,
-        });
+        }));
         self.state = state;
     }
 

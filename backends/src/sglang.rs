@@ -70,11 +70,11 @@ impl Wire for Sglang {
 
     async fn ask(
         remote: &Remote,
-        _: &SglangServer,
+        server: &SglangServer,
         request: &SampleRequest,
         serving: &Serving,
     ) -> Result<SampleStream, BackendError> {
-        let mut body = body(request);
+        let mut body = body(request, server.context_length);
         let mut answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
         if let Some(adapter) = &serving.adapter {
             body["lora_path"] = json!(adapter);
@@ -134,10 +134,13 @@ fn succeeded(remote: &Remote, reply: Value) -> Result<(), BackendError> {
 }
 
 /// A request. What a server may have other defaults for is written out.
-fn body(request: &SampleRequest) -> Value {
+fn body(request: &SampleRequest, context_length: usize) -> Value {
     let sampling = &request.sampling;
     let mut fields = json!(SamplingFields::of(request));
-    fields["max_new_tokens"] = json!(request.max_tokens);
+    // Null is for all the room that the server has: older ones, and those that sample speculatively, keep some of it to
+    // themselves, and refuse whoever asks for the whole.
+    let is_limited = request.prompt.len() + request.max_tokens < context_length;
+    fields["max_new_tokens"] = json!(is_limited.then_some(request.max_tokens));
     // A positive i64 there.
     fields["sampling_seed"] = json!(request.seed & i64::MAX.cast_unsigned());
     fields["ignore_eos"] = json!(false);
@@ -198,7 +201,13 @@ impl ReadEvent for SglangReader {
         let event: Event =
             serde_json::from_str(data).map_err(|error| AnswerFault::Unreadable { message: error.to_string() })?;
         if let Some(error) = event.error {
-            return Err(fault_of_error(&error));
+            let is_first = taken == 0 && event.meta_info.is_none();
+            return Err(match fault_of_error(&error) {
+                AnswerFault::HostError { message } if is_first && is_of_request(&error, &message) => {
+                    AnswerFault::Refused { message }
+                }
+                fault => fault,
+            });
         }
         let Some(meta) = event.meta_info else { return Ok(None) };
         let end = meta.finish_reason.as_ref().map(stop_reason).transpose()?;
@@ -244,6 +253,12 @@ impl SglangReader {
             false => Err(AnswerFault::CountsDiffer { tokens: tokens_so_far, logprobs: taken + ids.len() }),
         }
     }
+}
+
+/// Whether an error is the request's: older servers say so in words alone, with status 200 and no code.
+fn is_of_request(error: &Value, message: &str) -> bool {
+    let words = ["context length", " must be in ", " must be at least "];
+    error["code"].is_null() && words.iter().any(|words| message.contains(words))
 }
 
 /// Why an answer ended: `{"type": "stop" | "length" | "abort", ...}`.
@@ -343,8 +358,26 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_to_the_servers_defaults() {
-        let request = SampleRequest {
+    fn a_request_that_is_refused_in_words_alone_is_no_failure_of_the_host() {
+        let error = |message: &str| json!({ "error": { "message": message } });
+        let fault = |events: &[Value]| read_all(events).unwrap_err();
+        for message in [
+            "The input (70 tokens) is longer than the model's context length (64 tokens).",
+            "Requested token count exceeds the model's maximum context length of 64 tokens.",
+            "repetition_penalty must be in (0, 2], got 3.0.",
+        ] {
+            assert_eq!(fault(&[error(message)]), AnswerFault::Refused { message: message.into() });
+            let begun = event(&[(4, -1.0)], 1, Value::Null);
+            assert_eq!(fault(&[begun, error(message)]), AnswerFault::HostError { message: message.into() });
+            let coded = json!({ "error": { "message": message, "code": 500 } });
+            assert_eq!(fault(&[coded]), AnswerFault::HostError { message: message.into() });
+        }
+        let lost = "The following requested LoRA adapters are not loaded: {'a'}";
+        assert_eq!(fault(&[error(lost)]), AnswerFault::HostError { message: lost.into() });
+    }
+
+    fn request() -> SampleRequest {
+        SampleRequest {
             prompt: vec![1, 2],
             max_tokens: 3,
             sampling: crate::SamplingParameters {
@@ -357,9 +390,19 @@ mod tests {
             seed: u64::MAX,
             top_logprobs: 2,
             affinity: None,
-        };
+        }
+    }
+
+    #[test]
+    fn the_whole_room_is_not_asked_for_by_its_number() {
+        let asked = |context_length| body(&request(), context_length)["sampling_params"]["max_new_tokens"].clone();
+        assert_eq!((asked(6), asked(5), asked(4)), (json!(3), Value::Null, Value::Null));
+    }
+
+    #[test]
+    fn nothing_is_left_to_the_servers_defaults() {
         assert_eq!(
-            body(&request),
+            body(&request(), 64),
             json!({
                 "input_ids": [1, 2],
                 "sampling_params": {

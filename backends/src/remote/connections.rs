@@ -122,15 +122,26 @@ impl Connections {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, head and body; the answer's head, and its body to be read.
+    /// Sends a request, head and body; the answer's head, and its body to be read. A kept connection may just be being
+    /// closed by the server, which leaves the request unread: then it is sent once more.
     pub(crate) async fn send(self: &Arc<Self>, request: &[u8]) -> io::Result<(ResponseHead, ReplyBody)> {
-        let mut connection = match poll_fn(|context| Poll::Ready(self.take(context))).await {
-            Some(kept) => kept,
-            None => Connection::open(&self.address).await?,
-        };
+        if let Some(mut kept) = poll_fn(|context| Poll::Ready(self.take(context))).await {
+            match kept.send(request).await {
+                Err(error) if kept.received.is_empty() => {
+                    tracing::debug!(address = self.address, %error, "a kept connection was closed, and another is opened");
+                }
+                sent => return Ok(self.reply(kept, sent?)),
+            }
+        }
+        let mut connection = Connection::open(&self.address).await?;
         let head = connection.send(request).await?;
+        Ok(self.reply(connection, head))
+    }
+
+    /// What is told of an answer that begins with this head.
+    fn reply(self: &Arc<Self>, connection: Connection, head: ResponseHead) -> (ResponseHead, ReplyBody) {
         let (decoder, pool) = (BodyDecoder::new(head.framing), head.keeps_open.then(|| Arc::clone(self)));
-        Ok((head, ReplyBody::Received(ReceivedBody { decoder, connection: Some(connection), pool })))
+        (head, ReplyBody::Received(ReceivedBody { decoder, connection: Some(connection), pool }))
     }
 
     /// The connection that was used last and that the server has kept.
@@ -343,5 +354,34 @@ mod tests {
             let closed = poll_fn(|context| connections.idle()[0].1.socket.poll_read_ready(context)).await;
             closed.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_kept_connection_that_is_closed_under_a_request_fails_nobody() {
+        let (listener, connections) = connections().await;
+        let server = async {
+            let (mut kept, _) = listener.accept().await.unwrap();
+            for answer in [&b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1"[..], b""] {
+                kept.read_exact(&mut [0; 1]).await.unwrap();
+                kept.write_all(answer).await.unwrap();
+            }
+            drop(kept);
+            let (mut fresh, _) = listener.accept().await.unwrap();
+            fresh.read_exact(&mut [0; 1]).await.unwrap();
+            fresh.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n2").await.unwrap();
+            // No answer at all on a fresh one is an error.
+            fresh.read_exact(&mut [0; 1]).await.unwrap();
+            drop(fresh);
+            let (mut fresh, _) = listener.accept().await.unwrap();
+            fresh.read_exact(&mut [0; 1]).await.unwrap();
+        };
+        let client = async {
+            for expected in [b"1", b"2"] {
+                assert_eq!(whole(connections.send(b"x").await.unwrap().1).await, Ok(expected.to_vec()));
+            }
+            connections.send(b"x").await.unwrap_err().to_string()
+        };
+        let (error, ()) = tokio::join!(client, server);
+        assert_eq!(error, "it closed the connection instead of answering");
     }
 }

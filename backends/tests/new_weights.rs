@@ -462,6 +462,20 @@ async fn weights_that_no_host_takes_leave_the_model_with_what_it_has() {
 }
 
 #[tokio::test]
+async fn a_host_that_fails_is_told_from_one_that_is_not_there() {
+    let host = Host::new();
+    let (server, sampler) = vllm(&host, Changeover::Drain).await;
+    host.fail(&["v1/load_lora_adapter", "collective_rpc"]);
+    for weights in [adapter(1), model(1)] {
+        let error = sampler.load_weights(&weights).await.unwrap_err();
+        assert!(matches!(error, BackendError::Internal { .. }), "{error}");
+    }
+    server.die().await;
+    let error = sampler.load_weights(&adapter(1)).await.unwrap_err();
+    assert!(matches!(error, BackendError::Unavailable { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn what_is_being_replaced_is_not_put_back_behind_a_host_that_was_away() {
     let hosts = [Host::new(), Host::new()];
     let (first, second) = (vllm(&hosts[0], Changeover::Drain).await, vllm(&hosts[1], Changeover::Drain).await);

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -11,15 +12,36 @@ pub(crate) struct Gate {
     state: Arc<watch::Sender<GateState>>,
 }
 
+/// Who may hold a model's calls. Each lets go for itself alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    /// Whoever paused the model itself.
+    Operator,
+    /// Whoever paused Agent-lightning's gateway.
+    Gateway,
+    /// Weights that are put back after a restart.
+    PutBack,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GateState {
-    pub(crate) paused: bool,
-    /// Why, in the words of whoever paused it.
-    pub(crate) reason: Option<String>,
+    /// Who holds calls, and why, in their own words.
+    holders: BTreeMap<Holder, Option<String>>,
     /// Calls that the host works on.
     pub(crate) in_flight: usize,
     /// Calls that wait here.
     pub(crate) held: usize,
+}
+
+impl GateState {
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.holders.is_empty()
+    }
+
+    /// Why, as the first says who says it.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.holders.values().find_map(Option::as_deref)
+    }
 }
 
 impl Default for Gate {
@@ -50,7 +72,7 @@ impl Gate {
         let mut changes = self.state.subscribe();
         loop {
             // The sender is in our hands, so that it cannot be gone.
-            let _ = changes.wait_for(|state| !state.paused).await;
+            let _ = changes.wait_for(|state| !state.is_paused()).await;
             if let Some(inside) = self.try_enter() {
                 return inside;
             }
@@ -60,7 +82,7 @@ impl Gate {
     fn try_enter(&self) -> Option<Inside> {
         let mut entered = false;
         self.state.send_if_modified(|state| {
-            entered = !state.paused;
+            entered = !state.is_paused();
             state.in_flight += usize::from(entered);
             // Nobody waits for more of them.
             false
@@ -69,13 +91,13 @@ impl Gate {
     }
 
     /// Holds calls from now on. Those inside go on.
-    pub(crate) fn pause(&self, reason: Option<String>) {
-        self.state.send_modify(|state| (state.paused, state.reason) = (true, reason));
+    pub(crate) fn pause(&self, holder: Holder, reason: Option<String>) {
+        self.state.send_modify(|state| drop(state.holders.insert(holder, reason)));
     }
 
-    /// Lets in those that wait.
-    pub(crate) fn resume(&self) {
-        self.state.send_modify(|state| (state.paused, state.reason) = (false, None));
+    /// Lets in those that wait, unless somebody else holds them.
+    pub(crate) fn resume(&self, holder: Holder) {
+        self.state.send_modify(|state| drop(state.holders.remove(&holder)));
     }
 
     /// Ends once nobody is inside.
@@ -114,7 +136,7 @@ mod tests {
     async fn who_is_inside_goes_on_and_who_comes_waits_until_it_is_resumed() {
         let gate = Gate::default();
         let inside = gate.enter().await;
-        gate.pause(Some("new weights".into()));
+        gate.pause(Holder::Operator, Some("new weights".into()));
         let waiting = tokio::spawn({
             let gate = gate.clone();
             async move { gate.enter().await }
@@ -124,13 +146,14 @@ mod tests {
             async move { gate.drained().await }
         });
         settle().await;
-        let state = GateState { paused: true, reason: Some("new weights".into()), in_flight: 1, held: 1 };
+        let holders = BTreeMap::from([(Holder::Operator, Some("new weights".into()))]);
+        let state = GateState { holders, in_flight: 1, held: 1 };
         assert_eq!((gate.state(), drained.is_finished()), (state, false));
         drop(inside);
         drained.await.unwrap();
         settle().await;
         assert!(!waiting.is_finished());
-        gate.resume();
+        gate.resume(Holder::Operator);
         let inside = waiting.await.unwrap();
         assert_eq!(gate.state(), GateState { in_flight: 1, ..GateState::default() });
         drop(inside);
@@ -140,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_while_it_waits_is_counted_out() {
         let gate = Gate::default();
-        gate.pause(None);
+        gate.pause(Holder::Operator, None);
         let waiting = tokio::spawn({
             let gate = gate.clone();
             async move { drop(gate.enter().await) }
@@ -150,7 +173,29 @@ mod tests {
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
         assert_eq!(gate.state().held, 0);
-        gate.resume();
+        gate.resume(Holder::Operator);
         assert_eq!(gate.state(), GateState::default());
+    }
+
+    #[tokio::test]
+    async fn it_opens_once_all_who_hold_it_have_let_go_and_each_lets_go_for_itself() {
+        let gate = Gate::default();
+        gate.pause(Holder::PutBack, Some("weights".into()));
+        gate.pause(Holder::Operator, None);
+        gate.pause(Holder::Gateway, Some("later".into()));
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            async move { drop(gate.enter().await) }
+        });
+        for (holder, reason) in [(Holder::Gateway, Some("weights")), (Holder::PutBack, None)] {
+            gate.resume(holder);
+            gate.resume(holder);
+            settle().await;
+            let state = gate.state();
+            assert_eq!((state.is_paused(), state.reason(), waiting.is_finished()), (true, reason, false));
+        }
+        gate.resume(Holder::Operator);
+        waiting.await.unwrap();
+        assert!(!gate.state().is_paused());
     }
 }

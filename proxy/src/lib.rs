@@ -16,7 +16,7 @@
 //! `flight` lets several listen to one answer; `responding` and `response_body` hand it over, written by the dialect's
 //! `reply_writer` (OpenAI's straight to `json_text`), and know whether all of it arrived. `metering` counts and measures it when it is over (`telemetry`), with
 //! what became known of it on the way (`call_facts`). A model's `gate` holds its calls while it is paused, which
-//! `model_control` does, and puts new weights behind it. `ending` cuts what is being answered short when the server ends.
+//! `model_control` does; `weights_loads` puts new weights behind it. `ending` cuts what is being answered short when the server ends.
 
 mod access_log;
 mod answer;
@@ -59,6 +59,7 @@ mod sampling;
 mod telemetry;
 mod token_logprobs;
 mod upstream;
+mod weights_loads;
 mod whose_call;
 
 pub use access_log::log_access;

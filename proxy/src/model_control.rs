@@ -1,21 +1,18 @@
 //! What is done to a served model while it runs: hold its calls, let them go on, put new weights behind it, and put them
 //! back after a restart.
 
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::{BackendError, NewWeights, Sampler, WeightsSource, WeightsVersion};
+use fulgurite_backends::{NewWeights, WeightsSource, WeightsVersion};
 use fulgurite_store::model::ModelWeights;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::Proxy;
 use crate::error::ProxyError;
-use crate::gate::GateState;
+use crate::gate::Holder;
 use crate::openai::error::OpenAiError;
 
 const MODEL: &str = "/v1/fulgurite/models/{model}";
@@ -45,9 +42,15 @@ struct ModelState {
 
 impl ModelState {
     fn of(proxy: &Proxy, name: &str) -> Result<Json<Self>, ProxyError> {
-        let GateState { paused, reason, in_flight, held } = proxy.gate(name)?.state();
-        let weights_version = proxy.model(name)?.sampled().and_then(|model| model.sampler.weights_version());
-        Ok(Json(Self { model: name.to_owned(), weights_version, paused, reason, in_flight, held }))
+        let gate = proxy.gate(name)?.state();
+        Ok(Json(Self {
+            model: name.to_owned(),
+            weights_version: proxy.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
+            paused: gate.is_paused(),
+            reason: gate.reason().map(str::to_owned),
+            in_flight: gate.in_flight,
+            held: gate.held,
+        }))
     }
 }
 
@@ -79,44 +82,32 @@ async fn pause(
 ) -> Result<Json<ModelState>, OpenAiError> {
     let request: PauseRequest = if body.is_empty() { PauseRequest::default() } else { read(&body)? };
     let gate = proxy.gate(&model)?;
-    gate.pause(request.reason);
+    gate.pause(Holder::Operator, request.reason);
     if request.drain {
         gate.drained().await;
     }
     Ok(ModelState::of(&proxy, &model)?)
 }
 
+/// Calls go on, unless the gateway is paused or the model's weights are being put back.
 async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
-    proxy.gate(&model)?.resume();
+    proxy.gate(&model)?.resume(Holder::Operator);
     Ok(ModelState::of(&proxy, &model)?)
 }
 
-/// Answers once the host confirms the weights and that is noted for a server that is started anew. It goes on to the end though nobody waits: a host is not to be left in
-/// the middle of it.
+/// Answers once the host confirms the weights and that is noted for a server that is started anew.
 async fn load_weights(
     State(proxy): State<Proxy>,
     Path(model): Path<String>,
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
     let WeightsRequest { version, source } = read(&body)?;
-    let sampler = proxy.sampled_model(&model)?.sampler.clone();
+    let sampler = &proxy.sampled_model(&model)?.sampler;
     let weights = NewWeights { version, source };
-    let noted = ModelWeights { model: model.clone(), version: version.0, source: json!(weights.source) };
-    let store = proxy.shared.store.clone();
-    let loading = tokio::spawn(async move {
-        sampler.load_weights(&weights).await?;
-        store.set_model_weights(noted).await.map_err(ProxyError::from)
-    });
-    loading
-        .await
-        .map_err(|error| BackendError::Internal { message: error.to_string() })
-        .map_err(ProxyError::from)??;
-    tracing::info!(model, version = version.0, "new weights are behind a model");
+    proxy.weights_loads(&model)?.load(&model, sampler, &proxy.shared.store, weights).await?;
     Ok(ModelState::of(&proxy, &model)?)
 }
 
-/// The pause before weights that could not be put back are tried again.
-const PAUSE: Duration = Duration::from_secs(1);
 /// What a model is held for meanwhile.
 const PUTTING_BACK: &str = "its weights are put back after a restart";
 
@@ -125,7 +116,11 @@ impl Proxy {
     /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
     pub fn put_back(&self, kept: Vec<ModelWeights>) {
         for ModelWeights { model, version, source } in kept {
-            let (Ok(served), Ok(gate)) = (self.sampled_model(&model), self.gate(&model)) else { continue };
+            let (Ok(served), Ok(gate), Ok(loads)) =
+                (self.sampled_model(&model), self.gate(&model), self.weights_loads(&model))
+            else {
+                continue;
+            };
             let source = match WeightsSource::deserialize(&source) {
                 Ok(source) => source,
                 Err(error) => {
@@ -133,30 +128,13 @@ impl Proxy {
                     continue;
                 }
             };
-            let (sampler, gate) = (served.sampler.clone(), gate.clone());
+            let (sampler, gate, loads) = (served.sampler.clone(), gate.clone(), loads.clone());
             let weights = NewWeights { version: WeightsVersion(version), source };
-            gate.pause(Some(PUTTING_BACK.to_owned()));
+            gate.pause(Holder::PutBack, Some(PUTTING_BACK.to_owned()));
             tokio::spawn(async move {
-                put_back(&model, sampler.as_ref(), &weights).await;
-                gate.resume();
+                loads.put_back(&model, sampler.as_ref(), &weights).await;
+                gate.resume(Holder::PutBack);
             });
-        }
-    }
-}
-
-/// Tries until the host is there. One that will never take these weights goes on with its own, whose version is recorded.
-async fn put_back(model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
-    let version = weights.version.0;
-    loop {
-        match sampler.load_weights(weights).await {
-            Ok(()) => return tracing::info!(model, version, "the last weights are behind a model again"),
-            Err(error @ (BackendError::Unavailable { .. } | BackendError::Overloaded { .. })) => {
-                tracing::warn!(model, version, %error, "the last weights are put back once the model's host is there");
-                tokio::time::sleep(PAUSE).await;
-            }
-            Err(error) => {
-                return tracing::error!(model, version, %error, "the last weights cannot be put back behind a model");
-            }
         }
     }
 }

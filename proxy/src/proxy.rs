@@ -18,6 +18,7 @@ use crate::request_log::RequestLog;
 use crate::sampling::SamplingLimits;
 use crate::telemetry::Telemetry;
 use crate::upstream::{KeptReplies, Passed};
+use crate::weights_loads::WeightsLoads;
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -135,6 +136,8 @@ pub(crate) struct Shared {
     pub(crate) gateway: Gateway,
     /// By model.
     pub(crate) gates: BTreeMap<String, Gate>,
+    /// By model.
+    weights_loads: BTreeMap<String, WeightsLoads>,
     pub(crate) remote_models: RemoteModels,
     pub(crate) ending: Ending,
     pub(crate) started: f64,
@@ -160,6 +163,7 @@ impl Proxy {
         let models: BTreeMap<_, _> = models.into_iter().map(|model| (model.name().to_owned(), model)).collect();
         let telemetry = Telemetry::new(models.keys());
         let gates = models.keys().map(|name| (name.clone(), Gate::default())).collect();
+        let weights_loads = models.keys().map(|name| (name.clone(), WeightsLoads::default())).collect();
         let started = crate::call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
@@ -169,6 +173,7 @@ impl Proxy {
             options,
             gateway: Gateway::default(),
             gates,
+            weights_loads,
             remote_models: RemoteModels::default(),
             ending: Ending::default(),
             started,
@@ -227,6 +232,11 @@ impl Proxy {
     /// What holds a model's calls.
     pub(crate) fn gate(&self, name: &str) -> Result<&Gate, ProxyError> {
         self.shared.gates.get(name).ok_or_else(|| self.unknown_model(name))
+    }
+
+    /// What puts weights behind a model.
+    pub(crate) fn weights_loads(&self, name: &str) -> Result<&WeightsLoads, ProxyError> {
+        self.shared.weights_loads.get(name).ok_or_else(|| self.unknown_model(name))
     }
 
     fn unknown_model(&self, name: &str) -> ProxyError {

@@ -128,6 +128,23 @@ async fn only_the_gateway_refuses_while_paused_and_its_pause_holds_the_others() 
 }
 
 #[tokio::test]
+async fn a_model_goes_on_once_all_who_paused_it_have_let_it() {
+    let setup = Setup::new(vec![]).await;
+    let gateway =
+        async |what: &str| drop(setup.client.post(format!("{}/proxy/{what}", setup.url)).send().await.unwrap());
+    ask(&setup, "tiny/pause", &json!({ "reason": "maintenance" })).await;
+    gateway("pause").await;
+    gateway("resume").await;
+    let paused = state(&setup).await;
+    assert_eq!((&paused["paused"], &paused["reason"]), (&json!(true), &json!("maintenance")));
+    gateway("pause").await;
+    let (_, paused) = ask(&setup, "tiny/resume", &json!({})).await;
+    assert_eq!((&paused["paused"], &paused["reason"]), (&json!(true), &Value::Null));
+    gateway("resume").await;
+    assert_eq!(state(&setup).await["paused"], json!(false));
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_new_weights_is_told_and_changes_nothing() {
     let setup = Setup::new(vec![]).await;
     for (what, body, status, word) in [

@@ -44,7 +44,7 @@ impl RemotelyServedModel {
         if let Some(body) = body.as_object_mut() {
             body.insert("version".to_owned(), json!(weights.version));
         }
-        let state: State = self.server.post(&url, &body).await?;
+        let state: State = self.server.post_weights(&url, &body).await?;
         match state.weights_version {
             Some(version) if version != weights.version => {
                 let reason = format!("its weights are of version {}, not {}", version.0, weights.version.0);

@@ -143,13 +143,19 @@ impl Host {
         })
     }
 
-    /// What a POST is answered with: JSON, or null for anything else.
+    /// What a POST that changes the host is answered with: JSON, or null for anything else. A host that tried and failed is
+    /// there, and would fail again.
     pub(crate) async fn post(&self, path: &str, query: &[(&str, &str)], body: &Value) -> Result<Value, BackendError> {
         let mut request = self.client.post(self.url(path)).json(body);
         if !query.is_empty() {
             request = request.query(query);
         }
-        let reply = self.successful(self.send(request).await?).await?;
+        let reply = self.send(request).await?;
+        let has_failed = reply.status == StatusCode::INTERNAL_SERVER_ERROR;
+        let reply = self.successful(reply).await.map_err(|error| match error {
+            BackendError::Unavailable { message } if has_failed => BackendError::Internal { message },
+            error => error,
+        })?;
         // Some say in plain words that it is done.
         Ok(serde_json::from_slice(&self.read(reply.body).await?).unwrap_or(Value::Null))
     }

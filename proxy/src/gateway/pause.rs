@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::GatewayError;
 use crate::Proxy;
-use crate::gate::Gate;
+use crate::gate::Holder;
 
 /// Lets the gateway's calls in, unless it is paused, and counts those under way.
 #[derive(Default)]
@@ -62,8 +62,11 @@ impl InFlight {
 /// Refuses calls to a model that is paused by itself.
 pub(super) fn check_open(proxy: &Proxy, model: &str) -> Result<(), GatewayError> {
     let gate = proxy.gate(model)?.state();
-    match gate.paused {
-        true => Err(GatewayError::Paused { retry_after_seconds: RETRY_AFTER_SECONDS, reason: gate.reason }),
+    match gate.is_paused() {
+        true => Err(GatewayError::Paused {
+            retry_after_seconds: RETRY_AFTER_SECONDS,
+            reason: gate.reason().map(str::to_owned),
+        }),
         false => Ok(()),
     }
 }
@@ -91,7 +94,7 @@ pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Jso
     // Without a body, everything is as by default.
     let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
     let request: PauseRequest = super::models::read(body)?;
-    proxy.shared.gates.values().for_each(|gate| gate.pause(request.reason.clone()));
+    proxy.shared.gates.values().for_each(|gate| gate.pause(Holder::Gateway, request.reason.clone()));
     let mut state = proxy.shared.gateway.state();
     state.paused = true;
     state.retry_after_seconds = request.retry_after_seconds;
@@ -99,9 +102,9 @@ pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Jso
     Ok(Json(state.clone()))
 }
 
-/// `POST /proxy/resume`.
+/// `POST /proxy/resume`. A model that is paused by itself stays so.
 pub(crate) async fn resume(State(proxy): State<Proxy>) -> Json<GatewayState> {
-    proxy.shared.gates.values().for_each(Gate::resume);
+    proxy.shared.gates.values().for_each(|gate| gate.resume(Holder::Gateway));
     let mut state = proxy.shared.gateway.state();
     state.paused = false;
     state.reason = None;

@@ -15,6 +15,9 @@ use super::RecordError;
 /// How long a request may take, beside the time that the server was asked to wait.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long a model's hosts may take for new weights: calls under way may end first.
+const LOADING_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// The pause before the second try of a request, doubled for each further one up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -183,6 +186,16 @@ impl Server {
         self.read(url, reply)
     }
 
+    /// As [`Server::post`], of new weights for a model.
+    pub(crate) async fn post_weights<T: DeserializeOwned>(
+        &self,
+        url: &Url,
+        body: &impl Serialize,
+    ) -> Result<T, ServerError> {
+        let reply = self.send(url, self.weights_request(url, body)).await?;
+        self.read(url, reply)
+    }
+
     /// Tells a route something that it has no answer to.
     pub(crate) async fn tell(&self, url: &Url, body: &impl Serialize) -> Result<(), ServerError> {
         let reply = self.send(url, self.request(Method::POST, url).json(body)).await?;
@@ -195,6 +208,10 @@ impl Server {
             Some(key) => request.bearer_auth(key),
             None => request,
         }
+    }
+
+    fn weights_request(&self, url: &Url, body: &impl Serialize) -> RequestBuilder {
+        self.request(Method::POST, url).json(body).timeout(LOADING_TIMEOUT)
     }
 
     /// Sends a request until the server answers it.
@@ -322,6 +339,15 @@ mod tests {
         assert_eq!(server.route(&["v1", "runs"]).as_str(), "http://host:1/prefix/v1/runs");
         assert_eq!(server.route(&["runs", "a/b?c", "uses"]).as_str(), "http://host:1/prefix/runs/a%2Fb%3Fc/uses");
         assert_eq!(server.url(), "http://host:1/prefix");
+    }
+
+    #[test]
+    fn new_weights_are_waited_for_longer_than_other_answers() {
+        let server = server("http://host:1").unwrap();
+        let url = server.route(&["v1", "fulgurite", "models", "m", "weights"]);
+        let limit = |request: RequestBuilder| request.build().unwrap().timeout().copied();
+        assert_eq!(limit(server.request(Method::POST, &url)), Some(REQUEST_TIMEOUT));
+        assert_eq!(limit(server.weights_request(&url, &Value::Null)), Some(LOADING_TIMEOUT));
     }
 
     #[test]

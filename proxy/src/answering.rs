@@ -3,6 +3,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::Response;
 use fulgurite_backends::SamplerInfo;
+use fulgurite_store::Refused;
 
 use crate::attribution::{self, Attribution};
 use crate::call;
@@ -69,7 +70,7 @@ pub(crate) async fn answer(
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
-    let info = model.sampler.info().await.map_err(ProxyError::from)?;
+    let info = limits(proxy, &model).await?;
     check_capabilities(&request, &info)?;
     let attribution = attribute(proxy, &caller).await?;
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
@@ -119,6 +120,25 @@ pub(crate) async fn answer(
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };
     call::start(proxy, open, plan.calls, caller.in_flight);
     respond(proxy, request, &model, joined, token_ids, facts).await
+}
+
+/// The limits of a model's host. While the model's calls are held, one that cannot tell them may come to: a call waits.
+async fn limits(proxy: &Proxy, model: &SampledModel) -> Result<SamplerInfo, ProxyError> {
+    let gate = proxy.gate(&model.name)?;
+    match model.sampler.info().await {
+        Err(error) if gate.state().is_paused() => {
+            tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
+        }
+        told => return Ok(told?),
+    }
+    let mut cut = proxy.shared.ending.cut();
+    tokio::select! {
+        biased;
+        Ok(_) = cut.wait_for(|cut| *cut) => return Err(Refused::ShuttingDown.into()),
+        // It goes in later, like others.
+        inside = gate.enter() => drop(inside),
+    }
+    Ok(model.sampler.info().await?)
 }
 
 /// Hands the answers over to one who listens to them.

@@ -15,6 +15,7 @@ use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, WeightsFr
 use fulgurite_store::{Store, StoreOptions};
 use scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 
 struct Setup {
@@ -28,28 +29,33 @@ struct Setup {
 impl Setup {
     /// A proxy in front of these hosts.
     async fn new(hosts: &[&ScriptedServer]) -> Self {
+        Self::at(hosts.iter().map(|host| host.url.clone()).collect()).await
+    }
+
+    /// A proxy in front of hosts at these addresses.
+    async fn at(urls: Vec<String>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
         let renderer = open_renderer(directory.path(), "chatml").unwrap();
-        let sampler = |host: &&ScriptedServer| {
+        let sampler = |host: String| {
             let options = RemoteOptions {
-                url: host.url.clone(),
+                url: host.clone(),
                 model: "tiny".into(),
                 vocabulary_size: renderer.tokenizer().vocabulary_size(),
                 api_key: None,
                 silence_limit: Duration::from_secs(60),
                 changeover: fulgurite_backends::Changeover::default(),
             };
-            (host.url.clone(), Arc::new(VllmSampler::new(&options).unwrap()) as Arc<dyn Sampler>)
+            (host, Arc::new(VllmSampler::new(&options).unwrap()) as Arc<dyn Sampler>)
         };
         let options = ReplicaOptions { health_interval: None, ..ReplicaOptions::default() };
-        let sampler = Arc::new(Replicas::new(hosts.iter().map(sampler).collect(), &options));
+        let sampler = Arc::new(Replicas::new(urls.into_iter().map(sampler).collect(), &options));
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let model = ServedModel::Sampled(SampledModel { name: "tiny".into(), renderer: renderer.clone(), sampler });
         let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { url, store, renderer, client: reqwest::Client::new(), _directory: directory }
@@ -269,4 +275,38 @@ async fn an_agent_that_leaves_a_stalled_host_ends_its_work_and_is_recorded_so() 
     is_gone.await.unwrap();
     let recorded = setup.generation().await;
     assert_eq!((recorded.sampled_tokens, recorded.client_gone), (ids(&tokens), true));
+}
+
+#[tokio::test]
+async fn a_paused_models_calls_wait_for_a_host_that_is_not_there_yet() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let setup = Setup::at(vec![format!("http://{address}")]).await;
+    let model = format!("{}/v1/fulgurite/models/tiny", setup.url);
+    setup.client.post(format!("{model}/pause")).send().await.unwrap();
+    let asked = setup.ask_whole();
+    let meanwhile = async {
+        loop {
+            let state: Value = setup.client.get(&model).send().await.unwrap().json().await.unwrap();
+            if state["held"] == json!(1) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let vllm = Vllm::new(true, true);
+        let tokens = setup.tokens("I am 17.<|im_end|>");
+        vllm.play(answer(&tokens, &[("1", 0, tokens.len())]));
+        let listener = TcpListener::bind(address).await.unwrap();
+        let host = ScriptedServer::start_on(listener, move |request| vllm.answer(request));
+        setup.client.post(format!("{model}/resume")).send().await.unwrap();
+        host
+    };
+    tokio::pin!(asked, meanwhile);
+    let _host = tokio::select! {
+        early = &mut asked => panic!("it is not held: {early:?}"),
+        host = &mut meanwhile => host,
+    };
+    let (status, reply) = asked.await;
+    assert_eq!((status, &reply["choices"][0]["message"]["content"]), (200, &json!("I am 17.")), "{reply}");
 }

@@ -18,15 +18,12 @@ use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use serde_json::Value;
 
-use crate::config::{Config, EngineConfig};
+use crate::config::Config;
 use crate::model_config::{Backend, ModelEntry};
-use crate::server::LoadedModel;
+use crate::server::{LoadedModel, sampling_limits};
 
 /// Rank of the adapters that are trained at a service unless told otherwise.
 const SERVICE_RANK: u32 = 32;
-
-/// How long a remote host may be silent in the middle of a request.
-const SILENCE_LIMIT: Duration = Duration::from_secs(600);
 
 /// A model that is served.
 pub struct OpenModel {
@@ -41,10 +38,10 @@ pub struct OpenModel {
 impl OpenModel {
     /// Opens what `entry` says, its path seen from `directory`. Remote hosts are looked at when they are first needed,
     /// so that they may be down.
-    pub fn open(entry: &ModelEntry, directory: &Path, engine: &EngineConfig) -> Result<Self> {
+    pub fn open(entry: &ModelEntry, directory: &Path, config: &Config) -> Result<Self> {
         let path = directory.join(&entry.path);
         if entry.backend == Backend::Embedded {
-            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer, engine.options())?;
+            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer, config.engine.options())?;
             let tinker = Some(loaded.tinker_base()?);
             return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
@@ -54,18 +51,18 @@ impl OpenModel {
             let remote = format!("calls are passed on to {place} ({})", dialect.name());
             return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), tinker: None });
         }
-        let served = ServedModel::Sampled(remote_model(entry, &path)?);
+        let served = ServedModel::Sampled(remote_model(entry, &path, config)?);
         let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
         Ok(Self { served, remote: Some(remote), tinker: None })
     }
 }
 
 /// A model that is sampled at remote hosts, its tokenizer and template in `path`.
-fn remote_model(entry: &ModelEntry, path: &Path) -> Result<SampledModel> {
+fn remote_model(entry: &ModelEntry, path: &Path, config: &Config) -> Result<SampledModel> {
     let model = || format!("model `{}`", entry.name);
     let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
     let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
-    let sampler = Arc::new(remote(entry, &limits).with_context(model)?);
+    let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?).with_context(model)?);
     Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
 }
 
@@ -84,7 +81,7 @@ impl TrainedModel {
     /// through directories in `published`. A service that trains has its own weights. Adapters begin by the run's seed.
     pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
         if entry.backend == Backend::Tinker {
-            let served = remote_model(entry, path)?;
+            let served = remote_model(entry, path, config)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
             return Ok(Self { served, learner, _engine: None });
         }
@@ -93,7 +90,8 @@ impl TrainedModel {
         let (mut learner, source) = learner_of(&engine, entry, config)?;
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
-            let hosts = remote(entry, &limits).with_context(|| format!("model `{}`", entry.name))?;
+            let hosts = remote(entry, &limits, silence_limit(config)?);
+            let hosts = hosts.with_context(|| format!("model `{}`", entry.name))?;
             served.sampler = Arc::new(hosts);
             learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
         }
@@ -168,8 +166,13 @@ fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(A
     }
 }
 
+/// How long a remote host may be silent in the middle of a request.
+fn silence_limit(config: &Config) -> Result<Duration> {
+    Ok(sampling_limits(&config.proxy)?.host_silence())
+}
+
 /// The hosts of a remote model as one.
-fn remote(entry: &ModelEntry, limits: &Limits) -> Result<Replicas> {
+fn remote(entry: &ModelEntry, limits: &Limits, silence_limit: Duration) -> Result<Replicas> {
     let api_key = api_key(entry)?;
     let mut hosts = Vec::new();
     for url in &entry.urls {
@@ -178,7 +181,7 @@ fn remote(entry: &ModelEntry, limits: &Limits) -> Result<Replicas> {
             model: entry.name.clone(),
             vocabulary_size: limits.vocabulary_size,
             api_key: api_key.clone(),
-            silence_limit: SILENCE_LIMIT,
+            silence_limit,
             changeover: entry.changeover,
         };
         hosts.push((url.clone(), sampler(entry, &options, limits)?));
@@ -273,6 +276,18 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ProxyConfig;
+
+    #[test]
+    fn a_host_may_be_silent_for_as_long_as_the_config_waits_for_it() {
+        let limit = |first_token_seconds, silence_seconds| {
+            let proxy = ProxyConfig { first_token_seconds, silence_seconds, ..ProxyConfig::default() };
+            silence_limit(&Config { proxy, ..Config::default() }).unwrap().as_secs_f64()
+        };
+        assert!(limit(1800.0, 1.0) > 1800.0 && limit(1.0, 1800.0) > 1800.0);
+        assert_eq!(limit(1.0, 1.0), 600.0);
+        assert!(limit(1e19, 1.0) > 1e9, "and no clock overflows");
+    }
 
     #[test]
     fn padding_rows_of_an_embedding_are_tokens_too() {

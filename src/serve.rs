@@ -34,10 +34,10 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     let store = open_store(&store_url, &loaded.config.store).await?;
     let mut models = Vec::new();
     for entry in &loaded.config.models {
-        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config.engine)?);
+        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config)?);
     }
     for entry in &said {
-        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config.engine)?);
+        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
     }
     let tinker = tinker_routes(&mut models, &loaded)?;
     let served = models.iter().map(|model| model.served.clone()).collect();

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::access::{self, Entrance};
-use crate::config::{Config, ServerConfig};
+use crate::config::{Config, ProxyConfig, ServerConfig};
 use crate::connections::{self, ConnectionLimits, Door};
 use crate::metrics_page::MetricsPage;
 use crate::trace_export::{Collector, TraceExport};
@@ -112,11 +112,7 @@ impl RunningServer {
             conversation_memory_bytes: config.proxy.conversation_memory_bytes,
             auxiliary_rules: config.proxy.auxiliary_rules.clone(),
             budget: budget(config.proxy.budget)?,
-            sampling_limits: SamplingLimits {
-                first_token: seconds("proxy.first_token_seconds", config.proxy.first_token_seconds)?,
-                silence: seconds("proxy.silence_seconds", config.proxy.silence_seconds)?,
-                whole: seconds("proxy.call_seconds", config.proxy.call_seconds)?,
-            },
+            sampling_limits: sampling_limits(&config.proxy)?,
             keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
         };
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
@@ -216,6 +212,15 @@ fn watchdog_interval(interval: f64) -> Result<Option<Duration>> {
             time.map(Some).map_err(|error| anyhow!("{error} (0 looks before each call)"))
         }
     }
+}
+
+/// How long a model's host may take.
+pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
+    Ok(SamplingLimits {
+        first_token: seconds("proxy.first_token_seconds", config.first_token_seconds)?,
+        silence: seconds("proxy.silence_seconds", config.silence_seconds)?,
+        whole: seconds("proxy.call_seconds", config.call_seconds)?,
+    })
 }
 
 /// A time of the config, which a clock can reach from now.

@@ -31,6 +31,21 @@ impl Default for SamplingLimits {
     }
 }
 
+/// How long a host may be silent at least, though little is waited for: it may be given a model.
+const HOSTS_SILENCE: Duration = Duration::from_secs(600);
+/// How much later than here a host is given up for its silence: what is told of is the limit of the config.
+const HOSTS_ALLOWANCE: Duration = Duration::from_secs(60);
+
+impl SamplingLimits {
+    /// How long a connection to a host may be silent.
+    pub fn host_silence(&self) -> Duration {
+        // Longer than anybody waits, where a clock cannot tell the end.
+        let longest = Duration::from_secs(u64::from(u32::MAX));
+        let awaited = self.first_token.max(self.silence).min(longest);
+        HOSTS_SILENCE.max(awaited + HOSTS_ALLOWANCE)
+    }
+}
+
 /// How long a host that was told to stop may take to say which weights sampled what it had sampled.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 

@@ -60,13 +60,15 @@ pub(crate) fn choose(
     Some(Choice { token, logprob: logprob(token), likeliest: likeliest() })
 }
 
-/// Chooses among the tokens that the filters left, whose probabilities then sum to 1.
+/// Chooses among the tokens that the filters left, whose probabilities then sum to 1. One whose probability is too small
+/// to be told from 0 is no alternative.
 fn choose_among(kept: &[u32], weights: &[f32], uniform: f64, alternatives: usize) -> Choice {
     let weight = |token: u32| f64::from(weights[token as usize]);
     let total: f64 = kept.iter().map(|&token| weight(token)).sum();
     let logprob = |token: u32| (weight(token) / total).ln() as f32;
     let token = pick(kept.iter().map(|&token| (token, weights[token as usize])), uniform);
-    let likeliest = kept.iter().take(alternatives).map(|&token| (token, logprob(token))).collect();
+    let likeliest = kept.iter().take_while(|token| weight(**token) > 0.0).take(alternatives);
+    let likeliest = likeliest.map(|&token| (token, logprob(token))).collect();
     Choice { token, logprob: logprob(token), likeliest }
 }
 
@@ -190,6 +192,13 @@ mod tests {
         }
         let nothing = [f32::NEG_INFINITY; 2];
         assert_eq!(choose(&nothing, &SamplingParameters::default(), 0.5, 2, &mut Vec::new()), None);
+    }
+
+    #[test]
+    fn an_alternative_without_weight_is_not_reported() {
+        let sampling = SamplingParameters { top_k: Some(3), ..SamplingParameters::default() };
+        let choice = choose(&[-500.0, 1.0, 1.0, -400.0], &sampling, 0.0, 3, &mut Vec::new()).unwrap();
+        assert_eq!(choice.likeliest, [(1, 0.5_f32.ln()), (2, 0.5_f32.ln())]);
     }
 
     proptest! {

@@ -54,7 +54,8 @@ impl Need {
                 | "/v1/responses/{response_id}"
                 | "/v1/messages"
                 | "/v1/messages/count_tokens"
-                | "/v1/models",
+                | "/v1/models"
+                | "/v1/models/{*model}",
             ) => Need::ModelCalls,
             _ => Need::Admin,
         }
@@ -190,6 +191,7 @@ mod tests {
             "/v1/responses/{response_id}",
             "/v1/messages/count_tokens",
             "/v1/models",
+            "/v1/models/{*model}",
         ] {
             assert_eq!(need("POST", route), Need::ModelCalls, "{route}");
             assert_eq!(need("GET", &format!("{ATTEMPT}{route}")), Need::ModelCalls, "{route}");

@@ -1,9 +1,10 @@
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, head, post};
 use fulgurite_store::Refused;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
@@ -30,7 +31,8 @@ pub fn routes(proxy: Proxy) -> Router {
             .route(&format!("{base}/responses/{{response_id}}"), get(responses::retrieve).fallback(method_not_allowed))
             .route(&format!("{base}/messages"), post(anthropic::messages).fallback(method_not_allowed))
             .route(&format!("{base}/messages/count_tokens"), post(anthropic::count_tokens).fallback(method_not_allowed))
-            .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed));
+            .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed))
+            .route(&format!("{base}/models/{{*model}}"), get(retrieve_model).fallback(method_not_allowed));
     }
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
         router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
@@ -70,6 +72,29 @@ async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -
         true => anthropic::model_list(&proxy).await,
         false => openai::model_list(&proxy).await,
     })
+}
+
+/// The path of a model, which may be below an attempt's. A name may be several segments.
+#[derive(Debug, Deserialize)]
+struct ModelPath {
+    model: String,
+}
+
+async fn retrieve_model(
+    State(proxy): State<Proxy>,
+    Path(ModelPath { model }): Path<ModelPath>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let model = match proxy.model(&model) {
+        Ok(model) => model,
+        Err(error) => return told(&uri, &headers, error),
+    };
+    let entry = match anthropic::is_spoken(&uri, &headers) {
+        true => anthropic::model(model).await,
+        false => openai::model(&proxy, model).await,
+    };
+    axum::Json(entry).into_response()
 }
 
 async fn healthz(State(proxy): State<Proxy>) -> Response {

@@ -12,7 +12,7 @@ mod tools;
 pub(crate) use endpoint::{count_tokens, messages};
 pub(crate) use error::{error_event, refusal};
 pub(crate) use message_request::conversation_of;
-pub(crate) use models::model_list;
+pub(crate) use models::{model, model_list};
 
 use axum::http::{HeaderMap, Uri};
 

@@ -12,4 +12,4 @@ mod sampling_fields;
 mod shape;
 mod tool_fields;
 
-pub(crate) use models::model_list;
+pub(crate) use models::{model, model_list};

@@ -150,6 +150,8 @@ pub fn redact_url(url: &str) -> String {
     let Some((scheme @ ("postgres" | "postgresql"), rest)) = url.split_once("://") else { return url.to_owned() };
     // A password may hold any of these, though it should not.
     let (user, address) = match rest.rsplit_once('@') {
+        // Nobody can tell whether this is a password or options.
+        Some((before, _)) if before.contains('?') => return format!("{scheme}://..."),
         Some((user, address)) => (user.split(':').next(), address),
         None => (None, rest),
     };
@@ -170,6 +172,7 @@ mod tests {
             ("postgres://me:secret@host:5432/db?sslmode=require", "postgres://me@host:5432/db"),
             ("postgresql://me:se/cr@et:@host/db", "postgresql://me@host/db"),
             ("postgres://host/db?user=me&password=secret", "postgres://host/db"),
+            ("postgres://host:5432/db?password=se@cret", "postgres://..."),
             ("postgres://me@%2Frun%2Fpostgresql/db", "postgres://me@%2Frun%2Fpostgresql/db"),
             ("sqlite://a:b@c.db", "sqlite://a:b@c.db"),
         ];

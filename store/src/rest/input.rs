@@ -207,8 +207,26 @@ impl Paging {
     }
 }
 
-/// Seconds as a duration; what is below 0 is 0.
+/// The longest that anybody waits: a century, which a clock can count from now.
+const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Seconds to wait as a duration; what is below 0 is 0.
 pub(super) fn seconds(field: &'static str, seconds: f64) -> Result<Duration, RestError> {
     Duration::try_from_secs_f64(seconds.max(0.0))
+        .map(|wait| wait.min(LONGEST_WAIT))
         .map_err(|error| RestError::from(Mistake::value(vec![json!(field)], error.to_string(), json!(seconds))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_no_clock_can_count_is_a_long_one() {
+        assert_eq!(seconds("timeout", 2.5).unwrap(), Duration::from_millis(2500));
+        assert_eq!(seconds("timeout", -1.0).unwrap(), Duration::ZERO);
+        let longest = seconds("timeout", 1e19).unwrap();
+        assert!(std::time::Instant::now().checked_add(longest).is_some());
+        assert!(seconds("timeout", 1e300).is_err());
+    }
 }

@@ -222,6 +222,8 @@ async fn replay(
         {
             tracing::error!(%generation_id, %error, "could not note that a client took its answer");
         }
+        // It is not taken from whoever got it before by one who asked for it again and left.
+        let was_delivered = was_delivered || open.was_delivered();
         open.answered(was_delivered);
     });
     respond(listener, route, facts).await

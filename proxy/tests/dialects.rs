@@ -85,6 +85,34 @@ async fn what_a_host_had_cached_of_a_prompt_is_told_in_each_dialect_and_recorded
     }
 }
 
+/// Claude Code sends what it has to say as the system both beside the messages and among them.
+#[tokio::test]
+async fn what_the_system_says_late_reaches_a_model_that_hears_it_only_first_in_each_dialect() {
+    let setup = Setup::of_family("deepseekv3", "deepseek").await;
+    let said = |role: &str, text: &str| json!({ "role": role, "content": text });
+    let late = vec![said("user", "Hi"), said("assistant", "Hello."), said("system", "Be kind."), said("user", "Bye")];
+    let mut with_system = late.clone();
+    with_system.insert(0, said("system", "Be brief."));
+    for (path, body) in [
+        ("chat/completions", json!({ "model": "tiny", "messages": with_system })),
+        ("messages", json!({ "model": "tiny", "max_tokens": 8, "system": "Be brief.", "messages": late })),
+        ("responses", json!({ "model": "tiny", "instructions": "Be brief.", "input": late })),
+    ] {
+        let answer = setup.sampled("So long.<｜end▁of▁sentence｜>");
+        setup.play(Script::Answer(answer, StopReason::StopToken));
+        let (rollout, base) = setup.attempt().await;
+        let response = setup.client.post(format!("{base}/{path}")).json(&body).send().await.unwrap();
+        assert_eq!(response.status(), 200, "{path}: {}", response.text().await.unwrap());
+        let prompt = setup.generation_of(&rollout).await.prompt_tokens;
+        assert_eq!(
+            setup.renderer.tokenizer().decode(&prompt),
+            "<｜begin▁of▁sentence｜>Be brief.<｜User｜>Hi<｜Assistant｜></think>Hello.<｜end▁of▁sentence｜>\
+             <｜User｜><system-reminder>\nBe kind.\n</system-reminder><｜User｜>Bye<｜Assistant｜></think>",
+            "{path}"
+        );
+    }
+}
+
 /// What the model samples, and what its agent says then.
 #[derive(Clone, Debug)]
 struct Step {

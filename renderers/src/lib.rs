@@ -54,6 +54,7 @@ mod template_dialect;
 mod template_program;
 mod template_renderer;
 mod template_response_format;
+mod template_roles;
 mod template_run;
 #[cfg(test)]
 mod testing;

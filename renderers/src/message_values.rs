@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use minijinja::Value;
+use minijinja::value::ValueKind;
 use serde_json::Value as Json;
 
 use crate::python_text::FieldName::{self, Known};
@@ -26,12 +27,12 @@ impl<'t> MessageValues<'t> {
     }
 
     /// The messages of a conversation.
-    pub(crate) fn messages(self, messages: &[Message]) -> Value {
+    pub(crate) fn messages<'m>(self, messages: impl IntoIterator<Item = &'m Message>) -> Value {
         let of = |message: &Message| {
             let by_assistant = message.is_assistant();
             self.message(message, &|text| (self.text_value)(text, by_assistant))
         };
-        messages.iter().map(of).collect()
+        messages.into_iter().map(of).collect()
     }
 
     /// Tool declarations, none where there are none. A dialect has them in OpenAI's wrapper, which templates are
@@ -113,7 +114,8 @@ impl<'t> MessageValues<'t> {
         object(fields)
     }
 
-    /// Arguments that are no JSON stay the string that they are.
+    /// Arguments that are no JSON stay the string that they are, or are the one field of an object for a template that
+    /// takes nothing else.
     fn arguments(self, arguments: &Json, text_value: &impl Fn(&str) -> Value) -> Value {
         let Some(dialect) = self.dialect else { return from_json_with(arguments, text_value) };
         match (arguments, dialect.arguments_as_string) {
@@ -121,7 +123,12 @@ impl<'t> MessageValues<'t> {
             (given, true) => text_value(&given.to_string()),
             (Json::Null, false) => object(Vec::new()),
             (Json::String(text), false) if text.trim().is_empty() => object(Vec::new()),
-            (Json::String(text), false) => from_json_text(text, text_value).unwrap_or_else(|| text_value(text)),
+            (Json::String(text), false) => match (from_json_text(text, text_value), dialect.takes_any_arguments) {
+                (Some(read), true) => read,
+                (Some(read), false) if matches!(read.kind(), ValueKind::Map | ValueKind::None) => read,
+                (None, true) => text_value(text),
+                (_, false) => object(vec![(Known("arguments"), text_value(text))]),
+            },
             (given, false) => from_json_with(given, text_value),
         }
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::pieces::without_prefix;
 use crate::template_conversations::{REASONING, a_user, calling, declared, reasoning, result_of, said};
 use crate::template_response_format::turns;
+use crate::template_roles::LateSystem;
 use crate::tokenizer::Piece;
 use crate::{Message, RenderError, Renderer, ResponseFormat, TemplateOptions, TemplateRenderer, Tokenizer};
 
@@ -315,12 +316,28 @@ impl Check<'_> {
     }
 
     fn roles(&mut self) {
+        let roles = self.renderer.roles_for(&[]);
         for role in ["system", "developer"] {
             let shown = self.shows(&[Message::text(role, "fulgurite"), a_user()], &[], "fulgurite");
-            let (verdict, what) =
-                if shown { (Verdict::Ok, "is shown") } else { (Verdict::Warning, "is refused or left out") };
+            let (verdict, what) = match (shown, roles.takes(role, true)) {
+                (true, true) => (Verdict::Ok, "is shown"),
+                (true, false) if role == "developer" && roles.takes("system", true) => {
+                    (Verdict::Ok, "is written as the system's, for the template does not show it")
+                }
+                (true, false) => (Verdict::Ok, "is said to the user, for the template does not show it"),
+                (false, _) => (Verdict::Warning, "is refused or left out"),
+            };
             self.found("roles", verdict, format!("a first message of the {role} {what}"));
         }
+        let (verdict, what) = match roles.late_system() {
+            LateSystem::InPlace => (Verdict::Ok, "is shown where it stands"),
+            LateSystem::Nowhere => (Verdict::Ok, "is said to the user, for the template does not show it"),
+            LateSystem::InFront => (
+                Verdict::Warning,
+                "is shown before the whole conversation; after a turn that was sampled it is said to the user",
+            ),
+        };
+        self.found("roles", verdict, format!("a later message of the system {what}"));
         let result = Message { content: Some(crate::Content::Text("fulgurite".to_owned())), ..result_of("fulgurit1") };
         let shown = self.shows(&[a_user(), calling(&["fulgurit1"]), result], &[declared("probe")], "fulgurite");
         let (verdict, what) =
@@ -399,7 +416,16 @@ mod tests {
             assert_eq!(report.continues_without_history, !matches!(name, "deepseek_v3" | "mistral"), "{name}");
             let dated = matches!(name, "llama3_1" | "gpt_oss");
             assert_eq!(findings(&report, "date", Verdict::Warning).len(), usize::from(dated), "{name}");
-            assert_eq!(report.verdict(), Verdict::Warning, "{name}");
+            let verdict = if matches!(name, "qwen2_5" | "qwen3_2507") { Verdict::Ok } else { Verdict::Warning };
+            assert_eq!(report.verdict(), verdict, "{name}");
+            let roles = findings(&report, "roles", Verdict::Ok);
+            let by_system =
+                "a first message of the developer is written as the system's, for the template does not show it";
+            let shows_developer = matches!(name, "gpt_oss" | "kimi" | "llama3_1" | "phi");
+            assert_eq!(roles.iter().any(|role| role == by_system), !shows_developer, "{name}: {roles:?}");
+            let to_user = "a later message of the system is said to the user, for the template does not show it";
+            let shows_late = !matches!(name, "qwen3_5" | "mistral" | "gemma" | "gpt_oss");
+            assert_eq!(roles.iter().any(|role| role == to_user), !shows_late, "{name}: {roles:?}");
             let json = serde_json::to_value(&report).unwrap();
             assert!(json["findings"].as_array().unwrap().len() > 10, "{json}");
         }

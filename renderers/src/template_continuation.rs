@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::template_conversations::{a_user, calling, declared, result_of, said};
@@ -69,7 +71,8 @@ impl TemplateRenderer {
     ) -> Result<Vec<Piece>, RenderError> {
         let stand_in = unused_text(before, new);
         let turn = turn_with_text(turn, &stand_in);
-        let messages: Vec<Message> = before.iter().chain([&turn]).chain(new).cloned().collect();
+        let written = self.roles_for(tools).in_place().written(before.iter().chain([&turn]).chain(new));
+        let messages: Vec<Message> = written.into_iter().map(Cow::into_owned).collect();
         let mut pieces = self.pieces(&messages, tools, true)?;
         let said = last_mention(&pieces, &stand_in).ok_or(RenderError::NoTurnEnd)?;
         let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
@@ -122,6 +125,7 @@ fn shapes() -> Vec<(Vec<Message>, Message, Vec<Message>)> {
     vec![
         (long(), said(), vec![a_user()]),
         (long(), said(), vec![]),
+        (long(), said(), vec![Message::text("system", "s"), a_user()]),
         (with_tools(), said(), vec![a_user()]),
         (long(), calling(&[one]), vec![result_of(one)]),
         (with_tools(), calling(&[one]), vec![result_of(one), a_user()]),

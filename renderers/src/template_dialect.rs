@@ -14,6 +14,8 @@ pub(crate) struct TemplateDialect {
     /// The arguments of a call as the string of JSON that OpenAI's wire has. Else as the object in it, which is what
     /// vLLM gives to templates too: a template that writes JSON would quote a string once more.
     pub(crate) arguments_as_string: bool,
+    /// Arguments may be text that is no JSON, as models and clients have them at times.
+    pub(crate) takes_any_arguments: bool,
     /// Null content as the empty string.
     pub(crate) null_as_empty: bool,
     /// The field from which an assistant's reasoning is read.
@@ -50,9 +52,13 @@ impl TemplateDialect {
         let object = json!({MARK: "c"});
         let string = object.to_string();
         // Python's own spelling of a dictionary is in no model's training data.
-        let writes_object =
-            render(with_call(calling(text(""), object))).is_ok_and(|rendered| !rendered.contains(&format!("'{MARK}'")));
+        let of_object = render(with_call(calling(text(""), object)));
+        let writes_object = of_object.as_ref().is_ok_and(|rendered| !rendered.contains(&format!("'{MARK}'")));
         let arguments_as_string = !writes_object && render(with_call(calling(text(""), string.clone().into()))).is_ok();
+        // A template that shows no arguments at all tells nothing.
+        let takes_any_arguments = arguments_as_string
+            || !of_object.is_ok_and(|rendered| rendered.contains(MARK))
+            || shows(with_call(calling(text(""), format!("{{{MARK}").into())), MARK);
         let arguments = if arguments_as_string { string.into() } else { json!({"c": "d"}) };
 
         let writes_null =
@@ -67,6 +73,7 @@ impl TemplateDialect {
         Self {
             content_in_parts,
             arguments_as_string,
+            takes_any_arguments,
             null_as_empty: !writes_null,
             reasoning_field: REASONING_FIELDS.into_iter().find(reads),
         }
@@ -138,6 +145,23 @@ mod tests {
             let dialect = calls(concatenates);
             assert_eq!(arguments(dialect, json!("{\"a\":1}")), json!("{\"a\":1}"));
             assert_eq!(arguments(dialect, json!({"a": 1})), json!("{\"a\":1}"));
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_no_object_are_the_field_of_one_where_the_template_takes_only_objects() {
+        let dialect = dialect(
+            "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{% for key, value in c.function.arguments | items %}{{ key ~ value }}{% endfor %}{% endfor %}{% endfor %}",
+        );
+        for (given, expected) in [
+            ("{broken", json!({"arguments": "{broken"})),
+            ("[1]", json!({"arguments": "[1]"})),
+            ("{\"a\":1}", json!({"a": 1})),
+            ("", json!({})),
+        ] {
+            let call = json!({"id": "1", "type": "function", "function": {"name": "f", "arguments": given}});
+            let shaped = shaped(dialect, json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            assert_eq!(shaped["tool_calls"][0]["function"]["arguments"], expected);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::python_text::{from_json, object};
 use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
 use crate::template_dialect::TemplateDialect;
+use crate::template_roles::TemplateRoles;
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
@@ -36,7 +37,8 @@ pub struct TemplateOptions {
 
 /// Renders by a model's own chat template, as Hugging Face's `apply_chat_template` does, but for two things: text of a
 /// message that spells a control token is encoded as text, and messages are given in the shape that the template reads
-/// (arguments of calls as objects, text parts as a string, reasoning in the field that it knows).
+/// (arguments of calls as objects, text parts as a string, reasoning in the field that it knows), those that it would
+/// refuse or leave out as messages that it takes.
 #[derive(Debug)]
 pub struct TemplateRenderer {
     tokenizer: Arc<Tokenizer>,
@@ -46,6 +48,9 @@ pub struct TemplateRenderer {
     /// What the template sees whatever the conversation is.
     constants: Vec<(FieldName, minijinja::Value)>,
     dialect: TemplateDialect,
+    roles: TemplateRoles,
+    /// Of the template for conversations with tools, where there is one.
+    tool_use_roles: Option<TemplateRoles>,
     pub(crate) turn_end: Option<u32>,
     pub(crate) continues_by_history: OnceLock<bool>,
     response_format: OnceLock<ResponseFormat>,
@@ -88,11 +93,20 @@ impl TemplateRenderer {
             options.arguments,
         ]);
         let constants = constants(&config.special_tokens, &options.arguments);
+        let render =
+            |template: &ChatTemplate, messages| template.render(context(&constants, messages, ().into(), false, None));
+        let dialect = TemplateDialect::detect(|messages| render(&templates.default, from_json(&messages)));
+        let values = MessageValues::new(Some(dialect), &|text, _| text.into());
+        let roles = |template: &ChatTemplate| match options.hugging_face_exact {
+            true => TemplateRoles::ALL,
+            false => TemplateRoles::detect(|messages| render(template, values.messages(messages))),
+        };
+        let (roles, tool_use_roles) = (roles(&templates.default), templates.tool_use.as_ref().map(roles));
         let mut renderer = Self {
             fingerprint: hex_sha256(&[told.to_string().as_bytes()]),
-            dialect: TemplateDialect::detect(|messages| {
-                templates.default.render(context(&constants, from_json(&messages), ().into(), false, None))
-            }),
+            dialect,
+            roles,
+            tool_use_roles,
             constants,
             turn_end: None,
             continues_by_history: OnceLock::new(),
@@ -134,9 +148,11 @@ impl TemplateRenderer {
         generation_marks: Option<&str>,
     ) -> Result<Rendered<'_>, RenderError> {
         let exact = self.options.hugging_face_exact;
+        let messages = self.roles_for(tools).written(messages);
         let render = |text_value: TextValue<'_>| {
             let values = MessageValues::new((!exact).then_some(self.dialect), text_value);
-            let (messages, tools_given) = (values.messages(messages), values.tools(tools));
+            let messages = values.messages(messages.iter().map(|message| &**message));
+            let tools_given = values.tools(tools);
             let context = context(&self.constants, messages, tools_given, add_generation_prompt, generation_marks);
             self.template_for(tools).render(context)
         };
@@ -202,6 +218,11 @@ impl TemplateRenderer {
             Some(template) if !tools.is_empty() => template,
             _ => &self.templates.default,
         }
+    }
+
+    /// Whose messages the template takes that renders a conversation with these tools.
+    pub(crate) fn roles_for(&self, tools: &[Value]) -> TemplateRoles {
+        self.tool_use_roles.filter(|_| !tools.is_empty()).unwrap_or(self.roles)
     }
 
     /// Whether a token ends the assistant's turn: one at which sampling stops, or the one that the template writes.

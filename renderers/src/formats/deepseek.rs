@@ -4,9 +4,11 @@ use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::chunk::Chunk;
 use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::python_json::{JsonStyle, dumps};
+use crate::template_roles::REMINDER;
 use crate::{RenderError, ResponseFormat, ToolCall};
 
 const END: &str = "<｜end▁of▁sentence｜>";
+const USER: &str = "<｜User｜>";
 
 /// DeepSeek V3.1: `<｜User｜>{content}` and `<｜Assistant｜>{content}<｜end▁of▁sentence｜>`. Tools are explained in the
 /// system message, which has no role; after a tool's result the assistant goes on without a role.
@@ -44,12 +46,17 @@ impl DeepSeek {
     }
 
     fn system<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError> {
-        if index > 0 {
+        if index > 0 && self.cookbook_exact {
             let message = format!("the {} format takes a system message only as the first message", self.name());
             return Err(RenderError::Message { message_index: index, message });
         }
-        let output = self.text(conversation, index)?.join(tools(conversation.tools()));
-        Ok(RenderedMessage { output: vec![output], ..RenderedMessage::default() })
+        let text = self.text(conversation, index)?;
+        let (header, output) = match index {
+            0 => (Chunk::default(), text.join(tools(conversation.tools()))),
+            // The format has no place for it, but in what the user says.
+            _ => (Chunk::of_format(USER), Chunk::default().content(REMINDER[0]).join(text).content(REMINDER[1])),
+        };
+        Ok(RenderedMessage { header, output: vec![output], ..RenderedMessage::default() })
     }
 
     /// The text of a message that is not the assistant's.
@@ -128,7 +135,7 @@ impl Format for DeepSeek {
         let (header, end) = match role {
             "system" => return self.system(conversation, index),
             "assistant" => return Ok(self.assistant(conversation, index)),
-            "user" => ("<｜User｜>", ""),
+            "user" => (USER, ""),
             "tool" => ("<｜tool▁output▁begin｜>", "<｜tool▁output▁end｜>"),
             _ => {
                 let message = format!("the {} format has no role `{role}`", self.name());

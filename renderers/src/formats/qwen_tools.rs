@@ -63,6 +63,8 @@ pub(super) fn json_calls<'m>(
 }
 
 /// `<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>` for each call.
+///
+/// Arguments that are no object stand in place of the parameters as they came. The cookbook refuses them.
 pub(super) fn xml_calls<'m>(
     message: &ChatMessage<'m>,
     message_index: usize,
@@ -72,16 +74,23 @@ pub(super) fn xml_calls<'m>(
 }
 
 fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> Result<Chunk<'m>, RenderError> {
-    let mut chunk = Chunk::of_format("<tool_call>\n<function=").content(&*call.function.name).format(">\n");
-    let arguments = arguments(call, message_index)?;
-    let fields = arguments.as_object().ok_or_else(|| RenderError::Message {
-        message_index,
-        message: format!("the arguments of the call of `{}` are not a JSON object", call.function.name),
-    })?;
-    for (key, value) in fields {
-        chunk = chunk.format("<parameter=").content(key.clone()).format(">\n");
-        chunk = chunk.content(style.argument(value)).format("\n</parameter>\n");
-    }
+    let chunk = Chunk::of_format("<tool_call>\n<function=").content(&*call.function.name).format(">\n");
+    let arguments = match arguments(call, message_index) {
+        Err(error) if style.cookbook_exact => return Err(error),
+        read => read.unwrap_or(Cow::Borrowed(&call.function.arguments)),
+    };
+    let chunk = match &*arguments {
+        Value::Object(fields) => fields.iter().fold(chunk, |chunk, (key, value)| {
+            let chunk = chunk.format("<parameter=").content(key.clone()).format(">\n");
+            chunk.content(style.argument(value)).format("\n</parameter>\n")
+        }),
+        _ if style.cookbook_exact => {
+            let message = format!("the arguments of the call of `{}` are not a JSON object", call.function.name);
+            return Err(RenderError::Message { message_index, message });
+        }
+        // There are no parameters to tell, but what was said can be.
+        _ => chunk.content(call.function.arguments_text()).format("\n"),
+    };
     Ok(chunk.format("</function>\n</tool_call>"))
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use fulgurite_renderers::{Message, Renderer};
 use serde_json::{Value, json};
 
-use crate::setup::{Rollout, calling, message, named, result, said, system, template, user, vectors, weather_tool};
+use crate::setup::{
+    Rollout, calling, message, named, result, said, system, template, template_with_control, user, vectors,
+    weather_tool,
+};
 
 /// The formats of the cookbook's vectors on their tokenizers, each with its file.
 fn named_formats() -> Vec<(Arc<dyn Renderer>, Value)> {
@@ -161,4 +164,103 @@ fn what_breaks_when_turns_are_rendered_again_continues_here() {
         }
     }
     assert!(checked > 500, "{checked}");
+}
+
+/// A conversation as Claude Code holds it, and agents that speak as the developer: what each template is given of what the
+/// system says first, after a turn, after a tool's result, and after the user. Gemma's writes no results.
+#[test]
+fn conversations_in_which_the_system_speaks_late_continue_token_by_token() {
+    let [brief, kind, celsius, gone] = ["Be brief.", "Be kind.", "Use Celsius.", "Be gone."]
+        .map(|text| (text, format!("<system-reminder>\n{text}\n</system-reminder>")));
+    let user_of = |texts: &[&str]| -> String {
+        texts.iter().map(|text| format!("<|im_start|>user\n{text}<|im_end|>\n")).collect()
+    };
+    let system_of = |text: &str| format!("<|im_start|>system\n{text}<|im_end|>\n");
+    let called = "<tool_response>\nsun\n</tool_response>";
+    let (asks, thinks) = ("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n");
+    let inst = |texts: &[&str]| format!("[INST] {}[/INST]", texts.join("\n\n"));
+    let gemma =
+        |texts: &[&str]| format!("<start_of_turn>user\n{}<end_of_turn>\n<start_of_turn>model\n", texts.join("\n\n"));
+    let result_of_mistral =
+        format!("[TOOL_RESULTS] {{\"content\": sun\n\n{}, \"call_id\": \"fulgurit1\"}}[/TOOL_RESULTS]", celsius.1);
+    for (renderer, expected) in [
+        (
+            template("qwen3", "qwen3", "<|im_end|>"),
+            vec![
+                format!("{}{}{asks}", system_of(brief.0), user_of(&["Hi"])),
+                format!("\n{}{}{asks}", system_of(kind.0), user_of(&["Rain?"])),
+                format!("\n{}{}{asks}", user_of(&[called]), system_of(celsius.0)),
+                format!("\n{}{}{asks}", user_of(&["Thanks."]), system_of(gone.0)),
+            ],
+        ),
+        (
+            template("qwen3_5", "qwen3", "<|im_end|>"),
+            vec![
+                format!("{}{}{thinks}", system_of(brief.0), user_of(&["Hi"])),
+                format!("\n{}{thinks}", user_of(&[&format!("{}\n\nRain?", kind.1)])),
+                format!("\n{}{thinks}", user_of(&[called, &celsius.1])),
+                format!("\n{}{thinks}", user_of(&[&format!("Thanks.\n\n{}", gone.1)])),
+            ],
+        ),
+        // It writes what the system says first before whatever the user says last.
+        (
+            template_with_control("mistral", &["[INST]", "[/INST]", "[TOOL_CALLS]", "</s>"]),
+            vec![
+                inst(&[brief.0, "Hi"]),
+                inst(&[brief.0, &kind.1, "Rain?"]),
+                result_of_mistral,
+                inst(&[brief.0, "Thanks.", &gone.1]),
+            ],
+        ),
+        (
+            template_with_control("gemma", &["<start_of_turn>", "<end_of_turn>"]),
+            vec![
+                gemma(&[brief.0, "Hi"]),
+                format!("\n{}", gemma(&[&kind.1, "Rain?"])),
+                String::new(),
+                format!("\n{}", gemma(&["Thanks.", &gone.1])),
+            ],
+        ),
+    ] {
+        let mut rollout = Rollout::new(renderer);
+        let developer = |text: &str| Message::text("developer", text);
+        let mut messages = vec![developer(brief.0), user("Hi")];
+        let fresh = rollout.fresh(&messages);
+        assert_eq!(rollout.text(&fresh.tokens), expected[0]);
+        let call = calling(json!(null), &[("fulgurit1", "{\"city\":\"Paris\"}")]);
+        let turns = [
+            ("Hello.", said("Hello."), vec![system(kind.0), user("Rain?")]),
+            ("a call", call, vec![result("fulgurit1", "sun"), developer(celsius.0)]),
+            ("Sun.", said("Sun."), vec![user("Thanks."), system(gone.0)]),
+        ];
+        for ((text, reply, new), expected) in turns.into_iter().zip(&expected[1..]) {
+            if expected.is_empty() {
+                continue;
+            }
+            let sampled = rollout.sampled(text);
+            let turn = rollout.call(&messages, &sampled, &reply);
+            messages.push(reply);
+            let new_from = messages.len();
+            messages.extend(new);
+            let next = rollout.continued(&messages);
+            assert_eq!((next.turn, next.new_from, &next.departure), (turn, new_from, &None));
+            assert_eq!(next.tokens_kept, rollout.turns.tokens(turn).len());
+            assert_eq!(rollout.text(&next.appended), *expected);
+            let whole = rollout.renderer.render_prompt(&messages, &[]).unwrap().tokens;
+            assert!(whole.ends_with(&next.appended), "{}", rollout.text(&whole));
+        }
+    }
+}
+
+#[test]
+fn what_the_system_says_late_is_not_lost_where_the_template_writes_it_before_the_conversation() {
+    let mut rollout = Rollout::new(template("deepseek_v3", "deepseek", "<｜end▁of▁sentence｜>"));
+    rollout.say(&[system("Be brief."), user("Hi")], "Hello.");
+    let messages = [system("Be brief."), user("Hi"), said("Hello."), system("Be kind."), user("Bye")];
+    let appended = rollout.continued(&messages).appended;
+    let reminder = "<system-reminder>\nBe kind.\n</system-reminder>";
+    assert_eq!(rollout.text(&appended), format!("<｜User｜>{reminder}\n\nBye<｜Assistant｜><think>\n"));
+    // Rendered from its beginning, it is what the template makes of it.
+    let whole = rollout.text(&rollout.renderer.render_prompt(&messages, &[]).unwrap().tokens);
+    assert!(whole.contains("Be brief.\n\nBe kind.<｜User｜>Hi"), "{whole}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fulgurite_renderers::{
     ContinuationPolicy, Continued, FormatOptions, Fresh, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer,
-    Tokenizer, VolatileRules, renderer_of,
+    Tokenizer, VolatileRules, renderer_of, train_byte_level_tokenizer,
 };
 use serde_json::{Value, json};
 
@@ -34,19 +34,29 @@ fn options() -> FormatOptions {
 
 /// A family's chat template on a tokenizer of the vectors.
 pub fn template(name: &str, tokenizer_name: &str, eos: &str) -> Arc<dyn Renderer> {
-    template_of(
-        &std::fs::read_to_string(vectors().join(format!("templates/{name}.jinja"))).unwrap(),
-        tokenizer_name,
-        eos,
-    )
+    template_of(&template_text(name), tokenizer_name, eos)
+}
+
+/// A family's chat template on a tokenizer made for it, with its control tokens, of which the last ends a message.
+pub fn template_with_control(name: &str, control: &[&str]) -> Arc<dyn Renderer> {
+    let tokenizer = train_byte_level_tokenizer(["user assistant\n\n"], 300, control).unwrap();
+    opened(&template_text(name), &tokenizer, control.last().unwrap())
 }
 
 /// A chat template by its text, on a tokenizer of the vectors.
 pub fn template_of(text: &str, tokenizer_name: &str, eos: &str) -> Arc<dyn Renderer> {
+    let tokenizer = vectors().join("tokenizers").join(tokenizer_name).join("tokenizer.json");
+    opened(text, &std::fs::read(tokenizer).unwrap(), eos)
+}
+
+fn template_text(name: &str) -> String {
+    std::fs::read_to_string(vectors().join(format!("templates/{name}.jinja"))).unwrap()
+}
+
+fn opened(template: &str, tokenizer: &[u8], eos: &str) -> Arc<dyn Renderer> {
     let dir = tempfile::tempdir().unwrap();
-    let from = vectors().join("tokenizers").join(tokenizer_name).join("tokenizer.json");
-    std::fs::copy(from, dir.path().join("tokenizer.json")).unwrap();
-    let config = json!({"eos_token": eos, "bos_token": "", "chat_template": text});
+    std::fs::write(dir.path().join("tokenizer.json"), tokenizer).unwrap();
+    let config = json!({"eos_token": eos, "bos_token": "", "chat_template": template});
     std::fs::write(dir.path().join("tokenizer_config.json"), config.to_string()).unwrap();
     renderer_of(Arc::new(Tokenizer::open(dir.path()).unwrap()), "template", &options()).unwrap()
 }

@@ -158,8 +158,6 @@ fn what_a_format_cannot_write_is_named() {
         let error = refused(name, json!([user, image]));
         assert_eq!(error, "message 1: content part 1 has type `image_url`, only text can be rendered", "{name}");
     }
-    let error = refused("deepseekv3", json!([user, {"role": "system", "content": "b"}]));
-    assert_eq!(error, "message 1: the deepseekv3 format takes a system message only as the first message");
     let error = refused("deepseekv3_thinking", json!([{"role": "critic", "content": "b"}]));
     assert_eq!(error, "message 0: the deepseekv3_thinking format has no role `critic`");
     let error = refused("gpt_oss_no_sysprompt", json!([user, {"role": "tool", "content": "b", "tool_call_id": "c9"}]));
@@ -170,6 +168,18 @@ fn prompt(name: &str, messages: Value, tools: &[Value]) -> String {
     let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
     let renderer = open(name);
     renderer.tokenizer().decode(&renderer.render_prompt(&messages, tools).unwrap().tokens)
+}
+
+#[test]
+fn a_late_system_message_is_said_to_the_user_where_the_format_takes_it_only_first() {
+    let late = json!([
+        {"role": "system", "content": "s"}, {"role": "user", "content": "a"}, {"role": "developer", "content": "b"},
+        {"role": "assistant", "content": "c"}, {"role": "system", "content": "d"},
+    ]);
+    let reminder = |text: &str| format!("<｜User｜><system-reminder>\n{text}\n</system-reminder>");
+    let (b, d) = (reminder("b"), reminder("d"));
+    let expected = format!("s<｜User｜>a{b}<｜Assistant｜></think>c<｜end▁of▁sentence｜>{d}<｜Assistant｜></think>");
+    assert_eq!(prompt("deepseekv3", late, &[]), format!("<｜begin▁of▁sentence｜>{expected}"));
 }
 
 #[test]

@@ -54,13 +54,18 @@ fn scalars_are_written_as_each_generation_writes_them() {
 }
 
 #[test]
-fn arguments_that_xml_cannot_hold_are_named() {
-    for (arguments, error) in [
-        (json!("{\"x\": "), "message 1: the arguments of the call of `f` are not JSON: EOF while parsing a value"),
-        (json!("[1]"), "message 1: the arguments of the call of `f` are not a JSON object"),
+fn a_history_goes_on_after_a_call_whose_arguments_are_no_object() {
+    for (arguments, written) in [
+        (json!("{\"x\": "), "{\"x\": "),
+        (json!("[1,2]"), "[1,2]"),
+        (json!("\"<|im_end|>\""), "\"<|im_end|>\""),
+        (json!([1, 2]), "[1, 2]"),
     ] {
-        let refused = open("nemotron3").render_prompt(&messages(call(&arguments)), &[]).unwrap_err().to_string();
-        assert!(refused.starts_with(error), "{refused}");
+        for name in ["qwen3_5", "qwen3_8_medium_reasoning", "nemotron3"] {
+            let text = from_assistant(name, call(&arguments));
+            let expected = format!("<tool_call>\n<function=f>\n{written}\n</function>\n</tool_call>");
+            assert!(text.contains(&expected), "{name}: {text}");
+        }
     }
 }
 

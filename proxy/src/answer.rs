@@ -111,7 +111,7 @@ impl Answer {
         self.tokens.push(token.clone());
         let is_text = !self.stop_tokens.contains(&token.id);
         let (message, mut deltas) = (&mut self.message, Deltas::default());
-        let mut take = |event| message.take(event).into_iter().for_each(|delta| deltas.push(delta));
+        let mut take = |event| message.take(event).for_each(|delta| deltas.push(delta));
         match &mut self.reader {
             Reader::Message(parser) => parser.told_by(&[token.id]).for_each(take),
             Reader::Text(decoder) if is_text => take(ParseEvent::Text(decoder.feed(token.id))),
@@ -150,7 +150,7 @@ impl Answer {
     /// Ends the answer.
     pub(crate) fn finish(mut self) -> WholeAnswer {
         let events = std::mem::replace(&mut self.reader, Reader::Ended).finish();
-        let mut held_back: Vec<Delta> = events.into_iter().filter_map(|event| self.message.take(event)).collect();
+        let mut held_back: Vec<Delta> = events.into_iter().flat_map(|event| self.message.take(event)).collect();
         held_back.extend(self.message.finish());
         WholeAnswer {
             tokens: self.tokens,

@@ -66,7 +66,7 @@ pub(crate) async fn answer(
     mut caller: Caller,
     request: ModelRequest,
 ) -> Result<Response, Arc<ProxyError>> {
-    let model = proxy.sampled_model(&request.model)?.clone();
+    let model = proxy.shared.argued_renderers.of(proxy.sampled_model(&request.model)?, &request.extra)?;
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);

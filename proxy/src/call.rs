@@ -15,7 +15,7 @@ use crate::budget::Admission;
 use crate::error::ProxyError;
 use crate::flight::Flight;
 use crate::gateway::InFlight;
-use crate::model_request::Conversation;
+use crate::model_request::{Conversation, Endpoint};
 use crate::recording::{Began, Recorded, mark, record, sampled_tokens};
 use crate::reply_message::Delta;
 use crate::request_log::OpenRequest;
@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) request_digest: String,
     /// Measures how it is sampled.
     pub(crate) clock: Option<SamplingClock>,
-    pub(crate) span_name: &'static str,
+    pub(crate) endpoint: &'static Endpoint,
     /// Attributes of the span that come from the request.
     pub(crate) attributes: Map<String, Value>,
 }
@@ -190,6 +190,14 @@ impl End {
         }
     }
 
+    /// The end, at which a failure about the prompt names the request's field that holds it.
+    fn of_prompt(self, parameter: &'static str) -> Self {
+        match self {
+            End::Broken(error) => End::Broken(error.about_prompt(parameter)),
+            other => other,
+        }
+    }
+
     /// The end where a stop string stood in what was held back to the last.
     fn at_stop_string(self) -> Self {
         match self {
@@ -234,7 +242,10 @@ async fn run(proxy: &Proxy, mut call: Call, choice: usize, flight: &Flight) -> O
     let is_new = whole.is_none();
     let end = match whole.or_else(|| ended_before(&call, &answer)) {
         Some(reason) => End::Finished(reason),
-        None => Sampling::new(proxy, &mut answer, choice, flight, clock).run(&call).await,
+        None => {
+            let end = Sampling::new(proxy, &mut answer, choice, flight, clock).run(&call).await;
+            end.of_prompt(call.endpoint.prompt_field)
+        }
     };
     let mut answer = answer.finish();
     // What an answer goes on from is part of the prompt for the host alone.

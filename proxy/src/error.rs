@@ -107,8 +107,13 @@ pub(crate) enum ProxyError {
         key: &'static str,
     },
     /// The conversation cannot be rendered.
-    #[error(transparent)]
-    Render(#[from] RenderError),
+    #[error("{error}")]
+    Render {
+        /// The request's field that holds the prompt.
+        parameter: &'static str,
+        /// Why not.
+        error: RenderError,
+    },
     /// The model host refused or failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
@@ -117,9 +122,27 @@ pub(crate) enum ProxyError {
     Store(#[from] StoreError),
 }
 
+impl From<RenderError> for ProxyError {
+    /// Of a conversation that stands where chats have it.
+    fn from(error: RenderError) -> Self {
+        ProxyError::Render { parameter: "messages", error }
+    }
+}
+
 impl ProxyError {
     /// A request that names what is wrong in which field.
     pub(crate) fn invalid(parameter: &str, message: impl Into<String>) -> Self {
         ProxyError::InvalidRequest { message: message.into(), parameter: Some(parameter.to_owned()), code: None }
+    }
+
+    /// The error, which names the request's field that holds the prompt if it is about that.
+    pub(crate) fn about_prompt(self, parameter: &'static str) -> Self {
+        match self {
+            ProxyError::Render { error, .. } => ProxyError::Render { parameter, error },
+            ProxyError::Backend(BackendError::PromptTooLong { prompt_tokens, context_length }) => {
+                ProxyError::PromptTooLong { parameter, prompt_tokens, context_length }
+            }
+            other => other,
+        }
     }
 }

@@ -57,6 +57,7 @@ mod response_body;
 mod routes;
 mod sampling;
 mod telemetry;
+mod template_arguments;
 mod token_logprobs;
 mod upstream;
 mod weights_loads;

@@ -65,7 +65,7 @@ impl Planner<'_> {
                 seed: generation.seed,
             },
             None => {
-                let placed = self.prompt()?;
+                let placed = self.prompt().map_err(|error| error.about_prompt(self.request.endpoint.prompt_field))?;
                 self.metrics.prompt_was_placed(&placed);
                 self.metrics.auxiliary.increment(defect.is_some().into());
                 let seed = self.seed(&logged.reply_id);
@@ -112,7 +112,7 @@ impl Planner<'_> {
             seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
             request_digest: self.request.digest.clone(),
             clock: self.facts.sampling_clock(),
-            span_name: self.request.endpoint.span_name,
+            endpoint: self.request.endpoint,
             attributes: self.attributes(&place, logged, choice),
         });
         let calls = calls.collect();

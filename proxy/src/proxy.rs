@@ -17,6 +17,7 @@ use crate::gateway::{Gateway, RemoteModels};
 use crate::request_log::RequestLog;
 use crate::sampling::SamplingLimits;
 use crate::telemetry::Telemetry;
+use crate::template_arguments::ArguedRenderers;
 use crate::upstream::{KeptReplies, Passed};
 use crate::weights_loads::WeightsLoads;
 
@@ -151,6 +152,7 @@ pub(crate) struct Shared {
     /// Requests that are passed on, whosever they are.
     pub(crate) upstream_requests: Arc<RequestLog<Passed>>,
     pub(crate) kept_replies: KeptReplies,
+    pub(crate) argued_renderers: ArguedRenderers,
 }
 
 /// Requests of sessions, and of those that are passed on, that are kept once they are over, so that their retries are recognised.
@@ -183,6 +185,7 @@ impl Proxy {
             telemetry,
             upstream_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
             kept_replies: KeptReplies::default(),
+            argued_renderers: ArguedRenderers::default(),
         };
         let shared = Arc::new(shared);
         let remembering = Arc::downgrade(&shared);

@@ -63,7 +63,7 @@ pub(crate) async fn record(
         generation_id: call.generation_id.clone(),
         rollout_id,
         attempt_id,
-        name: call.span_name.to_owned(),
+        name: call.endpoint.span_name.to_owned(),
         trace_id: uuid::Uuid::now_v7().simple().to_string(),
         // The random half of a version 7 UUID; its first half is the time.
         span_id: uuid::Uuid::now_v7().simple().to_string().split_off(16),

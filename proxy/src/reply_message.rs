@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use fulgurite_backends::derive_seed;
 use fulgurite_renderers::{Content, FunctionCall, Message, ParseEvent, ResponseFormat, StopStrings, ToolCall};
 use serde_json::{Map, Value};
@@ -13,11 +15,13 @@ pub(crate) enum Delta {
     ToolCall { index: usize, id: String, name: String },
     /// More of the JSON text of a call's arguments.
     Arguments { index: usize, text: String },
+    /// A call broke; behind `end` nobody can read the arguments that were told of it.
+    Void { index: usize, end: String },
 }
 
 /// An answer's message while it is said. All deltas one after another are the message, but for calls that break after
 /// they have begun: those are text of the message in the end, as all broken calls are. A stream cannot take back what
-/// it told of them, but they never have arguments that can be read, so that nobody can run what was not called.
+/// it told of them, but it can end their arguments in what makes them unreadable, so that nobody runs what was not called.
 ///
 /// The client's stop strings are looked for in the content alone: neither reasoning nor calls end an answer.
 pub(crate) struct ReplyMessage {
@@ -49,6 +53,55 @@ impl SpokenCall {
         self.given = end;
         Some(leaving)
     }
+
+    /// What leaves last of the arguments of a call that broke.
+    fn void(&self) -> String {
+        void_end(self.arguments.get(..self.given).unwrap_or_default())
+    }
+}
+
+/// What no arguments end in that can be read, whatever has been told of them: a bracket that closes nothing. Clients
+/// that complete JSON which is cut off, or read no text as no arguments, would run the call otherwise. The comma before
+/// it is for readers that stop at the first bracket that does not fit and take what came before.
+fn void_end(told: &str) -> String {
+    let (mut open, mut in_string, mut is_escaped) = (Vec::new(), false, false);
+    for character in told.chars() {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_string => is_escaped = true,
+            '"' => in_string = !in_string,
+            '{' | '[' if !in_string => open.push(character),
+            '}' | ']' if !in_string => drop(open.pop()),
+            _ => {}
+        }
+    }
+    let quotes = match (in_string, is_escaped) {
+        (true, true) => "\"\"",
+        (true, false) => "\"",
+        (false, _) => "",
+    };
+    let bracket = if open.last() == Some(&'[') { '}' } else { ']' };
+    format!("{quotes},{bracket}")
+}
+
+/// Takes calls out of a conversation that a stream had begun to tell before they broke, and that a client has kept: they
+/// were text of their answers, which stands there too. What is told of them as results is said by the user, for there
+/// is no call that it could answer.
+pub(crate) fn drop_void_calls(messages: &mut [Message]) {
+    let mut void = HashSet::new();
+    for message in messages {
+        void.extend(message.tool_calls.extract_if(.., |call| is_void(call)).map(|call| call.id));
+        if message.role == "tool" && void.contains(&message.tool_call_id) {
+            (message.role, message.tool_call_id, message.name) = ("user".to_owned(), None, None);
+        }
+    }
+}
+
+/// Whether a call's arguments are what a stream has told of a call that broke.
+fn is_void(call: &ToolCall) -> bool {
+    let Some(arguments) = call.function.arguments.as_str() else { return false };
+    let told = [",]", ",}"].iter().find_map(|end| arguments.strip_suffix(end));
+    told.is_some_and(|told| arguments.strip_prefix(told) == Some(&void_end(told)))
 }
 
 impl ReplyMessage {
@@ -65,7 +118,21 @@ impl ReplyMessage {
     }
 
     /// Adds what became certain, and gives what may leave. Behind a stop string nothing counts.
-    pub(crate) fn take(&mut self, event: ParseEvent) -> Option<Delta> {
+    pub(crate) fn take(&mut self, event: ParseEvent) -> impl Iterator<Item = Delta> + use<> {
+        let void = match event {
+            ParseEvent::BrokenToolCall { index: Some(index), .. } => self.void(index),
+            _ => None,
+        };
+        void.into_iter().chain(self.add(event))
+    }
+
+    /// Takes a call back that broke; gives what makes unreadable what had been told of it.
+    fn void(&mut self, index: usize) -> Option<Delta> {
+        let broken = self.calls.get_mut(index)?.take()?;
+        Some(Delta::Void { index, end: broken.void() })
+    }
+
+    fn add(&mut self, event: ParseEvent) -> Option<Delta> {
         if self.has_stopped() {
             return None;
         }
@@ -94,12 +161,7 @@ impl ReplyMessage {
                 self.has_called = true;
                 rest.map(|text| Delta::Arguments { index, text })
             }
-            ParseEvent::BrokenToolCall { index, text, .. } => {
-                if let Some(broken) = index.and_then(|index| self.calls.get_mut(index)) {
-                    *broken = None;
-                }
-                self.take(ParseEvent::Text(text))
-            }
+            ParseEvent::BrokenToolCall { text, .. } => self.add(ParseEvent::Text(text)),
         }
     }
 
@@ -183,11 +245,21 @@ impl ToolCallIds {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn reply(format: ResponseFormat, stop_strings: &[&str]) -> ReplyMessage {
         let ids = ToolCallIds { seed: 1, request_digest: "d".to_owned(), format };
         ReplyMessage::new(stop_strings.iter().map(|stop| (*stop).to_owned()).collect(), ids)
+    }
+
+    /// What leaves at an event, which is one delta at most.
+    fn take(reply: &mut ReplyMessage, event: ParseEvent) -> Option<Delta> {
+        let mut leaving = reply.take(event);
+        let first = leaving.next();
+        assert_eq!(leaving.next(), None);
+        first
     }
 
     fn begins(index: usize, id: Option<&str>) -> ParseEvent {
@@ -202,6 +274,48 @@ mod tests {
         ParseEvent::BrokenToolCall { index, text: text.to_owned(), error: "it is".to_owned() }
     }
 
+    #[test]
+    fn arguments_of_a_call_that_broke_end_in_what_closes_nothing() {
+        for (told, end) in [
+            ("", ",]"),
+            ("{", ",]"),
+            ("{\"a\": [1", ",}"),
+            ("{\"a\": \"[", "\",]"),
+            ("{\"a\": \"b\\", "\"\",]"),
+            ("{\"a\": \"\\\"[{\", \"b\": [[]", ",}"),
+        ] {
+            assert_eq!(void_end(told), end, "{told}");
+            let call = |arguments: String| -> ToolCall {
+                serde_json::from_value(json!({ "id": "c", "function": { "name": "f", "arguments": arguments } }))
+                    .unwrap()
+            };
+            assert!(is_void(&call(format!("{told}{end}"))) && !is_void(&call(told.to_owned())), "{told}");
+        }
+        let mut reply = reply(ResponseFormat::QwenJson, &[]);
+        let events = [begins(0, None), arguments(0, "{\"a\": 2}"), broken(Some(0), "text")];
+        let deltas: Vec<Delta> = events.into_iter().flat_map(|event| reply.take(event)).collect();
+        assert_eq!(deltas[2..], [Delta::Void { index: 0, end: ",]".to_owned() }, Delta::Text("text".to_owned()),]);
+    }
+
+    #[test]
+    fn calls_that_broke_are_taken_out_of_a_history_and_what_came_of_them_is_said() {
+        let said = json!([
+            { "role": "assistant", "content": "a", "tool_calls": [
+                { "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } },
+                { "id": "c2", "type": "function", "function": { "name": "f", "arguments": "{\"b\": 1,]" } },
+            ] },
+            { "role": "tool", "tool_call_id": "c2", "content": "no JSON" },
+            { "role": "tool", "tool_call_id": "c1", "content": "yes" },
+        ]);
+        let mut messages: Vec<Message> = serde_json::from_value(said.clone()).unwrap();
+        drop_void_calls(&mut messages);
+        let mut expected = said;
+        expected[0]["tool_calls"].as_array_mut().unwrap().pop();
+        expected[1] = json!({ "role": "user", "content": "no JSON" });
+        let expected: Vec<Message> = serde_json::from_value(expected).unwrap();
+        assert_eq!(messages, expected);
+    }
+
     fn given_arguments(deltas: &[Delta]) -> String {
         let text = |delta: &Delta| match delta {
             Delta::Arguments { text, .. } => Some(text.clone()),
@@ -213,8 +327,8 @@ mod tests {
     #[test]
     fn arguments_leave_as_they_come_but_for_the_end_that_makes_them_whole() {
         let mut reply = reply(ResponseFormat::QwenJson, &[]);
-        reply.take(begins(0, None));
-        let mut given = |event| match reply.take(event) {
+        take(&mut reply, begins(0, None));
+        let mut given = |event| match take(&mut reply, event) {
             Some(Delta::Arguments { index: 0, text }) => Some(text),
             None => None,
             other => panic!("{other:?}"),
@@ -232,14 +346,14 @@ mod tests {
             let mut reply = reply(ResponseFormat::QwenJson, &[]);
             let pieces = told.char_indices().map(|(at, character)| arguments(0, &told[at..at + character.len_utf8()]));
             let events = [begins(0, None)].into_iter().chain(pieces).chain([broken(Some(0), "<call>")]);
-            let deltas: Vec<Delta> = events.filter_map(|event| reply.take(event)).collect();
+            let deltas: Vec<Delta> = events.flat_map(|event| reply.take(event)).collect();
             assert!(serde_json::from_str::<Value>(&given_arguments(&deltas)).is_err(), "{told}");
             assert_eq!(deltas.last(), Some(&Delta::Text("<call>".to_owned())));
             // The next call keeps its place in the stream.
-            reply.take(begins(1, None));
-            reply.take(arguments(1, "{}"));
+            take(&mut reply, begins(1, None));
+            take(&mut reply, arguments(1, "{}"));
             assert_eq!(
-                reply.take(ParseEvent::ToolCallEnd { index: 1 }),
+                take(&mut reply, ParseEvent::ToolCallEnd { index: 1 }),
                 Some(Delta::Arguments { index: 1, text: "}".into() })
             );
             let message = reply.into_message();
@@ -252,7 +366,7 @@ mod tests {
         let ids = |format: ResponseFormat| {
             let mut reply = reply(format, &[]);
             for (index, id) in [Some("functions.f:0"), Some("functions.f:0"), None].into_iter().enumerate() {
-                reply.take(begins(index, id));
+                take(&mut reply, begins(index, id));
             }
             reply.into_message().tool_calls.into_iter().filter_map(|call| call.id).collect::<Vec<_>>()
         };
@@ -269,16 +383,16 @@ mod tests {
     fn a_stop_string_is_looked_for_in_the_content_alone_and_ends_it() {
         let mut reply = reply(ResponseFormat::QwenJson, &["END"]);
         let text = |text: &str| ParseEvent::Text(text.to_owned());
-        assert!(reply.take(ParseEvent::Reasoning("END".to_owned())).is_some());
-        assert_eq!(reply.take(text("aE")), Some(Delta::Text("a".to_owned())));
-        reply.take(begins(0, None));
-        reply.take(arguments(0, "{\"x\": \"END\"}"));
-        reply.take(ParseEvent::ToolCallEnd { index: 0 });
+        assert!(take(&mut reply, ParseEvent::Reasoning("END".to_owned())).is_some());
+        assert_eq!(take(&mut reply, text("aE")), Some(Delta::Text("a".to_owned())));
+        take(&mut reply, begins(0, None));
+        take(&mut reply, arguments(0, "{\"x\": \"END\"}"));
+        take(&mut reply, ParseEvent::ToolCallEnd { index: 0 });
         assert!(!reply.has_stopped());
         // What a call stands between is one text.
-        assert_eq!(reply.take(text("ND b")), None);
+        assert_eq!(take(&mut reply, text("ND b")), None);
         assert!(reply.has_stopped());
-        assert_eq!(reply.take(begins(1, None)), None);
+        assert_eq!(take(&mut reply, begins(1, None)), None);
         assert_eq!(reply.finish(), None);
         let message = reply.into_message();
         assert_eq!((message.tool_calls.len(), message.plain_text(0).unwrap().as_str()), (1, "a"));
@@ -288,7 +402,7 @@ mod tests {
     fn a_message_of_calls_or_reasoning_has_no_content_and_an_empty_one_has() {
         let message = |event: Option<ParseEvent>| {
             let mut reply = reply(ResponseFormat::QwenJson, &[]);
-            event.map(|event| reply.take(event));
+            event.map(|event| take(&mut reply, event));
             reply.into_message()
         };
         assert_eq!(message(None).content, Some(Content::Text(String::new())));

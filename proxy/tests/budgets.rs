@@ -79,7 +79,8 @@ async fn prompts_and_answers_count_and_the_last_answer_ends_where_the_tokens_do(
     let maximum = left - 2 - 1;
     let told = refused(setup.post(&base, &body()).await, 400).await;
     let message = format!(
-        "the prompt has {prompt} tokens, but of the attempt's budget of 64 tokens no more than {maximum} are left for it"
+        "This model's maximum context length is {maximum} tokens. However, your messages resulted in {prompt} tokens. \
+         Please reduce the length of the messages. No more is left of the attempt's budget of 64 tokens."
     );
     let expected = json!({
         "message": message, "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::StopReason;
+use fulgurite_renderers::Message;
 use fulgurite_store::model::{NewRollout, RolloutFilter};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -217,7 +218,16 @@ async fn what_else_is_served() {
     for path in ["/v1/models", "/rollout/r/attempt/a/v1/models"] {
         let (status, models) = get(path).await;
         assert_eq!((status, &models["object"], &models["data"][0]["id"]), (200, &json!("list"), &json!("tiny")));
+        assert_eq!(get(&format!("{path}/tiny")).await, (200, models["data"][0].clone()));
+        let (status, error) = get(&format!("{path}/some/other")).await;
+        assert_eq!((status, &error["error"]["code"]), (404, &json!("model_not_found")));
     }
+    let anthropic = async |path: &str| {
+        let request = setup.client.get(format!("{}{path}", setup.url)).header("anthropic-version", "2023-06-01");
+        request.send().await.unwrap().json::<Value>().await.unwrap()
+    };
+    assert_eq!(anthropic("/v1/models/tiny").await, anthropic("/v1/models").await["data"][0]);
+    assert_eq!(anthropic("/v1/models/other").await["error"]["type"], "not_found_error");
     let (status, error) = get("/v1/nothing").await;
     assert_eq!((status, &error["error"]["code"]), (404, &json!("unknown_url")));
     for path in ["/v1/chat/completions", "/v1/completions"] {
@@ -254,4 +264,57 @@ async fn whoever_asks_whether_somebody_is_there_is_answered() {
     let without_version = base.strip_suffix("/v1").unwrap();
     assert_eq!(setup.post(without_version, &body()).await.status(), 200);
     assert_eq!(setup.generation_when(|_| true).await.rollout_id, rollout);
+}
+
+/// Thinks unless it is told not to, as Qwen3 does.
+const SWITCHED: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
+    {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n\
+    {% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
+
+#[tokio::test]
+async fn what_a_request_tells_the_models_template_is_told_to_it_and_its_conversation_goes_on() {
+    let mut setup = Setup::of_template(SWITCHED).await;
+    let (rollout, base) = setup.attempt().await;
+    let arguments = json!({ "enable_thinking": false });
+    let told = setup.renderer.with_template_arguments(arguments.as_object().unwrap()).unwrap();
+    let mut request = json!({ "model": "tiny", "messages": body()["messages"], "chat_template_kwargs": arguments });
+    let mut sampled = Vec::new();
+    for turn in 0..3 {
+        if turn == 2 {
+            let old = setup.url.clone();
+            setup.restart().await;
+            assert!(base.starts_with(&old));
+        }
+        let base = format!("{}/{}", setup.url, base.splitn(4, '/').nth(3).unwrap());
+        sampled = [setup.tokens("I am 17."), vec![setup.stop()]].concat();
+        setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+        let answer: Value = setup.post(&base, &request).await.json().await.unwrap();
+        let next = json!({ "role": "user", "content": "Once more." });
+        request["messages"].as_array_mut().unwrap().extend([answer["choices"][0]["message"].clone(), next]);
+    }
+    let messages: Vec<Message> = serde_json::from_value(body()["messages"].clone()).unwrap();
+    let requests = setup.sampler.requests.lock().unwrap();
+    assert_eq!(requests[0].prompt, told.render_prompt(&messages, &[]).unwrap().tokens);
+    assert_ne!(requests[0].prompt, setup.renderer.render_prompt(&messages, &[]).unwrap().tokens);
+    for [before, after] in requests.array_windows() {
+        assert!(after.prompt.starts_with(&[before.prompt.clone(), sampled.clone()].concat()));
+    }
+    drop(requests);
+    let drift = setup.store.drift(&rollout).await.unwrap();
+    assert_eq!(drift.continued, 2, "{drift:?}");
+    assert_eq!(
+        setup.attributes(&rollout).await["fulgurite.request.extra"],
+        json!({ "chat_template_kwargs": arguments }).to_string()
+    );
+}
+
+#[tokio::test]
+async fn arguments_for_a_template_are_refused_where_there_is_none() {
+    let setup = Setup::new(vec![]).await;
+    let mut request = body();
+    request["chat_template_kwargs"] = json!({ "enable_thinking": false });
+    let response = setup.post(&format!("{}/v1", setup.url), &request).await;
+    let (status, error) = (response.status().as_u16(), response.json::<Value>().await.unwrap());
+    assert_eq!((status, &error["error"]["param"]), (400, &json!("chat_template_kwargs")), "{error}");
+    assert_eq!(setup.generations().await, []);
 }

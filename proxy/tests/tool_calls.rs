@@ -143,6 +143,23 @@ async fn a_turn_with_calls_results_and_reasoning_comes_back_in_the_history() {
 }
 
 #[tokio::test]
+async fn a_conversation_goes_on_after_a_call_whose_arguments_nobody_can_read() {
+    let setup = QWEN3_5.setup().await;
+    setup.play(Script::Answer(setup.sampled(&(QWEN3_5.says)("Sorry.")), StopReason::StopToken));
+    let function = json!({ "name": "weather", "arguments": "{\"city\": " });
+    let mut request = request();
+    request["messages"].as_array_mut().unwrap().extend([
+        json!({ "role": "assistant", "content": null, "tool_calls": [{ "id": "c", "type": "function", "function": function }] }),
+        json!({ "role": "tool", "tool_call_id": "c", "content": "no such city" }),
+    ]);
+    let answer: Value = setup.post(&format!("{}/v1", setup.url), &request).await.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "Sorry.", "{answer}");
+    let prompt = setup.renderer.tokenizer().decode(&setup.sampler.requests.lock().unwrap()[0].prompt);
+    let call = "<tool_call>\n<function=weather>\n{\"city\": \n</function>\n</tool_call><|im_end|>";
+    assert!(prompt.contains(call), "{prompt}");
+}
+
+#[tokio::test]
 async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
     for family in FAMILIES {
         let setup = family.setup().await;
@@ -154,23 +171,57 @@ async fn broken_calls_are_text_of_the_answer_and_cannot_be_run() {
             assert!(content.contains("weather") && broken.contains(content), "{content}");
             assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("stop")));
             assert_eq!((&streamed["content"], &streamed_reason), (&whole["content"], &json!("stop")));
-            // A stream cannot take back what it told of a call before it broke; nobody can read it as one.
-            for told in streamed["tool_calls"].as_array().into_iter().flatten() {
-                let arguments = told["function"]["arguments"].as_str().unwrap();
-                assert!(serde_json::from_str::<Value>(arguments).is_err(), "{arguments}");
-            }
+            assert_nobody_can_run(&streamed["tool_calls"]);
             assert_eq!(recorded(&setup, &first).await, recorded(&setup, &second).await);
             assert_eq!(setup.attributes(&second).await["gen_ai.completion.0.content"], content);
         }
         // A call that is cut off is no call.
         let whole_turn = setup.sampled(family.turn);
         let cut = &whole_turn[..whole_turn.len() - 8];
-        let [(whole, reason, first), (_, streamed_reason, second)] =
+        let [(whole, reason, first), (streamed, streamed_reason, second)] =
             both_ways(&setup, &request(), cut, StopReason::Length).await;
+        assert_nobody_can_run(&streamed["tool_calls"]);
         assert!(whole["content"].as_str().unwrap().starts_with("Looking."), "{whole}");
         assert_eq!((&whole["tool_calls"], &reason), (&Value::Null, &json!("length")));
         assert_eq!(streamed_reason, "length");
         assert_eq!(recorded(&setup, &first).await, recorded(&setup, &second).await);
+    }
+}
+
+/// A stream cannot take back what it told of calls before they broke. Some clients complete arguments that are cut off, and
+/// take none for an empty object; what closes nothing they cannot read either.
+fn assert_nobody_can_run(told: &Value) {
+    for told in told.as_array().into_iter().flatten() {
+        let arguments = told["function"]["arguments"].as_str().unwrap();
+        assert!(arguments.ends_with(",]") || arguments.ends_with(",}"), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_after_a_call_that_broke_while_it_was_streamed() {
+    for family in FAMILIES {
+        let setup = family.setup().await;
+        let (rollout, base) = setup.attempt().await;
+        let sampled = setup.sampled(&format!("{}{}", family.broken[1], family.stop));
+        setup.play(Script::Answer(sampled.clone(), StopReason::StopToken));
+        let text = setup.post(&base, &streamed(&request())).await.text().await.unwrap();
+        let (mut reply, _) = assembled(&chunks(&text));
+        let id = reply["tool_calls"][0]["id"].clone();
+        assert!(id.is_string(), "{}: the call was told of: {reply}", family.format);
+        // As a client has it that keeps what it was told and answers what it could not run.
+        let mut request = request();
+        let result = json!({ "role": "tool", "tool_call_id": id, "content": "no JSON" });
+        request["messages"].as_array_mut().unwrap().extend([reply.clone(), result]);
+        setup.play(Script::Answer(setup.sampled(&(family.says)("Sorry.")), StopReason::StopToken));
+        assert_eq!(setup.post(&base, &request).await.status(), 200, "{}", family.format);
+
+        reply.as_object_mut().unwrap().remove("tool_calls");
+        let mut said = request["messages"].clone();
+        (said[2], said[3]) = (reply, json!({ "role": "user", "content": "no JSON" }));
+        let expected = setup.continued(&said, &tools(), 3, &sampled);
+        assert_eq!(setup.sampler.requests.lock().unwrap()[1].prompt, expected, "{}", family.format);
+        let drift = setup.store.drift(&rollout).await.unwrap();
+        assert_eq!((drift.continued, &drift.calls[1].reason), (1, &None), "{}", family.format);
     }
 }
 
@@ -346,12 +397,6 @@ async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothin
         (&qwen3_5, with("tool_choice", named("sing")), "tool_choice", "`sing`, which is not declared in tools"),
         (&kimi, with("parallel_tool_calls", json!(false)), "parallel_tool_calls", "stand in a section of their own"),
         (&qwen3_5, with("functions", json!([{ "name": "f" }])), "functions", "declare the functions as tools"),
-        (
-            &qwen3_5,
-            history(json!({ "role": "assistant", "content": null, "tool_calls": [call("{\"a\": ")] })),
-            "messages",
-            "message 1: the arguments of the call of `f` are not JSON",
-        ),
         (
             &gpt_oss,
             history(json!({ "role": "tool", "content": "7" })),

@@ -57,6 +57,8 @@ impl ContentBlocks {
                 self.call = Some(Call { id: id.clone(), name: name.clone(), arguments: String::new() });
             }
             Delta::Arguments { text, .. } => self.argue(text, &mut events),
+            // A call is told of once it is whole.
+            Delta::Void { .. } => self.call = None,
         }
         events
     }

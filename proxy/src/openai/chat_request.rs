@@ -1,4 +1,4 @@
-use fulgurite_renderers::Message;
+use fulgurite_renderers::{Content, ContentPart, Message};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,6 +11,7 @@ use crate::error::ProxyError;
 use crate::field_checks::refuse;
 use crate::message_attributes::REASONING_FIELDS;
 use crate::model_request::{Asked, ModelRequest, Prompt};
+use crate::reply_message::drop_void_calls;
 use crate::request_body::{digest, read_fields};
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
@@ -34,6 +35,8 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
     let fields: SamplingFields = read_fields(std::mem::take(&mut tools.rest))?;
     chat.check_messages()?;
+    chat.messages.iter_mut().enumerate().try_for_each(|(index, message)| read_content(index, message))?;
+    drop_void_calls(&mut chat.messages);
     let json = answer_format::read("response_format", chat.response_format.as_ref())?;
     let ChatTools { shown, call, single_call } = tools.check()?;
     let logprobs = chat.logprobs.unwrap_or(false);
@@ -44,6 +47,7 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
         Some(limit) => ("max_completion_tokens", Some(limit)),
         None => ("max_tokens", fields.max_tokens),
     };
+    fields.check_template_arguments(true)?;
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
     let asked = Asked { form: AnswerForm { json, call, single_call }, ..asked };
     Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), asked, digest))
@@ -96,6 +100,30 @@ fn check_parts_of_turn(index: usize, message: &Message) -> Result<(), ProxyError
     Ok(())
 }
 
+/// Checks that a message's content is text, and makes text of what the assistant refused. Templates leave out what they
+/// do not know, and the rest of the content with it.
+fn read_content(index: usize, message: &mut Message) -> Result<(), ProxyError> {
+    let by_assistant = message.is_assistant();
+    let Some(Content::Parts(parts)) = &mut message.content else { return Ok(()) };
+    for (place, part) in parts.iter_mut().enumerate() {
+        let field = |name: &str| format!("messages[{index}].content[{place}].{name}");
+        let name = match part.part_type() {
+            "text" => "text",
+            kind @ ("refusal" | "thinking") if by_assistant => kind,
+            "" => return refuse(&field("type"), "must be the part's type"),
+            other => return refuse(&field("type"), &format!("is `{other}`, but the model here takes text only")),
+        }
+        .to_owned();
+        let Some(text) = part.0.get(&name).and_then(Value::as_str) else {
+            return refuse(&field(&name), "must be a string");
+        };
+        if name == "refusal" {
+            *part = ContentPart::from_text(text);
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use fulgurite_backends::SamplingParameters;
@@ -122,6 +150,19 @@ mod tests {
         let mut message = json!({ "role": "assistant", "content": null });
         message[key] = value;
         with("messages", json!([message]))
+    }
+
+    /// A message whose content is text, and a part.
+    fn said(role: &str, part: Value) -> Value {
+        let content = json!([{ "type": "text", "text": "What is this?" }, part]);
+        with("messages", json!([{ "role": role, "content": content, "tool_call_id": "c" }]))
+    }
+
+    #[test]
+    fn what_the_assistant_refused_is_text() {
+        let refused = read_value(said("assistant", json!({ "type": "refusal", "refusal": "No." }))).unwrap();
+        let Prompt::Messages(conversation) = refused.prompt else { panic!("{:?}", refused.prompt) };
+        assert_eq!(conversation.messages[0].plain_text(0).unwrap(), "What is this?No.");
     }
 
     #[test]
@@ -165,6 +206,22 @@ mod tests {
             (with("structured_outputs", json!({ "regex": "a" })), Some("structured_outputs")),
             (with("stop", json!([""])), Some("stop")),
             (with("top_logprobs", json!(2)), Some("top_logprobs")),
+            (with("min_p", json!(0.1)), Some("min_p")),
+            (with("repetition_penalty", json!(1.2)), Some("repetition_penalty")),
+            (with("min_tokens", json!(1)), Some("min_tokens")),
+            (with("ignore_eos", json!(true)), Some("ignore_eos")),
+            (with("stop_token_ids", json!([7])), Some("stop_token_ids")),
+            (with("bad_words", json!(["a"])), Some("bad_words")),
+            (with("chat_template_kwargs", json!("a")), Some("chat_template_kwargs")),
+            (
+                said("user", json!({ "type": "image_url", "image_url": { "url": "u" } })),
+                Some("messages[0].content[1].type"),
+            ),
+            (said("tool", json!({ "type": "image", "data": "d" })), Some("messages[0].content[1].type")),
+            (said("user", json!({ "type": "refusal", "refusal": "r" })), Some("messages[0].content[1].type")),
+            (said("user", json!({ "text": "r" })), Some("messages[0].content[1].type")),
+            (said("user", json!({ "type": "text" })), Some("messages[0].content[1].text")),
+            (said("assistant", json!({ "type": "refusal", "refusal": 7 })), Some("messages[0].content[1].refusal")),
         ] {
             let (found, message) = read_value(body.clone()).expect_err(&body.to_string());
             assert_eq!(found.as_deref(), parameter, "{body}: {message}");
@@ -179,8 +236,12 @@ mod tests {
         body["user"] = json!("someone");
         body["top_k"] = json!(-1);
         body["max_tokens"] = json!(5);
+        let neutral = json!({ "min_p": 0, "repetition_penalty": 1, "ignore_eos": false, "chat_template_kwargs": null });
+        body.as_object_mut().unwrap().extend(neutral.as_object().unwrap().clone());
         let wanted = read_value(body).unwrap();
         assert_eq!((wanted.asked.max_tokens, wanted.asked.sampling), (Some(5), SamplingParameters::default()));
-        assert_eq!(json!(wanted.extra), json!({ "user": "someone" }));
+        let mut kept = neutral;
+        kept["user"] = json!("someone");
+        assert_eq!(json!(wanted.extra), kept);
     }
 }

@@ -8,6 +8,7 @@ use fulgurite_store::{KeyRefused, Refused, StoreError};
 use serde_json::{Value, json};
 
 use crate::error::ProxyError;
+use crate::template_arguments::TEMPLATE_ARGUMENTS;
 
 /// How OpenAI's clients are told: status, `type`, `param` and `code` beside the message.
 struct Shape {
@@ -72,23 +73,26 @@ fn shape(error: &ProxyError) -> Shape {
         }
         ProxyError::BodyTooSlow(_) => Shape::new(StatusCode::REQUEST_TIMEOUT, INVALID, Some("request_timeout")),
         ProxyError::SamplerTimeout { .. } => Shape::new(StatusCode::GATEWAY_TIMEOUT, SERVER, Some("sampler_timeout")),
-        ProxyError::Render(error) => match error {
+        ProxyError::Render { error, parameter } => match error {
             RenderError::File { .. }
             | RenderError::Tokenizer { .. }
             | RenderError::MissingToken { .. }
             | RenderError::UnknownRenderer { .. }
             | RenderError::UnsupportedRenderer { .. }
             | RenderError::NoTemplate { .. } => Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+            RenderError::ArgumentsUnsupported { .. } => {
+                Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about(TEMPLATE_ARGUMENTS)
+            }
             RenderError::ToolsUnsupported { .. } => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("tools"),
             RenderError::Tool { tool_index, .. } => {
                 Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about(&format!("tools[{tool_index}]"))
             }
-            _ => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about("messages"),
+            _ => Shape::new(StatusCode::BAD_REQUEST, INVALID, None).about(parameter),
         },
         ProxyError::Backend(error) => match error {
             BackendError::InvalidRequest { .. } => Shape::new(StatusCode::BAD_REQUEST, INVALID, None),
             BackendError::PromptTooLong { .. } => {
-                Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded")).about("messages")
+                Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded"))
             }
             BackendError::Overloaded { .. } => Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("overloaded")),
             BackendError::Unavailable { .. } => {
@@ -109,10 +113,32 @@ pub(crate) fn status(error: &ProxyError) -> StatusCode {
     shape(error).status
 }
 
+/// What a person is told. Agents, and gateways before them, look for OpenAI's own words for a long prompt.
+pub(crate) fn message(error: &ProxyError) -> String {
+    match error {
+        ProxyError::PromptTooLong { prompt_tokens, context_length, .. }
+        | ProxyError::Backend(BackendError::PromptTooLong { prompt_tokens, context_length }) => {
+            too_long(*prompt_tokens, *context_length)
+        }
+        ProxyError::TokensSpent { prompt_tokens, maximum, tokens, .. } => {
+            let words = too_long(*prompt_tokens, *maximum);
+            format!("{words} No more is left of the attempt's budget of {tokens} tokens.")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn too_long(prompt_tokens: usize, maximum: usize) -> String {
+    format!(
+        "This model's maximum context length is {maximum} tokens. However, your messages resulted in {prompt_tokens} \
+         tokens. Please reduce the length of the messages."
+    )
+}
+
 /// The error as OpenAI's JSON.
 pub(crate) fn body(error: &ProxyError) -> Value {
     let Shape { kind, parameter, code, .. } = shape(error);
-    json!({ "error": { "message": error.to_string(), "type": kind, "param": parameter, "code": code } })
+    json!({ "error": { "message": message(error), "type": kind, "param": parameter, "code": code } })
 }
 
 /// Why a call failed, for OpenAI's clients.

@@ -175,7 +175,7 @@ impl<'s> ChatDelta<'s> {
                 let call = CallDelta { index: *index, id: Some(id), call_type: Some("function"), function };
                 ChatDelta::ToolCall { tool_calls: [call] }
             }
-            Delta::Arguments { index, text } => {
+            Delta::Arguments { index, text } | Delta::Void { index, end: text } => {
                 let function = FunctionDelta { name: None, arguments: text };
                 ChatDelta::ToolCall { tool_calls: [CallDelta { index: *index, id: None, call_type: None, function }] }
             }

@@ -142,6 +142,17 @@ impl Setup {
         Self::serve(renderer, info, options).await
     }
 
+    /// A model with a chat template of its own.
+    pub async fn of_template(template: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
+        write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        std::fs::write(directory.path().join("chat_template.jinja"), template).unwrap();
+        let renderer = open_renderer(directory.path(), "template").unwrap();
+        let info = SamplerInfo { context_length: 4096, vocabulary_size: VOCABULARY_SIZE, capabilities: capabilities() };
+        Self::serve(renderer, info, ProxyOptions::default()).await
+    }
+
     /// A model of a family: the format of that name, on that small tokenizer.
     pub async fn of_family(format: &str, tokenizer: &str) -> Self {
         Self::of_family_on(format, tokenizer, capabilities()).await

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 use super::earlier_responses::EarlierResponses;
 use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind};
 use crate::error::ProxyError;
+use crate::reply_message::drop_void_calls;
 
 /// The messages that a request's `input` is, which may refer to items of earlier responses.
 ///
@@ -111,6 +112,7 @@ impl Conversation {
 
     fn finish(mut self) -> Vec<Message> {
         self.end_assistant_turn();
+        drop_void_calls(&mut self.messages);
         self.messages
     }
 }

@@ -154,10 +154,12 @@ impl OutputItems {
                 self.add(ItemKind::Call, Some((id.clone(), name.clone())), &mut changes);
                 return changes;
             }
-            Delta::Arguments { index, text } => match self.places(ItemKind::Call).nth(*index) {
-                Some(item) => (item, text.clone()),
-                None => return changes,
-            },
+            Delta::Arguments { index, text } | Delta::Void { index, end: text } => {
+                match self.places(ItemKind::Call).nth(*index) {
+                    Some(item) => (item, text.clone()),
+                    None => return changes,
+                }
+            }
         };
         self.items[item].text.push_str(&text);
         self.items[item].logprobs.extend(logprobs.iter().cloned());

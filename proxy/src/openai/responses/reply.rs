@@ -8,6 +8,7 @@ use crate::call::{FinishReason, Finished};
 use crate::error::ProxyError;
 use crate::json_text::write_json;
 use crate::model_request::ReplyFormat;
+use crate::openai::error::{body, message};
 use crate::reply_message::Delta;
 use crate::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 use crate::token_logprobs;
@@ -186,10 +187,10 @@ impl ReplyWriter for ResponseWriter {
 
     /// Clients of two kinds are told: those that read how a response ended, and those that stop at an error.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        let standing = Standing::Failed(error.to_string());
+        let standing = Standing::Failed(message(error));
         let response = self.response(&standing);
         self.write_standing(standing.name(), response, out);
-        let mut event = crate::openai::error::body(error)["error"].take();
+        let mut event = body(error)["error"].take();
         event["type"] = json!("error");
         self.write(event, out);
     }

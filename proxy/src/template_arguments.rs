@@ -1,0 +1,47 @@
+//! What requests tell a model's chat template: `chat_template_kwargs`, as vLLM and SGLang call it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fulgurite_renderers::Renderer;
+use serde_json::{Map, Value};
+
+use crate::SampledModel;
+use crate::error::ProxyError;
+
+/// The request's field, which is kept in the record as it came.
+pub(crate) const TEMPLATE_ARGUMENTS: &str = "chat_template_kwargs";
+
+/// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
+const KEPT: usize = 64;
+
+/// Renderers of models whose templates were told something, each made once.
+#[derive(Default)]
+pub(crate) struct ArguedRenderers {
+    /// By model and arguments.
+    kept: Mutex<HashMap<(String, String), Arc<dyn Renderer>>>,
+}
+
+impl ArguedRenderers {
+    /// The model, whose template is told what a request says to it, given the request's fields that have no place elsewhere.
+    pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<SampledModel, ProxyError> {
+        let arguments = match extra.get(TEMPLATE_ARGUMENTS) {
+            Some(Value::Object(arguments)) if !arguments.is_empty() => arguments,
+            _ => return Ok(model.clone()),
+        };
+        let key = (model.name.clone(), Value::from(arguments.clone()).to_string());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let renderer = match kept.get(&key) {
+            Some(renderer) => Arc::clone(renderer),
+            None => {
+                let renderer = model.renderer.with_template_arguments(arguments)?;
+                if kept.len() >= KEPT {
+                    kept.clear();
+                }
+                kept.insert(key, Arc::clone(&renderer));
+                renderer
+            }
+        };
+        Ok(SampledModel { renderer, ..model.clone() })
+    }
+}

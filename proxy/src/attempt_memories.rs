@@ -54,13 +54,16 @@ impl AttemptMemories {
         let memory = cell
             .get_or_try_init(|| async {
                 let memory = match is_unheard {
-                    true => AttemptMemory::new(Vec::new()),
+                    true => AttemptMemory::new(),
                     false => restore(proxy, rollout_id, attempt_id).await?,
                 };
                 self.grow(BYTES_PER_ATTEMPT + memory.size());
                 Ok::<_, StoreError>(Arc::new(memory))
             })
             .await?;
+        if proxy.shared.store.others_write() {
+            self.grow(catch_up(proxy, memory, rollout_id, attempt_id).await?);
+        }
         Ok(Arc::clone(memory))
     }
 
@@ -128,13 +131,25 @@ impl State {
 
 /// An attempt as the store has it.
 async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<AttemptMemory, StoreError> {
-    let calls = recorded_conversation::turns(&proxy.shared.store, rollout_id, attempt_id).await?;
+    let store = &proxy.shared.store;
+    let memory = AttemptMemory::new();
+    let listed = match store.others_write() {
+        true => Some(store.generations_behind(rollout_id, attempt_id, 0).await?),
+        false => None,
+    };
+    let mut calls = recorded_conversation::turns(store, rollout_id, attempt_id).await?;
+    if let Some(listed) = listed {
+        for (place, generation_id) in &listed {
+            memory.note(generation_id, false);
+            *memory.known_up_to.lock().await = *place;
+        }
+        // What has come since is caught up with.
+        let listed: HashSet<String> = listed.into_iter().map(|(_, generation_id)| generation_id).collect();
+        calls.retain(|call| listed.contains(&call.generation.generation_id));
+    }
     // Those that were passed on have taken from the budget, and have no place among what is sampled here.
-    let is_passed_on = |call: &RecordedCall| call.generation.defect.as_deref() == Some(UPSTREAM);
     let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_passed_on);
     // The answers to one request share its reply's id.
-    let seeds = calls.iter().filter(|call| is_first_answer(call)).map(|call| call.generation.seed).collect();
-    let memory = AttemptMemory::new(seeds);
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
         restore_call(proxy, &memory, call, failed.contains(reply_id(call)));
@@ -146,11 +161,41 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
     Ok(memory)
 }
 
-/// `has_failed` tells that there is no answer to its request.
-fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) {
-    let RecordedCall { generation, messages, tools, reply, .. } = call;
+/// Reads what other servers have recorded of an attempt since it was last looked at; gives by how much the memory grew.
+/// What they pass on counts at the server that does.
+async fn catch_up(
+    proxy: &Proxy,
+    memory: &AttemptMemory,
+    rollout_id: &str,
+    attempt_id: &str,
+) -> Result<usize, StoreError> {
+    let store = &proxy.shared.store;
+    let mut known_up_to = memory.known_up_to.lock().await;
+    let mut grown = 0;
+    for (place, generation_id) in store.generations_behind(rollout_id, attempt_id, *known_up_to).await? {
+        let is_own = memory.is_own(&generation_id);
+        if is_own != Some(true)
+            && let Some(call) = recorded_conversation::turn(store, &generation_id).await?
+            && !is_passed_on(&call)
+        {
+            memory.note(&generation_id, false);
+            grown += match is_own {
+                None => restore_call(proxy, memory, &call, has_failed(&call)),
+                // Its answer has been gone on with since.
+                Some(_) => restore_answer(proxy, memory, &call),
+            };
+        }
+        *known_up_to = place;
+    }
+    Ok(grown)
+}
+
+/// `has_failed` tells that there is no answer to its request. Gives by how much the memory grew.
+fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
+    let generation = &call.generation;
     memory.spending.sampled(generation.sampled_tokens.len());
     if is_first_answer(call) {
+        memory.was_asked(generation.seed);
         memory.spending.call(generation.prompt_tokens.len());
         let identity = Identity {
             digest: generation.request_digest.clone(),
@@ -162,9 +207,20 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall, has_
             memory.requests.restore(identity, generation.generation_id.clone(), created, generation.client_gone);
         }
     }
+    restore_answer(proxy, memory, call)
+}
+
+/// Remembers an answer, if there is one that can be gone on with here. Gives by how much the memory grew.
+fn restore_answer(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) -> usize {
+    let RecordedCall { generation, messages, tools, reply, .. } = call;
     let model = proxy.shared.models.get(&generation.model).and_then(ServedModel::sampled).filter(|model| {
         // Tokens of another format or tokenizer cannot be continued.
         model.renderer.name() == generation.renderer && model.renderer.tokenizer().fingerprint() == generation.tokenizer
+    });
+    let model = model.map(|model| proxy.shared.argued_renderers.of(model, &call.request_extra)).transpose();
+    let model = model.unwrap_or_else(|error| {
+        tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");
+        None
     });
     let is_answer = matches!(generation.stop_reason.as_str(), "stop" | "length");
     if let (Some(model), Some(reply), true, false) = (model, reply, is_answer, messages.is_empty()) {
@@ -176,8 +232,14 @@ fn restore_call(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall, has_
             prompt: &generation.prompt_tokens,
             sampled: &generation.sampled_tokens,
         };
-        memory.remember(model.renderer.fingerprint(), &call);
+        return memory.remember(model.renderer.fingerprint(), &call);
     }
+    0
+}
+
+/// Those that were passed on have taken from the budget, and have no place among what is sampled here.
+fn is_passed_on(call: &RecordedCall) -> bool {
+    call.generation.defect.as_deref() == Some(UPSTREAM)
 }
 
 fn is_first_answer(call: &RecordedCall) -> bool {
@@ -196,7 +258,7 @@ mod tests {
     fn an_attempt_that_has_ended_is_forgotten_unless_a_call_of_it_is_under_way() {
         let memories = AttemptMemories::new(1 << 20);
         let cell = memories.cell("ro", "at");
-        assert!(cell.set(Arc::new(AttemptMemory::new(Vec::new()))).is_ok());
+        assert!(cell.set(Arc::new(AttemptMemory::new())).is_ok());
         memories.grow(BYTES_PER_ATTEMPT);
         let kept = || {
             let state = memories.state();

@@ -21,14 +21,18 @@ pub(crate) struct AttemptMemory {
     state: Mutex<State>,
     /// Tokens and bytes of text that are held, about.
     size: AtomicUsize,
+    /// Where other servers record calls of the attempt too: the place of the latest that is known here.
+    pub(crate) known_up_to: tokio::sync::Mutex<i64>,
 }
 
 #[derive(Default)]
 struct State {
     /// Requests so far.
     requests: u64,
-    /// Of the requests before this memory.
+    /// Of the requests that were read from the store.
     recorded_seeds: HashSet<u64>,
+    /// Generations that are known, and which of them this server records; none where no other records any.
+    known: HashMap<String, bool>,
     /// By the renderer's fingerprint: tokens of one format and tokenizer mean nothing to another.
     turns: HashMap<String, Turns>,
 }
@@ -86,21 +90,37 @@ pub(crate) struct AnsweredCall<'c> {
 }
 
 impl AttemptMemory {
-    /// A memory of an attempt with requests of these seeds before.
-    pub(crate) fn new(recorded_seeds: Vec<u64>) -> Self {
-        let requests = recorded_seeds.len() as u64;
-        let state = State { requests, recorded_seeds: HashSet::from_iter(recorded_seeds), turns: HashMap::new() };
+    /// A memory of an attempt without calls.
+    pub(crate) fn new() -> Self {
         Self {
             requests: RequestLog::new(REQUESTS_KEPT),
             spending: Arc::default(),
-            state: Mutex::new(state),
+            state: Mutex::default(),
             size: AtomicUsize::new(0),
+            known_up_to: tokio::sync::Mutex::new(0),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while rendering leaves what was recorded as it was.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request in that was read from the store.
+    pub(crate) fn was_asked(&self, seed: u64) {
+        let mut state = self.state();
+        state.requests += 1;
+        state.recorded_seeds.insert(seed);
+    }
+
+    /// Notes that a generation is known: one that this server records, before it does.
+    pub(crate) fn note(&self, generation_id: &str, is_own: bool) {
+        self.state().known.insert(generation_id.to_owned(), is_own);
+    }
+
+    /// Whether a generation is of this server; none if it is not known.
+    pub(crate) fn is_own(&self, generation_id: &str) -> Option<bool> {
+        self.state().known.get(generation_id).copied()
     }
 
     /// The seed of a new request, which follows from its place in its attempt, counted from 0. A place whose seed is
@@ -178,7 +198,9 @@ mod tests {
     #[test]
     fn no_request_gets_the_seed_of_one_that_is_recorded() {
         // The request at place 1 left no record.
-        let memory = AttemptMemory::new(vec![100, 102]);
+        let memory = AttemptMemory::new();
+        memory.was_asked(100);
+        memory.was_asked(102);
         assert_eq!([memory.next_seed(|place| 100 + place), memory.next_seed(|place| 100 + place)], [103, 104]);
         assert_eq!(memory.next_seed(|place| 200 + place), 205, "another client's seeds are others");
     }

@@ -85,6 +85,9 @@ pub(crate) async fn record(
         client_gone: matches!(end, End::ClientGone | End::Cut),
         defect: call.defect,
     };
+    if let Some(memory) = call.memory.as_ref().filter(|_| proxy.shared.store.others_write()) {
+        memory.note(&call.generation_id, true);
+    }
     match began.before {
         Some(_) => proxy.shared.store.replace_generation(generation).await?,
         None if is_session => proxy.shared.store.record_session(generation).await?,

@@ -37,6 +37,21 @@ impl Store {
         let rows = matching(SELECT, filter)?.all(&mut connection).await?;
         rebuild(&mut connection, &rows).await
     }
+
+    /// The generations of an attempt behind a place among all, 0 being before the first: places and ids, in their order.
+    /// One whose place is behind another's was committed after it, too.
+    pub async fn generations_behind(
+        &self,
+        rollout_id: &str,
+        attempt_id: &str,
+        place: i64,
+    ) -> Result<Vec<(i64, String)>> {
+        let mut sql = Sql::new("SELECT position, generation_id FROM generations WHERE rollout_id = ");
+        sql.text(rollout_id).push(" AND attempt_id = ").text(attempt_id);
+        sql.push(" AND position > ").integer(place).push(" ORDER BY position");
+        let rows = sql.all(&mut *self.reader().await?).await?;
+        rows.iter().map(|row| Ok((column(row, "position")?, column(row, "generation_id")?))).collect()
+    }
 }
 
 /// Rows of `select`, which is [`SELECT`] or has its columns and more, that meet a filter, in the order of recording.

@@ -173,6 +173,11 @@ impl Store {
         self.inner.signals.tell_of_ends(Box::new(tell));
     }
 
+    /// Whether other servers may write to the same database.
+    pub fn others_write(&self) -> bool {
+        self.inner.under_way.others_write()
+    }
+
     /// Transactions committed since the store was opened. Writes that wait at the same time share one.
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)

@@ -73,6 +73,11 @@ impl RolloutsUnderWay {
         Self { halves: (!others_write).then(Mutex::default) }
     }
 
+    /// Whether others write to the same database.
+    pub fn others_write(&self) -> bool {
+        self.halves.is_none()
+    }
+
     fn halves(&self) -> Option<MutexGuard<'_, Halves>> {
         // Each change is a single one, to one map.
         self.halves.as_ref().map(|halves| halves.lock().unwrap_or_else(PoisonError::into_inner))

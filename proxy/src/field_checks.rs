@@ -3,12 +3,33 @@
 use std::ops::RangeInclusive;
 
 use fulgurite_backends::SamplingParameters;
+use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
 
 /// Refuses a field by its name.
 pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
     Err(ProxyError::invalid(name, format!("{name} {why}")))
+}
+
+/// Refuses fields of other hosts' that change what is sampled, unless they have the value at which they change nothing.
+pub(crate) fn refuse_other_samplings(fields: &Map<String, Value>) -> Result<(), ProxyError> {
+    for (name, neutral) in [
+        ("min_p", json!(0.0)),
+        ("repetition_penalty", json!(1.0)),
+        ("min_tokens", json!(0.0)),
+        ("ignore_eos", json!(false)),
+        ("stop_token_ids", json!([])),
+        ("bad_words", json!([])),
+    ] {
+        let given = fields.get(name).unwrap_or(&Value::Null);
+        // 1 is 1.0.
+        let given = given.as_f64().map_or_else(|| given.clone(), Value::from);
+        if !given.is_null() && given != neutral {
+            refuse(name, "is not supported; leave it out")?;
+        }
+    }
+    Ok(())
 }
 
 /// A number that must lie in a range if it is given.

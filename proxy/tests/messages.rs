@@ -421,6 +421,7 @@ async fn every_bad_request_gets_anthropics_error_and_stores_nothing() {
             "output_config.format.schema must be a JSON schema",
         ),
         (&here, with(plain(), "mcp_servers", json!([{}])), 400, "invalid_request_error", "mcp_servers are not"),
+        (&here, with(plain(), "min_p", json!(0.1)), 400, "invalid_request_error", "min_p is not supported"),
         (&here, said(json!(long)), 400, "invalid_request_error", "prompt is too long: "),
         (&here, said(json!("x".repeat(BODY_LIMIT))), 413, "request_too_large", "over the limit"),
         (&unknown, plain(), 404, "not_found_error", "there is no rollout"),

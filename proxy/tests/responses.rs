@@ -461,6 +461,16 @@ async fn what_cannot_be_is_refused_in_openais_words() {
             400,
             json!("input[0].content[0].type"),
         ),
+        // What this model's format cannot write.
+        (
+            with(
+                plain(),
+                "input",
+                json!([{ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" }]),
+            ),
+            400,
+            json!("input"),
+        ),
     ] {
         let response = post(&setup, &here, &body).await;
         assert_eq!(response.status(), status);

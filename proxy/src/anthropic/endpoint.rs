@@ -45,7 +45,7 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
         return pass_on(proxy, model, Route::CountTokens, incoming).await;
     }
     let prompt = read_prompt(incoming.fields)?;
-    let model = proxy.sampled_model(&prompt.model)?;
+    let model = proxy.shared.argued_renderers.of(proxy.sampled_model(&prompt.model)?, &prompt.rest)?;
     let rendered = model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown).map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
 }

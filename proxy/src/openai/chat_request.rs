@@ -47,7 +47,6 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
         Some(limit) => ("max_completion_tokens", Some(limit)),
         None => ("max_tokens", fields.max_tokens),
     };
-    fields.check_template_arguments(true)?;
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
     let asked = Asked { form: AnswerForm { json, call, single_call }, ..asked };
     Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), asked, digest))

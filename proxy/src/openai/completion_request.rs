@@ -39,7 +39,6 @@ pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError>
     let fields: SamplingFields = read_fields(std::mem::take(&mut completion.rest))?;
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
-    fields.check_template_arguments(false)?;
     let asked = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
     Ok(fields.request(Shape::Text, completion.prompt.one()?, asked, digest))
 }

@@ -2,15 +2,15 @@ use std::collections::BTreeMap;
 
 use fulgurite_backends::SamplingParameters;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{refuse, sampling, stop_strings, token_limit, within};
+use crate::field_checks::{refuse, refuse_other_samplings, sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
-use crate::template_arguments::TEMPLATE_ARGUMENTS;
+use crate::template_arguments::check_template_arguments;
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
@@ -20,18 +20,6 @@ const MAXIMUM_CHOICES: u32 = 128;
 /// What an answer must look like, in words of vLLM's and where OpenAI has none: to be ignored they say too much.
 const OTHER_CONSTRAINTS: [&str; 6] =
     ["response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"];
-
-/// Other hosts' fields that change what is sampled, each with the value at which it changes nothing.
-fn other_samplings() -> [(&'static str, Value); 6] {
-    [
-        ("min_p", json!(0.0)),
-        ("repetition_penalty", json!(1.0)),
-        ("min_tokens", json!(0.0)),
-        ("ignore_eos", json!(false)),
-        ("stop_token_ids", json!([])),
-        ("bad_words", json!([])),
-    ]
-}
 
 /// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
 #[derive(Debug, Deserialize)]
@@ -81,14 +69,8 @@ impl SamplingFields {
         {
             refuse(field, "is not supported; the response_format of a chat takes a JSON schema")?;
         }
-        for (field, neutral) in other_samplings() {
-            let given = self.extra.get(field).unwrap_or(&Value::Null);
-            // 1 is 1.0.
-            let given = given.as_f64().map_or_else(|| given.clone(), Value::from);
-            if !given.is_null() && given != neutral {
-                refuse(field, "is not supported; leave it out")?;
-            }
-        }
+        refuse_other_samplings(&self.extra)?;
+        check_template_arguments(&self.extra)?;
         let (name, limit) = max_tokens;
         let max_tokens = token_limit(name, limit)?;
         let (name, top_logprobs) = top_logprobs;
@@ -110,16 +92,6 @@ impl SamplingFields {
             top_logprobs,
             choices: self.choices()?,
         })
-    }
-
-    /// Checks what is for the model's template, in requests that have use for one.
-    pub(crate) fn check_template_arguments(&self, is_chat: bool) -> Result<(), ProxyError> {
-        match self.extra.get(TEMPLATE_ARGUMENTS) {
-            None | Some(Value::Null) => Ok(()),
-            Some(Value::Object(arguments)) if is_chat || arguments.is_empty() => Ok(()),
-            Some(Value::Object(_)) => refuse(TEMPLATE_ARGUMENTS, "is for chats; a completion's prompt has no template"),
-            Some(_) => refuse(TEMPLATE_ARGUMENTS, "must be an object"),
-        }
     }
 
     /// The whole request, once these fields have been checked and given `asked`.

@@ -61,6 +61,11 @@ impl ResponseWriter {
     fn say(&mut self, deltas: &[Delta]) -> Vec<Change> {
         let mut changes = Vec::new();
         for delta in deltas {
+            // The tokens of a call that broke are told of with its text, which follows.
+            if matches!(delta, Delta::Void { .. }) {
+                changes.extend(self.items.take(delta, Vec::new()));
+                continue;
+            }
             let said_by = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
             let logprobs = match delta {
                 Delta::Reasoning(_) => {

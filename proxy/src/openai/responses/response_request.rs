@@ -10,12 +10,13 @@ use super::response_object::echo;
 use super::tools::DeclaredTools;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{refuse, sampling, token_limit};
+use crate::field_checks::{refuse, refuse_other_samplings, sampling, token_limit};
 use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
 use crate::openai::answer_format;
 use crate::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::openai::tool_fields::ToolChoice;
 use crate::request_body::{digest, read_fields};
+use crate::template_arguments::check_template_arguments;
 
 /// Readers of spans find the call by the name that a chat's has.
 const RESPONSES: Endpoint =
@@ -90,6 +91,8 @@ pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, V
 
 impl ResponseFields {
     fn refuse_unsupported(&self) -> Result<(), ProxyError> {
+        refuse_other_samplings(&self.rest)?;
+        check_template_arguments(&self.rest)?;
         if self.rest.get("background").is_some_and(|background| *background == true) {
             refuse("background", "true is not supported: a response is given to whoever asks for it")?;
         }
@@ -174,6 +177,8 @@ mod tests {
             (with("instructions", json!(["x"])), Some("instructions")),
             (with("previous_response_id", json!("resp_1")), Some("previous_response_id")),
             (with("background", json!(true)), Some("background")),
+            (with("min_p", json!(0.1)), Some("min_p")),
+            (with("chat_template_kwargs", json!([])), Some("chat_template_kwargs")),
             (with("conversation", json!("conv_1")), Some("conversation")),
             (with("prompt", json!({ "id": "pmpt_1" })), Some("prompt")),
             (with("text", json!({ "format": { "type": "json_schema" } })), Some("text.format.schema")),

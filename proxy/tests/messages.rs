@@ -472,3 +472,40 @@ async fn what_else_is_served_speaks_the_clients_dialect() {
     let response = setup.client.get(format!("{}/v1/messages", setup.url)).send().await.unwrap();
     assert_eq!(response.json::<Value>().await.unwrap()["type"], "error");
 }
+
+/// Takes what the system says first and nowhere else, as Qwen3.5's does.
+const SYSTEM_FIRST: &str = "{% for message in messages %}{% if message.role == 'system' and not loop.first %}\
+    {{ raise_exception('System message must be at the beginning.') }}{% endif %}<|im_start|>{{ message.role }}\n\
+    {{ message.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+#[tokio::test]
+async fn what_claude_code_says_as_the_system_late_reaches_a_model_whose_template_takes_it_only_first() {
+    let setup = Setup::of_template(SYSTEM_FIRST).await;
+    let (rollout, base) = setup.attempt().await;
+    let mut request = json!({
+        "model": "tiny", "max_tokens": 8, "system": [{ "type": "text", "text": "s" }],
+        "messages": [{ "role": "user", "content": "17" }, { "role": "system", "content": "Say." }],
+    });
+    for _ in 0..2 {
+        setup.play(Script::Answer([setup.tokens("am"), vec![setup.stop()]].concat(), StopReason::StopToken));
+        let answered = post(&setup, &base, &request).await;
+        assert_eq!(answered.status(), 200);
+        let answer: Value = answered.json().await.unwrap();
+        let next = [
+            json!({ "role": "assistant", "content": answer["content"] }),
+            json!({ "role": "system", "content": "Once more." }),
+            json!({ "role": "user", "content": "I" }),
+        ];
+        request["messages"].as_array_mut().unwrap().extend(next);
+    }
+    let prompt = setup.sampler.requests.lock().unwrap()[1].prompt.clone();
+    let reminder = |text: &str| format!("<system-reminder>\n{text}\n</system-reminder>");
+    let expected = format!(
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\n17\n\n{}<|im_end|>\n<|im_start|>assistant\nam<|im_end|>\n\
+         <|im_start|>user\n{}\n\nI<|im_end|>\n<|im_start|>assistant\n",
+        reminder("Say."),
+        reminder("Once more.")
+    );
+    assert_eq!(setup.renderer.tokenizer().decode(&prompt), expected);
+    assert_eq!(setup.store.drift(&rollout).await.unwrap().continued, 1);
+}

@@ -139,13 +139,10 @@ async fn restore(proxy: &Proxy, rollout_id: &str, attempt_id: &str) -> Result<At
     };
     let mut calls = recorded_conversation::turns(store, rollout_id, attempt_id).await?;
     if let Some(listed) = listed {
-        for (place, generation_id) in &listed {
-            memory.note(generation_id, false);
-            *memory.known_up_to.lock().await = *place;
-        }
+        listed.iter().for_each(|(_, generation_id)| memory.note(generation_id, false));
+        *memory.known_up_to.lock().await = listed.last().map_or(0, |(place, _)| *place);
         // What has come since is caught up with.
-        let listed: HashSet<String> = listed.into_iter().map(|(_, generation_id)| generation_id).collect();
-        calls.retain(|call| listed.contains(&call.generation.generation_id));
+        calls.retain(|call| memory.is_own(&call.generation.generation_id).is_some());
     }
     // Those that were passed on have taken from the budget, and have no place among what is sampled here.
     let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_passed_on);

@@ -6,14 +6,16 @@ use fulgurite_backends::SamplingParameters;
 use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
+use crate::template_arguments::TEMPLATE_ARGUMENTS;
 
 /// Refuses a field by its name.
 pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
     Err(ProxyError::invalid(name, format!("{name} {why}")))
 }
 
-/// Refuses fields of other hosts' that change what is sampled, unless they have the value at which they change nothing.
-pub(crate) fn refuse_other_samplings(fields: &Map<String, Value>) -> Result<(), ProxyError> {
+/// Checks fields that other hosts have beside the dialects': those that change what is sampled must have the value at which
+/// they change nothing, and what the model's template is told must be something that it can be.
+pub(crate) fn check_other_hosts_fields(fields: &Map<String, Value>) -> Result<(), ProxyError> {
     for (name, neutral) in [
         ("min_p", json!(0.0)),
         ("repetition_penalty", json!(1.0)),
@@ -29,7 +31,10 @@ pub(crate) fn refuse_other_samplings(fields: &Map<String, Value>) -> Result<(), 
             refuse(name, "is not supported; leave it out")?;
         }
     }
-    Ok(())
+    match fields.get(TEMPLATE_ARGUMENTS) {
+        None | Some(Value::Null | Value::Object(_)) => Ok(()),
+        Some(_) => refuse(TEMPLATE_ARGUMENTS, "must be an object"),
+    }
 }
 
 /// A number that must lie in a range if it is given.

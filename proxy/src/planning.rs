@@ -122,10 +122,12 @@ impl Planner<'_> {
     /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.
     fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
         let renderer = &*self.model.renderer;
-        // Whether text or tokens go on from an earlier call of an attempt is seen only when they are recorded.
-        let begins = self.memory.as_ref().is_none_or(|memory| memory.is_unused());
-        let departure = begins.then(PlacedDeparture::first_turn);
-        let alone = |tokens: Vec<u32>| PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure };
+        let alone = |tokens: Vec<u32>| {
+            // Whether text or tokens go on from an earlier call of an attempt is seen only when they are recorded.
+            let begins = self.memory.as_ref().is_none_or(|memory| memory.is_unused());
+            let departure = begins.then(PlacedDeparture::first_turn);
+            PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure }
+        };
         Ok(match (&self.request.prompt, &self.memory) {
             (Prompt::Messages(said), Some(memory)) => {
                 let policy = self.proxy.shared.options.continuation;

@@ -8,18 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::SampledModel;
 use crate::error::ProxyError;
-use crate::field_checks::refuse;
 
 /// The request's field, which is kept in the record as it came.
 pub(crate) const TEMPLATE_ARGUMENTS: &str = "chat_template_kwargs";
-
-/// Refuses arguments that no template can be told.
-pub(crate) fn check_template_arguments(fields: &Map<String, Value>) -> Result<(), ProxyError> {
-    match fields.get(TEMPLATE_ARGUMENTS) {
-        None | Some(Value::Null | Value::Object(_)) => Ok(()),
-        Some(_) => refuse(TEMPLATE_ARGUMENTS, "must be an object"),
-    }
-}
 
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;

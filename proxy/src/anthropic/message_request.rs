@@ -8,11 +8,10 @@ use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
 use crate::answer_form::{AnswerForm, JsonForm};
 use crate::error::ProxyError;
-use crate::field_checks::{refuse, refuse_other_samplings, sampling, stop_strings, token_limit};
+use crate::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
 use crate::openai::answer_format;
 use crate::request_body::{digest, read_fields};
-use crate::template_arguments::check_template_arguments;
 
 /// The span has the name by which Agent-lightning's adapters look for model calls.
 const MESSAGES: Endpoint = Endpoint {
@@ -149,8 +148,7 @@ fn output_format(rest: &Map<String, Value>) -> Result<Option<JsonForm>, ProxyErr
 
 /// Refuses by name what changes an answer and cannot be honoured.
 fn refuse_unsupported(rest: &Map<String, Value>) -> Result<(), ProxyError> {
-    refuse_other_samplings(rest)?;
-    check_template_arguments(rest)?;
+    check_other_hosts_fields(rest)?;
     if rest.get("mcp_servers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
         refuse("mcp_servers", "are not supported: no server is called from here")?;
     }

@@ -8,9 +8,8 @@ use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{refuse, refuse_other_samplings, sampling, stop_strings, token_limit, within};
+use crate::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
-use crate::template_arguments::check_template_arguments;
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
@@ -69,8 +68,7 @@ impl SamplingFields {
         {
             refuse(field, "is not supported; the response_format of a chat takes a JSON schema")?;
         }
-        refuse_other_samplings(&self.extra)?;
-        check_template_arguments(&self.extra)?;
+        check_other_hosts_fields(&self.extra)?;
         let (name, limit) = max_tokens;
         let max_tokens = token_limit(name, limit)?;
         let (name, top_logprobs) = top_logprobs;

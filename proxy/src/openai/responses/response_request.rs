@@ -10,13 +10,12 @@ use super::response_object::echo;
 use super::tools::DeclaredTools;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{refuse, refuse_other_samplings, sampling, token_limit};
+use crate::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
 use crate::model_request::{Asked, Endpoint, ModelRequest, Prompt};
 use crate::openai::answer_format;
 use crate::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::openai::tool_fields::ToolChoice;
 use crate::request_body::{digest, read_fields};
-use crate::template_arguments::check_template_arguments;
 
 /// Readers of spans find the call by the name that a chat's has.
 const RESPONSES: Endpoint =
@@ -91,8 +90,7 @@ pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, V
 
 impl ResponseFields {
     fn refuse_unsupported(&self) -> Result<(), ProxyError> {
-        refuse_other_samplings(&self.rest)?;
-        check_template_arguments(&self.rest)?;
+        check_other_hosts_fields(&self.rest)?;
         if self.rest.get("background").is_some_and(|background| *background == true) {
             refuse("background", "true is not supported: a response is given to whoever asks for it")?;
         }

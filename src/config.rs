@@ -238,7 +238,7 @@ fn without_secrets<S: Serializer>(url: &Option<String>, serializer: S) -> Result
 }
 
 /// A URL without user, password, query and fragment.
-fn public_part(url: &str) -> String {
+pub fn public_part(url: &str) -> String {
     let before_query = |url: &str| url.split(['?', '#']).next().unwrap_or_default().to_owned();
     // A password may hold what begins a query, though then it is no URL.
     let url = if Url::parse(url).is_ok() { before_query(url) } else { url.to_owned() };
@@ -479,6 +479,15 @@ mod tests {
             let config = parse(&format!("[telemetry]\notlp_endpoint = \"https://{endpoint}\"\n")).unwrap();
             assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], "https://host:4318/base");
         }
+    }
+
+    #[test]
+    fn a_key_in_the_url_of_a_models_host_is_not_written_out() {
+        let text =
+            "[[models]]\nname = 'm'\nbackend = 'openai'\nurls = ['https://me:secret@host/v1?key=secret', 'http://h']\n";
+        let config = parse(text).unwrap();
+        assert_eq!(config.models[0].urls[0], "https://me:secret@host/v1?key=secret");
+        assert_eq!(serde_json::json!(config)["models"][0]["urls"], serde_json::json!(["https://host/v1", "http://h"]));
     }
 
     #[test]

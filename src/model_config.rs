@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::public_part;
 
 /// `[[models]]`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,8 +28,8 @@ pub struct ModelEntry {
     /// `auto`, `template` or a family's name.
     #[serde(default = "auto")]
     pub renderer: String,
-    /// Where a remote model is: one URL for each of its hosts.
-    #[serde(default)]
+    /// Where a remote model is: one URL for each of its hosts, written out without user, password and query.
+    #[serde(default, serialize_with = "public_parts")]
     pub urls: Vec<String>,
     /// The environment variable that holds the key of a remote model's hosts.
     #[serde(default)]
@@ -54,6 +56,11 @@ pub struct ModelEntry {
     /// The matrices that the adapter stands beside; all of the layers, and the head, unless told otherwise.
     #[serde(default)]
     pub lora_modules: Option<BTreeSet<LoraModule>>,
+}
+
+/// A host's URL that holds a key is refused, but not by whoever shows the config.
+fn public_parts<S: Serializer>(urls: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(urls.iter().map(|url| public_part(url)))
 }
 
 fn auto() -> String {

@@ -18,7 +18,7 @@ use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::{Config, public_part};
 use crate::model_config::{Backend, ModelEntry};
 use crate::server::{LoadedModel, sampling_limits};
 
@@ -45,7 +45,7 @@ impl OpenModel {
             let tinker = Some(loaded.tinker_base()?);
             return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
-        let place = entry.urls.join(", ");
+        let place = entry.urls.iter().map(|url| public_part(url)).collect::<Vec<_>>().join(", ");
         if let Some(dialect) = entry.backend.upstream_dialect() {
             let upstream = upstream(entry, dialect).with_context(|| format!("model `{}`", entry.name))?;
             let remote = format!("calls are passed on to {place} ({})", dialect.name());

@@ -22,6 +22,8 @@ mod transcript;
 mod triplets;
 mod workers;
 
+use std::env::VarError;
+
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
@@ -46,12 +48,22 @@ pub use stats::stats;
 pub use triplets::{triplets, triplets_of};
 pub use workers::workers;
 
+/// Says which store is meant where the command line does not. To the parser it would be an argument like `--store`, which
+/// it refuses beside `--run` and `--config`.
+const VARIABLE: &str = "FULGURITE_STORE";
+
 /// The URL of the store that is meant.
 pub fn url(arguments: &StoreArguments) -> Result<String> {
-    Ok(match (&arguments.store, &arguments.run) {
-        (Some(url), _) => url.clone(),
-        (None, Some(run)) => format!("sqlite://{}", run.join(STORE_FILE).display()),
-        (None, None) => store_url(&LoadedConfig::read(arguments.config.as_deref())?),
+    let StoreArguments { store, run, config } = arguments;
+    Ok(match (store, run, config) {
+        (Some(url), _, _) => url.clone(),
+        (None, Some(run), _) => format!("sqlite://{}", run.join(STORE_FILE).display()),
+        (None, None, Some(file)) => store_url(&LoadedConfig::read(Some(file))?),
+        (None, None, None) => match std::env::var(VARIABLE) {
+            Ok(url) => url,
+            Err(VarError::NotPresent) => store_url(&LoadedConfig::read(None)?),
+            Err(VarError::NotUnicode(_)) => bail!("{VARIABLE} is not UTF-8"),
+        },
     })
 }
 

@@ -423,6 +423,31 @@ fn a_store_that_cannot_be_read_is_a_clear_error_and_is_not_made() {
 }
 
 #[test]
+fn a_store_named_by_the_environment_is_meant_where_the_command_line_names_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let config = path("a.toml");
+    std::fs::write(&config, "[store]\nurl = \"sqlite://of-config.db\"\n").unwrap();
+    let asked = |arguments: &[&str]| {
+        let mut command = fulgurite(["rollouts"].iter().chain(arguments));
+        command.current_dir(directory.path()).env("FULGURITE_STORE", "sqlite://of-environment.db");
+        let said = Ran::from(command.output().unwrap()).stderr;
+        said.lines().last().unwrap_or_default().to_owned()
+    };
+    let run = path("a-run");
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "of-environment.db"),
+        (&["--run", &run], "a-run/fulgurite.db"),
+        (&["--config", &config], "of-config.db"),
+        (&["--store", "sqlite://of-flag.db"], "of-flag.db"),
+    ];
+    for (arguments, named) in cases {
+        let said = asked(arguments);
+        assert!(said.contains("store not found") && said.ends_with(named), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_ends_a_query_without_a_word() {
     use std::io::{BufRead, BufReader, Read};
     let directory = tempfile::tempdir().unwrap();

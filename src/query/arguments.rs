@@ -14,8 +14,8 @@ use crate::time;
 #[derive(Debug, Args)]
 pub struct StoreArguments {
     /// Store: sqlite://FILE or postgres://...; without --store and --run the config's, else
-    /// sqlite://fulgurite.db
-    #[arg(long, value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true, conflicts_with = "run")]
+    /// sqlite://fulgurite.db [env: FULGURITE_STORE]
+    #[arg(long, value_name = "URL", conflicts_with = "run")]
     pub store: Option<String>,
     /// Directory of a training run, whose store is meant
     #[arg(long, value_name = "DIR")]

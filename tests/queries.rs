@@ -96,8 +96,8 @@ fn what_a_store_holds_is_shown_as_tables() {
     ro-failed  at-########  1    failed     w       2026-11-21 15:04:05  0.000    agent exited with status 3
     ");
     insta::assert_snapshot!(table(&server, ["generations"]), @r"
-    rollout    attempt      seq  generation                                 model  weights  prompt  sampled  logprob  stop    seconds  continues
-    ro-played  at-########  1    chatcmpl-################################  tiny   0        21      5        0.000    length  0.000
+    rollout    attempt      seq  generation                                 model  weights  prompt  sampled  logprob  stop    seconds  continues  untrained
+    ro-played  at-########  1    chatcmpl-################################  tiny   0        21      5        0.000    length  0.000               modified_distribution
     ");
     insta::assert_snapshot!(table(&server, ["drift"]), @r"
     rollout    seq  generation                                 prompt  kept  new  sampled  continues  reason      first difference

@@ -1,6 +1,7 @@
 //! `fulgurite generations`.
 
 use anyhow::Result;
+use fulgurite_adapters::{UntrainedCause, exclusion};
 use fulgurite_store::Store;
 use fulgurite_store::model::{Generation, ListFilter, Listed, Part, WeightsFrom};
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ impl Record for Generation {
         "stop",
         "seconds",
         "continues",
+        "untrained",
     ];
 
     async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
@@ -55,7 +57,17 @@ impl Record for Generation {
             self.stop_reason.clone(),
             seconds(Some(self.start_time), Some(self.end_time)),
             self.parent_id.clone().unwrap_or_default(),
+            untrained(self),
         ]
+    }
+}
+
+/// Why it is not trained whatever it earns: the cause, or of one that is marked the mark itself, which says more.
+fn untrained(generation: &Generation) -> String {
+    match (exclusion(generation), &generation.defect) {
+        (None, _) => String::new(),
+        (Some(UntrainedCause::Auxiliary | UntrainedCause::Defective), Some(defect)) => defect.clone(),
+        (Some(cause), _) => cause.as_str().to_owned(),
     }
 }
 

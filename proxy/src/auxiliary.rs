@@ -21,22 +21,36 @@ pub struct AuxiliaryRule {
     pub without_tools: bool,
 }
 
-/// What harnesses are known to ask beside the task: opencode a title for the session, without tools; Claude Code whether
-/// a new topic begins, and a title.
-const BUILT_IN: [(&str, &str); 3] = [
-    ("opencode_title", r"(?i)^\s*you are a title generator\b"),
-    ("claude_code_topic", r"(?i)\banalyze if this message indicates a new conversation topic\b"),
-    ("claude_code_title", r"(?i)\bsummarize this coding conversation in under 50 characters\b"),
+/// How a built-in rule recognises its calls.
+enum Asked {
+    /// By the system's words, in a call that declares no tools.
+    System(&'static str),
+    /// By the words of the user's last message, in a call that goes on with the tools of the task.
+    User(&'static str),
+}
+
+/// What harnesses are known to ask beside the task, in their own words: Claude Code, whose titles are in those of older
+/// versions, of 2.1.197 and of 2.1.330, and opencode.
+const BUILT_IN: [(&str, Asked); 8] = [
+    ("claude_code_topic", Asked::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
+    ("claude_code_title", Asked::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
+    ("claude_code_title", Asked::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
+    ("claude_code_title", Asked::System(r"(?i)\byou are naming a coding session so the user can\b")),
+    ("claude_code_session_name", Asked::System(r"(?i)\bgenerate a short kebab-case name \(2-4 words\)")),
+    ("claude_code_suggestion", Asked::User(r"(?i)\[suggestion mode: suggest what the user might\b")),
+    ("claude_code_recap", Asked::User(r"(?i)\bthe user stepped away and is coming back\. recap in under\b")),
+    ("opencode_title", Asked::System(r"(?i)^\s*you are a title generator\b")),
 ];
 
 impl AuxiliaryRule {
     /// The rules for harnesses that are known to need them.
     pub fn built_in() -> Vec<Self> {
-        let rule = |(name, system): (&str, &str)| Self {
-            name: name.to_owned(),
-            system: Some(system.to_owned()),
-            user: None,
-            without_tools: true,
+        let rule = |(name, asked): (&str, Asked)| {
+            let (system, user) = match asked {
+                Asked::System(pattern) => (Some(pattern.to_owned()), None),
+                Asked::User(pattern) => (None, Some(pattern.to_owned())),
+            };
+            Self { name: name.to_owned(), without_tools: system.is_some(), system, user }
         };
         BUILT_IN.into_iter().map(rule).collect()
     }
@@ -102,6 +116,9 @@ impl CompiledRule {
     }
 
     fn is_about(&self, messages: &[Message], tools: &[Value]) -> bool {
+        if self.without_tools && !tools.is_empty() {
+            return false;
+        }
         let matches = |pattern: &Regex, message: &Message| {
             // What is not text says nothing.
             let text: Result<String, RenderError> = message.plain_text(0);
@@ -115,7 +132,7 @@ impl CompiledRule {
         let last_of_user = || messages.iter().rev().find(|message| message.role == "user");
         let user =
             self.user.as_ref().is_none_or(|pattern| last_of_user().is_some_and(|message| matches(pattern, message)));
-        system && user && (tools.is_empty() || !self.without_tools)
+        system && user
     }
 }
 
@@ -136,6 +153,17 @@ mod tests {
         let title = [("system", "You are a title generator. You output ONLY a title."), ("user", "Fix the tests")];
         assert_eq!(recognised(&rules, &title, &[]).as_deref(), Some("opencode_title"));
         assert_eq!(recognised(&rules, &title, &[json!({})]), None, "a call with tools is part of the task");
+        for (system, name) in [
+            ("Generate a concise, sentence-case title (3-7 words) that captures the topic.", "claude_code_title"),
+            ("You are an agent.You are naming a coding session so the user can pick it out.", "claude_code_title"),
+            ("Generate a short kebab-case name (2-4 words) that captures", "claude_code_session_name"),
+        ] {
+            assert_eq!(recognised(&rules, &[("system", system), ("user", "Hi")], &[]).as_deref(), Some(name));
+        }
+        let suggestion =
+            [("user", "Go."), ("user", "[SUGGESTION MODE: Suggest what the user might naturally type next.]")];
+        assert_eq!(recognised(&rules, &suggestion, &[json!({})]).as_deref(), Some("claude_code_suggestion"));
+        assert_eq!(recognised(&rules, &suggestion[..1], &[json!({})]), None);
         let topic = [("system", "Analyze if this message indicates a new conversation topic."), ("user", "Hi")];
         assert_eq!(recognised(&rules, &topic, &[]).as_deref(), Some("claude_code_topic"));
         let task = [("system", "You write titles for books."), ("user", "You are a title generator?")];

@@ -48,6 +48,14 @@ impl Meaning {
         }
         Self { digest: hasher.finish(), reasoning: reasoning_of(message, reasoning) }
     }
+
+    /// The digest of an assistant's message for a client that keeps its calls and drops what it said beside them; `None`
+    /// where it did not do both.
+    pub(super) fn of_calls_alone(message: &Message, rules: &VolatileRules) -> Option<Digest> {
+        let speaks = parts(message).any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()));
+        let calls_alone = || Self::of(&Message { content: None, ..message.clone() }, rules).digest;
+        (message.is_assistant() && speaks && !message.tool_calls.is_empty()).then(calls_alone)
+    }
 }
 
 /// What tool declarations mean: a bare function is the same as a wrapped one, and marks for caching do not count.
@@ -262,6 +270,22 @@ mod tests {
         let other = meaning(json!({"role": "assistant", "content": "yes", "reasoning_content": "no"}));
         assert_eq!(other.digest, sent.digest);
         assert_ne!(other.reasoning, sent.reasoning);
+    }
+
+    #[test]
+    fn calls_alone_are_what_is_left_of_a_message_that_says_something_too() {
+        let alone =
+            |value: Value| Meaning::of_calls_alone(&serde_json::from_value(value).unwrap(), &VolatileRules::built_in());
+        let silent = calling("c", json!({}));
+        let mut speaking = silent.clone();
+        for content in
+            [json!("Looking."), json!([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Looking."}])]
+        {
+            speaking["content"] = content;
+            assert_eq!(alone(speaking.clone()), Some(meaning(silent.clone()).digest));
+        }
+        assert_eq!(alone(silent), None);
+        assert_eq!(alone(json!({"role": "assistant", "content": "Looking."})), None);
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct RecordedTurns {
     rules: VolatileRules,
     nodes: Vec<Node>,
     children: HashMap<(Option<usize>, Digest), usize>,
+    /// Replies for clients that keep only the calls of what was said and called, as CrewAI does. What was said without
+    /// anything beside its calls comes first.
+    calls_alone: HashMap<(Option<usize>, Digest), usize>,
     turns: Vec<Turn>,
     token_count: usize,
 }
@@ -116,9 +119,17 @@ impl RecordedTurns {
                 let request: &mut Node = &mut self.nodes[place];
                 request.requests.push(number);
             }
-            place = Some(self.node(place, meaning.digest, &message.role, number));
+            // A reply is its own, even if another's calls alone are the same.
+            let known = self.child(place, meaning.digest).filter(|_| index < turn.messages.len());
+            place = Some(match known {
+                Some(node) => self.part_of(node, number),
+                None => self.node(place, meaning.digest, &message.role, number),
+            });
         }
         let reply_node = place.unwrap_or_default();
+        if let Some(calls_alone) = Meaning::of_calls_alone(turn.reply, &self.rules) {
+            self.calls_alone.entry((self.nodes[reply_node].parent, calls_alone)).or_insert(reply_node);
+        }
         self.nodes[reply_node].replies.push(number);
         let own_tokens = [&turn.prompt_tokens[inherited..], turn.sampled_tokens].concat();
         self.token_count += own_tokens.len();
@@ -264,8 +275,8 @@ impl RecordedTurns {
         let meanings: Vec<Meaning> = messages.iter().map(|message| Meaning::of(message, &self.rules)).collect();
         let mut nodes: Vec<usize> = Vec::new();
         for meaning in &meanings {
-            let Some(node) = self.children.get(&(nodes.last().copied(), meaning.digest)) else { break };
-            nodes.push(*node);
+            let Some(node) = self.child(nodes.last().copied(), meaning.digest) else { break };
+            nodes.push(node);
         }
         Walk { meanings, nodes, tools: meaning_of_tools(tools) }
     }
@@ -301,6 +312,18 @@ impl RecordedTurns {
             .all(|turn| prompt.strip_prefix(&*self.turns[*turn].own_tokens).map(|rest| prompt = rest).is_some())
     }
 
+    /// The node of a message after those of `parent`.
+    fn child(&self, parent: Option<usize>, digest: Digest) -> Option<usize> {
+        let key = (parent, digest);
+        self.children.get(&key).or_else(|| self.calls_alone.get(&key)).copied()
+    }
+
+    /// Notes that a turn's conversation goes through a node.
+    fn part_of(&mut self, node: usize, turn: usize) -> usize {
+        self.nodes[node].latest = turn;
+        node
+    }
+
     fn node(&mut self, parent: Option<usize>, digest: Digest, role: &str, turn: usize) -> usize {
         let new = self.nodes.len();
         let node = *self.children.entry((parent, digest)).or_insert(new);
@@ -308,8 +331,7 @@ impl RecordedTurns {
             let (replies, requests) = (Vec::new(), Vec::new());
             self.nodes.push(Node { parent, digest, role: role.to_owned(), replies, requests, latest: turn });
         }
-        self.nodes[node].latest = turn;
-        node
+        self.part_of(node, turn)
     }
 
     /// Why a conversation continues `turn` and not the latest; `None` where that is the latest.

@@ -1,6 +1,6 @@
 //! One test for each way in which a client was seen to send a reply back otherwise than it got it.
 
-use fulgurite_renderers::{Message, NextPrompt};
+use fulgurite_renderers::{DepartureReason, Message, NextPrompt};
 use serde_json::{Value, json};
 
 use crate::setup::{Rollout, calling, message, plain, result, said, user, weather_tool};
@@ -53,6 +53,31 @@ fn crewai_names_the_tool_in_the_result() {
     rollout.call(&[question.clone(), called(), Message { name: None, ..answer.clone() }], &[3, 4], &said("Sun."));
     let continued = rollout.continued(&[question, called(), answer, said("Sun."), user("Thanks")]);
     assert_eq!((continued.turn, continued.new_from), (1, 4));
+}
+
+#[test]
+fn crewai_drops_what_was_said_beside_calls() {
+    let spoke = calling(json!("Looking."), &[("c1", "{\"city\": \"P\", \"days\": 1.0}")]);
+    for content in [json!(null), json!("")] {
+        continues(spoke.clone(), call_sent_back("{\"city\": \"P\", \"days\": 1.0}", content), result("c1", "sun"));
+    }
+    // It goes on so for as long as it likes, beside clients that drop nothing, and words that differ are no such thing.
+    let mut rollout = Rollout::new(plain());
+    let asked =
+        |history: &[&Message]| [&[&user("Weather?")], history].concat().into_iter().cloned().collect::<Vec<_>>();
+    let (silent, sun) = (called(), result("c1", "sun"));
+    rollout.call(&asked(&[]), &[1, 2], &spoke);
+    rollout.call(&asked(&[&silent, &sun]), &[3, 4], &said("Sun."));
+    for before in [&silent, &spoke] {
+        let continued = rollout.continued(&asked(&[before, &sun, &said("Sun."), &user("Thanks")]));
+        assert_eq!((continued.turn, continued.new_from, continued.departure), (1, 4, None));
+    }
+    let other = calling(json!("Waiting."), &[("c1", "{\"city\": \"P\", \"days\": 1.0}")]);
+    assert_eq!(rollout.fresh(&asked(&[&other, &sun])).departure.reason, DepartureReason::HistoryRewritten);
+    // Who said nothing beside the same calls is somebody else.
+    let turn = rollout.call(&asked(&[]), &[5, 6], &silent);
+    assert_eq!(rollout.continued(&asked(&[&silent, &result("c1", "rain")])).turn, turn);
+    assert_eq!(rollout.continued(&asked(&[&spoke, &result("c1", "rain")])).turn, 0);
 }
 
 #[test]

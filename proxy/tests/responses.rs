@@ -353,6 +353,24 @@ async fn broken_calls_are_text_and_their_items_are_never_whole() {
 }
 
 #[tokio::test]
+async fn logprobs_of_a_broken_call_are_those_of_its_text() {
+    let asked = with(request(), "include", json!(["message.output_text.logprobs"]));
+    for family in &FAMILIES {
+        for broken in family.broken {
+            let sampled = format!("{broken}{}", family.stop);
+            let (_, response, _) = answered(family, &asked, &sampled, StopReason::StopToken).await;
+            let parts = response["output"].as_array().unwrap().iter().filter(|item| item["type"] == "message");
+            let part = parts.map(|item| &item["content"][0]).next_back().unwrap();
+            let entries = part["logprobs"].as_array().unwrap();
+            let tokens: String = entries.iter().map(|entry| entry["token"].as_str().unwrap()).collect();
+            // gpt-oss' end of a message, which breaks one of its calls, is counted as its text's.
+            let tokens = tokens.strip_suffix("<|end|>").unwrap_or(&tokens);
+            assert_eq!(Some(tokens), part["text"].as_str(), "{}", family.format);
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_at_its_limit_is_incomplete() {
     let setup = Setup::new(vec![]).await;
     let [(whole, _), (streamed, _)] =
@@ -383,6 +401,36 @@ async fn a_stream_that_breaks_ends_with_a_failed_response_and_an_error() {
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert!(failed["response"]["error"]["message"].as_str().unwrap().contains("it broke"));
     assert_eq!((&error["type"], &error["code"]), (&json!("error"), &Value::Null));
+}
+
+/// As Codex does: what it was told of a response that broke stays in its history, before the one that it got instead.
+#[tokio::test]
+async fn a_conversation_goes_on_token_by_token_behind_a_response_that_broke() {
+    let setup = QWEN3.setup().await;
+    let (rollout, base) = setup.attempt().await;
+    let mut items = request()["input"].as_array().cloned().unwrap();
+    let begun = QWEN3.turn.split_once("Paris").unwrap().0;
+    let scripts = [
+        Script::Break(setup.sampled(begun)),
+        Script::Answer(setup.sampled(QWEN3.turn), StopReason::StopToken),
+        Script::Answer(setup.sampled(&(QWEN3.says)("Sun.")), StopReason::StopToken),
+    ];
+    for script in scripts {
+        setup.play(script);
+        let asked = with(with(request(), "input", json!(items)), "stream", json!(true));
+        let told = events(&post(&setup, &base, &asked).await.text().await.unwrap());
+        let whole = told.iter().filter(|event| event["type"] == "response.output_item.done");
+        items.extend(whole.map(|event| event["item"].clone()).filter(|item| item["status"] != "incomplete"));
+        let call = items.last().filter(|item| item["type"] == "function_call").map(|item| item["call_id"].clone());
+        if let Some(call_id) = call {
+            items.push(json!({ "type": "function_call_output", "call_id": call_id, "output": "Rain." }));
+        }
+    }
+    let kinds: Vec<&str> = items.iter().filter_map(|item| item["type"].as_str()).collect();
+    let turn = ["reasoning", "message", "reasoning", "message", "function_call", "function_call_output"];
+    assert_eq!(kinds, [&turn[..], &["reasoning", "message"]].concat());
+    let calls = setup.store.drift(&rollout).await.unwrap().calls;
+    assert_eq!((&calls[2].continues, &calls[2].reason), (&Some(calls[1].generation_id.clone()), &None));
 }
 
 #[tokio::test]

@@ -2,14 +2,15 @@ use fulgurite_renderers::{Content, ContentPart, FunctionCall, Message, ToolCall}
 use serde_json::{Map, Value};
 
 use super::earlier_responses::EarlierResponses;
-use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind};
+use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind, response_of_item};
 use crate::error::ProxyError;
 use crate::reply_message::drop_void_calls;
 
 /// The messages that a request's `input` is, which may refer to items of earlier responses.
 ///
 /// What the assistant says stands there as several items one after another, its reasoning, its text and its calls; they
-/// are one message, as they were when they were sampled. Only text directly after text is a message of its own.
+/// are one message, as they were when they were sampled. Text directly after text is a message of its own, and so is what
+/// another response said: a client may keep what it was told of one that broke, before those of the one it got instead.
 pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
     let items = match input {
         Value::Null => return Ok(Vec::new()),
@@ -33,6 +34,8 @@ struct Conversation {
 
 #[derive(Default)]
 struct AssistantTurn {
+    /// Whose items these are, where they tell.
+    response_id: Option<String>,
     reasoning: String,
     text: Option<String>,
     calls: Vec<ToolCall>,
@@ -42,7 +45,15 @@ struct AssistantTurn {
 
 impl Conversation {
     fn add(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
-        match item.kind()? {
+        let kind = item.kind()?;
+        let is_the_assistants = match kind {
+            "message" => item.role()? == "assistant",
+            _ => matches!(kind, "reasoning" | "function_call" | "item_reference"),
+        };
+        if is_the_assistants && let Some(response_id) = item.response_id() {
+            self.answer(response_id);
+        }
+        match kind {
             "message" if item.role()? == "assistant" => self.say(item.text("content")?),
             "message" => self.turn(Message {
                 role: item.role()?.to_owned(),
@@ -69,6 +80,15 @@ impl Conversation {
     fn turn(&mut self, message: Message) {
         self.end_assistant_turn();
         self.messages.push(message);
+    }
+
+    /// Ends the assistant's message where another response begins.
+    fn answer(&mut self, response_id: String) {
+        let before = self.assistant.as_ref().and_then(|turn| turn.response_id.as_ref());
+        if before.is_some_and(|before| *before != response_id) {
+            self.end_assistant_turn();
+        }
+        self.assistant().response_id = Some(response_id);
     }
 
     fn assistant(&mut self) -> &mut AssistantTurn {
@@ -164,6 +184,11 @@ impl Item<'_> {
             (None | Some(Value::Null), Some(_)) => Ok("message"),
             _ => self.refuse("type", "must be the item's type"),
         }
+    }
+
+    /// The response that it is of, if it has been given its id here.
+    fn response_id(&self) -> Option<String> {
+        response_of_item(self.fields.get("id")?.as_str()?)
     }
 
     fn role(&self) -> Result<&str, ProxyError> {
@@ -298,6 +323,25 @@ mod tests {
             { "role": "assistant", "content": "another" },
         ]);
         assert_eq!(read(input).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_another_response_said_is_another_message() {
+        let reasoning =
+            |id: &str| json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": "hm" }] });
+        let call =
+            |id: &str| json!({ "type": "function_call", "id": id, "call_id": "c", "name": "f", "arguments": "{}" });
+        let reasoned = json!({ "role": "assistant", "content": null, "reasoning_content": "hm" });
+        let mut called = reasoned.clone();
+        called["tool_calls"] =
+            json!([{ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } }]);
+        let input = json!([reasoning("rs_a_0"), reasoning("rs_b_0"), call("fc_b_c")]);
+        assert_eq!(read(input).unwrap(), json!([reasoned, called]));
+        // Ids of somebody else say nothing, and neither do those that a client leaves out.
+        let without_id = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+        for last in [call("call-7"), without_id] {
+            assert_eq!(read(json!([reasoning("rs_a_0"), last])).unwrap(), json!([called]));
+        }
     }
 
     #[test]

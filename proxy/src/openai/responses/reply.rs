@@ -32,6 +32,7 @@ impl ReplyFormat for ResponseReply {
             items,
             tokens: Vec::new(),
             silent_since: 0,
+            calls_since: Vec::new(),
             reasoning_tokens: 0,
             next_event: 0,
         })
@@ -46,6 +47,8 @@ struct ResponseWriter {
     tokens: Vec<Kept>,
     /// The first token of which nothing has left yet.
     silent_since: usize,
+    /// The same when each call began.
+    calls_since: Vec<usize>,
     reasoning_tokens: usize,
     /// Number of the next event.
     next_event: u64,
@@ -61,10 +64,15 @@ impl ResponseWriter {
     fn say(&mut self, deltas: &[Delta]) -> Vec<Change> {
         let mut changes = Vec::new();
         for delta in deltas {
-            // The tokens of a call that broke are told of with its text, which follows.
-            if matches!(delta, Delta::Void { .. }) {
-                changes.extend(self.items.take(delta, Vec::new()));
-                continue;
+            match delta {
+                Delta::ToolCall { .. } => self.calls_since.push(self.silent_since),
+                // All tokens of a call that broke are told of with its text, which follows.
+                Delta::Void { index, .. } => {
+                    self.silent_since = self.calls_since.get(*index).copied().unwrap_or(self.silent_since);
+                    changes.extend(self.items.take(delta, Vec::new()));
+                    continue;
+                }
+                Delta::Reasoning(_) | Delta::Text(_) | Delta::Arguments { .. } => {}
             }
             let said_by = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
             let logprobs = match delta {

@@ -55,7 +55,11 @@ pub(crate) struct LoggedRequest<E = Said> {
 
 /// How far a request has come.
 enum Progress<E> {
-    InFlight(Arc<Flight<E>>),
+    InFlight {
+        flight: Arc<Flight<E>>,
+        /// Somebody got the whole answer before, which is given again.
+        was_delivered: bool,
+    },
     /// Nobody got the whole answer.
     Broken,
     /// Somebody got the whole answer.
@@ -136,16 +140,16 @@ impl<E: Clone> RequestLog<E> {
         let mut state = self.state();
         let Some(earlier) = state.earlier(identity)? else {
             let (flight, listener) = Flight::new();
-            let progress = Progress::InFlight(Arc::clone(&flight));
+            let progress = Progress::InFlight { flight: Arc::clone(&flight), was_delivered: false };
             let request = LoggedRequest::new(identity.clone(), reply_id.to_owned(), created, progress);
             state.add(&request);
             return Ok(Found::Claim(Claim::New(self.open(request, flight, listener, Before::Unknown))));
         };
         let mut progress = earlier.progress();
-        let Progress::InFlight(flight) = &*progress else {
+        let Progress::InFlight { flight, .. } = &*progress else {
             let before = if matches!(*progress, Progress::Delivered) { Before::Delivered } else { Before::Broken };
             let (flight, listener) = Flight::new();
-            *progress = Progress::InFlight(Arc::clone(&flight));
+            *progress = Progress::InFlight { flight: Arc::clone(&flight), was_delivered: before == Before::Delivered };
             drop(progress);
             earlier.is_sent_again(identity);
             return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener, before))));
@@ -233,7 +237,7 @@ impl<E> State<E> {
         while self.over.len() > limit
             && let Some(oldest) = self.over.pop_front()
         {
-            let is_over_still = !matches!(*oldest.progress(), Progress::InFlight(_));
+            let is_over_still = !matches!(*oldest.progress(), Progress::InFlight { .. });
             if is_over_still {
                 self.remove(&oldest);
             }
@@ -289,7 +293,7 @@ impl<E> LoggedRequest<E> {
         let is_next = retry.retries.checked_sub(1) == Some(self.retries.load(Ordering::Relaxed));
         let reason = match *self.progress() {
             Progress::Failed => 2,
-            Progress::InFlight(_) => 1,
+            Progress::InFlight { .. } => 1,
             Progress::Broken | Progress::Delivered => 0,
         };
         (is_next, reason)
@@ -307,11 +311,11 @@ impl<E> LoggedRequest<E> {
         self.identity.idempotency_key.as_deref()
     }
 
-    /// Whether nobody got the whole answer, and nobody is waiting for it.
+    /// Whether nobody has ever got the whole answer, and nobody is waiting for it.
     fn is_broken(&self) -> bool {
         match &*self.progress() {
             Progress::Broken => true,
-            Progress::InFlight(flight) => flight.is_abandoned(),
+            Progress::InFlight { flight, was_delivered } => !was_delivered && flight.is_abandoned(),
             Progress::Delivered | Progress::Failed => false,
         }
     }
@@ -402,6 +406,17 @@ mod tests {
         let second = new(&log, plain(), "b").await;
         first.answered(true);
         second.answered(true);
+        assert_eq!(outcome(&claim(&log, plain(), "c").await), ("new", "c".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_taken_is_not_broken_by_one_who_asks_for_it_again_and_leaves() {
+        let log = RequestLog::new(10);
+        new(&log, keyed("k"), "a").await.answered(true);
+        let Claim::Replay(mut replay) = claim(&log, keyed("k"), "b").await else { panic!("no replay") };
+        replay.prepared(&Arc::from([1]));
+        drop(replay.listener.take());
+        assert!(replay.flight.is_abandoned());
         assert_eq!(outcome(&claim(&log, plain(), "c").await), ("new", "c".to_owned()));
     }
 

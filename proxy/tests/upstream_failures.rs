@@ -297,6 +297,28 @@ async fn a_request_that_is_sent_again_with_its_key_is_not_sent_on_again() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_taken_stays_so_when_one_who_asks_for_it_again_leaves() {
+    // More than a connection holds that nobody reads from.
+    let part = "x".repeat(1 << 16);
+    let part = || Step::Event(chunk(json!({ "content": part }), None));
+    let last = || Step::Event(chunk(json!({ "content": "." }), Some("stop")));
+    let long = (0..256).map(|_| part()).chain([last()]).chain(Step::done()).collect();
+    let setup = Setup::new(vec![Reply::Stream(long)]).await;
+    let (_, base) = setup.attempt().await;
+    let taken = post_with_key(&setup, &base, "k", &streamed(chat())).await.bytes().await.unwrap();
+    assert!(taken.ends_with(b"data: [DONE]\n\n"));
+    drop(post_with_key(&setup, &base, "k", &streamed(chat())).await);
+    // Whenever it is seen that nobody reads any more, the same body asks anew: the answer did not break.
+    for asked in 2..22 {
+        setup.play(Reply::Stream([last()].into_iter().chain(Step::done()).collect()));
+        let response = setup.post(&format!("{base}/chat/completions"), &streamed(chat())).await;
+        assert!(response.bytes().await.unwrap().len() < 1 << 16);
+        assert_eq!(setup.server.requests.lock().unwrap().len(), asked);
+    }
+    assert!(setup.generations().await.iter().all(|generation| !generation.client_gone));
+}
+
+#[tokio::test]
 async fn a_retry_of_an_error_asks_anew_and_one_of_an_answer_does_not() {
     let setup = Setup::new(vec![
         Reply::Json(500, json!({ "error": "no" })),

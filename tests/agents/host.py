@@ -1,0 +1,122 @@
+"""A vLLM server whose model is a script, of a directory's tokenizer. usage: host.py DIRECTORY READY_FILE
+
+An agent's shell is told to write and read a file, in parallel calls too, and then the answer is `Done.`. The second answer to
+each conversation breaks off in its middle when it is first asked for. A call without tools is answered with a title.
+"""
+
+import json
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+TOKENIZER = Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json")
+STOP = TOKENIZER.token_to_id("<|im_end|>")
+THOUGHT = "<think>\nA file, then.\n</think>\n\n"
+# The tool of each agent's shell, and its command's name there.
+SHELLS = {"Bash": "command", "exec_command": "cmd", "bash": "command"}
+
+broken_off = set()
+lock = threading.Lock()
+
+
+def calls(shell, *commands):
+    arguments = [{SHELLS[shell]: command, "description": "Runs a command"} for command in commands]
+    if shell == "exec_command":
+        arguments = [{"cmd": command} for command in commands]
+    return "\n".join(
+        "<tool_call>\n" + json.dumps({"name": shell, "arguments": each}) + "\n</tool_call>" for each in arguments
+    )
+
+
+def answer(prompt):
+    """What is said, and whether it breaks off."""
+    text = TOKENIZER.decode(prompt, skip_special_tokens=False)
+    shell = next((shell for shell in SHELLS if f'"name": "{shell}"' in text), None)
+    if shell is None:
+        return "A title", False
+    results = text.count("<tool_response>")
+    if results == 0:
+        return THOUGHT + "I write it.\n" + calls(shell, "echo 'written by \"me\"' > a.txt"), False
+    if results == 1:
+        with lock:
+            breaks = shell not in broken_off
+            broken_off.add(shell)
+        return THOUGHT + calls(shell, "cat a.txt", "echo é; ls"), breaks
+    return THOUGHT + "Done.", False
+
+
+class Host(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, value, status=200):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.reply({"object": "list", "data": [{"id": "tiny", "object": "model", "max_model_len": 262144}]})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path != "/v1/completions":
+            self.reply({"error": {"message": "there is no such route"}}, 404)
+            return
+        said, breaks = answer(asked["prompt"])
+        tokens = [*TOKENIZER.encode(said, add_special_tokens=False).ids, STOP]
+        limit = asked.get("max_tokens") or len(tokens)
+        end = "stop" if len(tokens) <= limit else "length"
+        tokens = tokens[:limit]
+
+        def completion(part, is_first, end):
+            names = [f"token_id:{token}" for token in part]
+            choice = {
+                "index": 0,
+                "text": TOKENIZER.decode(part),
+                "finish_reason": end,
+                "stop_reason": None,
+                "token_ids": part,
+                "prompt_token_ids": asked["prompt"] if is_first else None,
+                "logprobs": {
+                    "text_offset": [0] * len(part),
+                    "token_logprobs": [-0.5] * len(part),
+                    "tokens": names,
+                    "top_logprobs": [{name: -0.5} for name in names],
+                },
+            }
+            return {"id": "cmpl", "object": "text_completion", "created": 1, "model": "tiny", "choices": [choice]}
+
+        if not asked.get("stream"):
+            self.reply(completion(tokens, True, end))
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+
+        def event(data):
+            data = f"data: {data}\n\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+        for place, token in enumerate(tokens):
+            if breaks and place == len(tokens) // 2:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+            event(json.dumps(completion([token], place == 0, end if place + 1 == len(tokens) else None)))
+        event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Host)
+Path(sys.argv[2]).write_text(f"http://127.0.0.1:{server.server_port}")
+server.serve_forever()

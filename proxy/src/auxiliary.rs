@@ -1,5 +1,5 @@
 use fulgurite_renderers::{Message, RenderError};
-use regex::Regex;
+use regex::RegexSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,17 +56,20 @@ impl AuxiliaryRule {
     }
 }
 
-/// Rules that are ready to be used.
-#[derive(Debug, Default)]
+/// Rules that are ready to be used. All patterns are looked for at once, for most calls are none of these.
+#[derive(Debug)]
 pub(crate) struct AuxiliaryRules {
     rules: Vec<CompiledRule>,
+    system: RegexSet,
+    user: RegexSet,
 }
 
 #[derive(Debug)]
 struct CompiledRule {
     name: String,
-    system: Option<Regex>,
-    user: Option<Regex>,
+    /// Places among the patterns of all rules.
+    system: Option<usize>,
+    user: Option<usize>,
     without_tools: bool,
 }
 
@@ -89,51 +92,67 @@ pub enum AuxiliaryRuleError {
         /// What is wrong with it.
         message: String,
     },
+    /// Each can be used, but not all of them.
+    #[error("proxy.auxiliary_rules: the patterns of all rules together cannot be used: {message}")]
+    Together {
+        /// Why not.
+        message: String,
+    },
 }
 
 impl AuxiliaryRules {
     pub(crate) fn new(rules: &[AuxiliaryRule]) -> Result<Self, AuxiliaryRuleError> {
-        rules.iter().map(CompiledRule::new).collect::<Result<_, _>>().map(|rules| Self { rules })
+        let (mut compiled, mut system, mut user) = (Vec::new(), Vec::new(), Vec::new());
+        for rule in rules {
+            if rule.system.is_none() && rule.user.is_none() {
+                return Err(AuxiliaryRuleError::Empty { name: rule.name.clone() });
+            }
+            let patterns = [rule.system.as_deref(), rule.user.as_deref()];
+            for pattern in patterns.into_iter().flatten() {
+                RegexSet::new([pattern]).map_err(|error| AuxiliaryRuleError::Pattern {
+                    name: rule.name.clone(),
+                    message: error.to_string(),
+                })?;
+            }
+            compiled.push(CompiledRule {
+                name: rule.name.clone(),
+                system: place(&mut system, patterns[0]),
+                user: place(&mut user, patterns[1]),
+                without_tools: rule.without_tools,
+            });
+        }
+        let together = |patterns: &[&str]| {
+            RegexSet::new(patterns).map_err(|error| AuxiliaryRuleError::Together { message: error.to_string() })
+        };
+        Ok(Self { rules: compiled, system: together(&system)?, user: together(&user)? })
     }
 
     /// The name of the first rule that recognises a call.
     pub(crate) fn recognise(&self, messages: &[Message], tools: &[Value]) -> Option<&str> {
-        self.rules.iter().find(|rule| rule.is_about(messages, tools)).map(|rule| rule.name.as_str())
+        let candidates = || self.rules.iter().filter(|rule| tools.is_empty() || !rule.without_tools);
+        let is_system = |message: &&Message| matches!(message.role.as_str(), "system" | "developer");
+        let system = match candidates().any(|rule| rule.system.is_some()) {
+            true => found(&self.system, messages.iter().filter(is_system)),
+            false => Vec::new(),
+        };
+        let last_of_user = messages.iter().rev().find(|message| message.role == "user");
+        let user = found(&self.user, last_of_user.into_iter());
+        let holds = |place: Option<usize>, found: &[usize]| place.is_none_or(|place| found.contains(&place));
+        let rule = candidates().find(|rule| holds(rule.system, &system) && holds(rule.user, &user))?;
+        Some(&rule.name)
     }
 }
 
-impl CompiledRule {
-    fn new(rule: &AuxiliaryRule) -> Result<Self, AuxiliaryRuleError> {
-        let AuxiliaryRule { name, system, user, without_tools } = rule;
-        if system.is_none() && user.is_none() {
-            return Err(AuxiliaryRuleError::Empty { name: name.clone() });
-        }
-        let compile = |pattern: &Option<String>| {
-            let regex = pattern.as_deref().map(Regex::new).transpose();
-            regex.map_err(|error| AuxiliaryRuleError::Pattern { name: name.clone(), message: error.to_string() })
-        };
-        Ok(Self { name: name.clone(), system: compile(system)?, user: compile(user)?, without_tools: *without_tools })
-    }
+/// Adds a pattern, if there is one, and gives its place.
+fn place<'p>(patterns: &mut Vec<&'p str>, pattern: Option<&'p str>) -> Option<usize> {
+    patterns.push(pattern?);
+    Some(patterns.len() - 1)
+}
 
-    fn is_about(&self, messages: &[Message], tools: &[Value]) -> bool {
-        if self.without_tools && !tools.is_empty() {
-            return false;
-        }
-        let matches = |pattern: &Regex, message: &Message| {
-            // What is not text says nothing.
-            let text: Result<String, RenderError> = message.plain_text(0);
-            text.is_ok_and(|text| pattern.is_match(&text))
-        };
-        let is_system = |message: &&Message| matches!(message.role.as_str(), "system" | "developer");
-        let system = self
-            .system
-            .as_ref()
-            .is_none_or(|pattern| messages.iter().filter(is_system).any(|message| matches(pattern, message)));
-        let last_of_user = || messages.iter().rev().find(|message| message.role == "user");
-        let user =
-            self.user.as_ref().is_none_or(|pattern| last_of_user().is_some_and(|message| matches(pattern, message)));
-        system && user
-    }
+/// The patterns that any of the messages matches. What is not text says nothing.
+fn found<'m>(patterns: &RegexSet, messages: impl Iterator<Item = &'m Message>) -> Vec<usize> {
+    let text = |message: &Message| -> Result<String, RenderError> { message.plain_text(0) };
+    messages.filter_map(|message| text(message).ok()).flat_map(|text| patterns.matches(&text)).collect()
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
     for share in [0, 10, 50, 100] {
         assert!(summary[format!("resident_mib_at_{share}_percent")].as_f64().unwrap() > 0.0, "{share} %: {summary}");
     }
+    let disk = ["disk_p50_ms", "disk_p99_ms"].map(|figure| summary[figure].as_f64().unwrap());
+    assert!(0.0 < disk[0] && disk[0] <= disk[1], "{summary}");
     assert_eq!((&summary["prompt_tokens"], &summary["synchronous"]), (&200.into(), &"full".into()));
     // A quota would make them seem fewer to the standard library.
     let processors = rustix::thread::sched_getaffinity(None).unwrap().count();

@@ -115,19 +115,21 @@ impl Row {
     }
 }
 
-fn sorted(durations: impl Iterator<Item = Duration>) -> Vec<f64> {
+/// In milliseconds, the least first.
+pub fn sorted(durations: impl Iterator<Item = Duration>) -> Vec<f64> {
     let mut milliseconds: Vec<f64> = durations.map(|duration| 1000.0 * duration.as_secs_f64()).collect();
     milliseconds.sort_by(f64::total_cmp);
     milliseconds
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// The middle one.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     quantile(&values, 0.5)
 }
 
 /// The value that this share of sorted values does not exceed.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
     sorted.get(place).copied().unwrap_or_default()
 }

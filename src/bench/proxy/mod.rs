@@ -1,6 +1,7 @@
 //! `fulgurite bench proxy`: what a call costs through the proxy and its record, over what the same call costs straight at
 //! the model's host.
 
+mod disk;
 mod figures;
 mod host;
 mod load;
@@ -11,6 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use disk::Disk;
 use figures::{Pace, Round, Row, Seconds};
 use fulgurite_renderers::{Message, open_renderer};
 pub use host::bench_proxy_host;
@@ -107,6 +109,7 @@ struct Bench {
     /// Calls made through each proxy.
     made: usize,
     memory: Vec<Memory>,
+    disk: Disk,
 }
 
 /// What the proxies hold once a share of the calls has been made.
@@ -137,8 +140,8 @@ impl Bench {
             answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
         let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
-        let (kinds, rounds, memory) = (kinds.clone(), Vec::new(), Vec::new());
-        Ok(Self { client, targets, processors, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory })
+        let (kinds, rounds, memory, disk) = (kinds.clone(), Vec::new(), Vec::new(), Disk::default());
+        Ok(Self { client, targets, processors, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory, disk })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
@@ -157,6 +160,8 @@ impl Bench {
                     self.round((traffic, Pace::AtOnce), number, per_round).await?;
                 }
             }
+            // Nothing else is done meanwhile.
+            self.disk.round(per_round, self.rate).context("cannot write to the temporary directory")?;
             self.look_at_memory(100 * (number + 1) / rounds)?;
         }
         self.check_recorded().await
@@ -274,12 +279,15 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             };
             summary.extend(figures.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
         }
+        let (disk_p50, disk_p99) = bench.disk.milliseconds();
         for (name, value) in [
             ("prompt_tokens", json!(PROMPT_TOKENS)),
             ("sampled_tokens", json!(SAMPLED_TOKENS)),
             ("calls_at_once", json!(bench.concurrency)),
             ("store", json!("sqlite")),
             ("synchronous", json!(synchronous)),
+            ("disk_p50_ms", json!(disk_p50)),
+            ("disk_p99_ms", json!(disk_p99)),
             ("client_and_host_processors", json!(bench.processors.as_ref().map(Vec::len))),
             ("calls_made", json!(bench.made)),
         ] {
@@ -331,6 +339,10 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
     output::line(format!(
         "{PROMPT_TOKENS} prompt tokens (of conversations, in the first turn), {SAMPLED_TOKENS} sampled; every call \
          committed to SQLite (synchronous={synchronous}) before its answer ends."
+    ));
+    let (disk_p50, disk_p99) = bench.disk.milliseconds();
+    output::line(format!(
+        "The disk alone, for the pages of one commit at a time at that rate: {disk_p50:.3} ms, 99th percentile {disk_p99:.3} ms."
     ));
     if let Some(processors) = &bench.processors {
         output::line(format!("Processors of client and host: {}; the proxy runs on all.", processors.len()));

@@ -203,6 +203,9 @@ async fn a_conversation_is_the_same_as_through_chat() {
         let mut items = request()["input"].as_array().cloned().unwrap();
         items.extend(response["output"].as_array().unwrap().iter().map(reference));
         items.push(result.clone());
+        // All text of a response is in its first message; another adds nothing, wherever it stands.
+        let first = response["output"][1]["id"].as_str().unwrap();
+        items.push(reference(&json!({ "id": format!("{}_1", first.strip_suffix("_0").unwrap()) })));
         let referred = with(request(), "input", json!(items));
         let mut prompts = Vec::new();
         for body in [&resent, &by_id, &referred] {

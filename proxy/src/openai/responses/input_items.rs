@@ -45,23 +45,15 @@ struct AssistantTurn {
 
 impl Conversation {
     fn add(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
-        let kind = item.kind()?;
-        let is_the_assistants = match kind {
-            "message" => item.role()? == "assistant",
-            _ => matches!(kind, "reasoning" | "function_call" | "item_reference"),
-        };
-        if is_the_assistants && let Some(response_id) = item.response_id() {
-            self.answer(response_id);
-        }
-        match kind {
-            "message" if item.role()? == "assistant" => self.say(item.text("content")?),
+        match item.kind()? {
+            "message" if item.role()? == "assistant" => self.say(item.response_id(), item.text("content")?),
             "message" => self.turn(Message {
                 role: item.role()?.to_owned(),
                 content: Some(item.content("content")?),
                 ..Message::default()
             }),
-            "reasoning" => self.assistant().reason(&item.reasoning()),
-            "function_call" => self.assistant().call(item.call()?),
+            "reasoning" => self.answer(item.response_id()).reason(&item.reasoning()),
+            "function_call" => self.answer(item.response_id()).call(item.call()?),
             "function_call_output" => self.turn(Message {
                 role: "tool".to_owned(),
                 tool_call_id: Some(item.needed_text("call_id")?.to_owned()),
@@ -82,24 +74,22 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Ends the assistant's message where another response begins.
-    fn answer(&mut self, response_id: String) {
+    /// The assistant's message that an item of a response goes on with: another one where another response begins.
+    fn answer(&mut self, response_id: Option<String>) -> &mut AssistantTurn {
         let before = self.assistant.as_ref().and_then(|turn| turn.response_id.as_ref());
-        if before.is_some_and(|before| *before != response_id) {
+        if before.zip(response_id.as_ref()).is_some_and(|(before, now)| before != now) {
             self.end_assistant_turn();
         }
-        self.assistant().response_id = Some(response_id);
+        let turn = self.assistant.get_or_insert_default();
+        turn.response_id = response_id.or(turn.response_id.take());
+        turn
     }
 
-    fn assistant(&mut self) -> &mut AssistantTurn {
-        self.assistant.get_or_insert_default()
-    }
-
-    fn say(&mut self, text: String) {
-        if self.assistant().ends_in_text {
+    fn say(&mut self, response_id: Option<String>, text: String) {
+        if self.assistant.as_ref().is_some_and(|turn| turn.ends_in_text) {
             self.end_assistant_turn();
         }
-        self.assistant().say(&text);
+        self.answer(response_id).say(&text);
     }
 
     /// Adds what an item of an earlier response said. All of a response's text is in its first message, and all of its
@@ -110,16 +100,17 @@ impl Conversation {
         let Some((reply, id)) = found else {
             return item.refuse("id", &format!("refers to `{id}`, but there is no such item"));
         };
-        match (id.kind, id.key.as_str()) {
+        let ItemId { response_id, kind, key } = id;
+        match (kind, key.as_str()) {
             (ItemKind::Reasoning, "0") => {
-                self.assistant()
+                self.answer(Some(response_id))
                     .reason(reply.extra.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
             }
-            (ItemKind::Message, "0") => self.say(reply.plain_text(item.index)?),
+            (ItemKind::Message, "0") => self.say(Some(response_id), reply.plain_text(item.index)?),
             (ItemKind::Reasoning | ItemKind::Message, _) => {}
             (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
             {
-                Some(call) => self.assistant().call(call.clone()),
+                Some(call) => self.answer(Some(response_id)).call(call.clone()),
                 None => item.refuse("id", "refers to a call that was not made")?,
             },
         }

@@ -57,8 +57,7 @@ pub(crate) struct LoggedRequest<E = Said> {
 enum Progress<E> {
     InFlight {
         flight: Arc<Flight<E>>,
-        /// Somebody got the whole answer before, which is given again.
-        was_delivered: bool,
+        before: Before,
     },
     /// Nobody got the whole answer.
     Broken,
@@ -85,7 +84,7 @@ pub(crate) struct Joined<E = Said> {
     pub(crate) listener: Listener<E>,
 }
 
-/// How a request stood before it was in our hands.
+/// How a request stood before it was in flight, and in our hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Unknown,
@@ -140,7 +139,7 @@ impl<E: Clone> RequestLog<E> {
         let mut state = self.state();
         let Some(earlier) = state.earlier(identity)? else {
             let (flight, listener) = Flight::new();
-            let progress = Progress::InFlight { flight: Arc::clone(&flight), was_delivered: false };
+            let progress = Progress::InFlight { flight: Arc::clone(&flight), before: Before::Unknown };
             let request = LoggedRequest::new(identity.clone(), reply_id.to_owned(), created, progress);
             state.add(&request);
             return Ok(Found::Claim(Claim::New(self.open(request, flight, listener, Before::Unknown))));
@@ -149,7 +148,7 @@ impl<E: Clone> RequestLog<E> {
         let Progress::InFlight { flight, .. } = &*progress else {
             let before = if matches!(*progress, Progress::Delivered) { Before::Delivered } else { Before::Broken };
             let (flight, listener) = Flight::new();
-            *progress = Progress::InFlight { flight: Arc::clone(&flight), was_delivered: before == Before::Delivered };
+            *progress = Progress::InFlight { flight: Arc::clone(&flight), before };
             drop(progress);
             earlier.is_sent_again(identity);
             return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener, before))));
@@ -315,7 +314,7 @@ impl<E> LoggedRequest<E> {
     fn is_broken(&self) -> bool {
         match &*self.progress() {
             Progress::Broken => true,
-            Progress::InFlight { flight, was_delivered } => !was_delivered && flight.is_abandoned(),
+            Progress::InFlight { flight, before } => *before != Before::Delivered && flight.is_abandoned(),
             Progress::Delivered | Progress::Failed => false,
         }
     }

@@ -10,8 +10,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-# With the number of trajectories that its conversation makes. opencode puts what it was told of the answer that broke off into its
-# history, before the answer that it got instead.
+# With the number of trajectories that its conversation makes. opencode puts what it was told of the answer that broke off
+# into its history, before the answer that it got instead.
 AGENTS = {"claude-code": 1, "codex": 1, "opencode": 2}
 HOME = Path(sys.argv[1])
 TESTS = Path(__file__).resolve().parent

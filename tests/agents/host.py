@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 TOKENIZER = Tokenizer.from_file(f"{sys.argv[1]}/tokenizer.json")
 STOP = TOKENIZER.token_to_id("<|im_end|>")
 THOUGHT = "<think>\nA file, then.\n</think>\n\n"
-# The tool of each agent's shell, and its command's name there.
+# The tool of each agent's shell, and what a command is called there.
 SHELLS = {"Bash": "command", "exec_command": "cmd", "bash": "command"}
 
 broken_off = set()
@@ -25,8 +25,6 @@ lock = threading.Lock()
 
 def calls(shell, *commands):
     arguments = [{SHELLS[shell]: command, "description": "Runs a command"} for command in commands]
-    if shell == "exec_command":
-        arguments = [{"cmd": command} for command in commands]
     return "\n".join(
         "<tool_call>\n" + json.dumps({"name": shell, "arguments": each}) + "\n</tool_call>" for each in arguments
     )

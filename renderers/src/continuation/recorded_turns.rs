@@ -120,9 +120,8 @@ impl RecordedTurns {
                 request.requests.push(number);
             }
             // A reply is its own, even if another's calls alone are the same.
-            let known = self.child(place, meaning.digest).filter(|_| index < turn.messages.len());
-            place = Some(match known {
-                Some(node) => self.part_of(node, number),
+            place = Some(match walk.nodes.get(index) {
+                Some(node) => self.part_of(*node, number),
                 None => self.node(place, meaning.digest, &message.role, number),
             });
         }

@@ -259,6 +259,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             "p50_ms": row.p50, "p99_ms": row.p99, "added_ttft_ms": row.added_first, "added_p99_ms": row.added_p99,
         }));
     }
+    let (disk_p50, disk_p99) = bench.disk.milliseconds();
     for (index, proxy) in bench.targets[1..].iter().enumerate().rev() {
         let mut summary = Map::new();
         summary.insert("event".to_owned(), json!("summary"));
@@ -279,7 +280,6 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             };
             summary.extend(figures.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)));
         }
-        let (disk_p50, disk_p99) = bench.disk.milliseconds();
         for (name, value) in [
             ("prompt_tokens", json!(PROMPT_TOKENS)),
             ("sampled_tokens", json!(SAMPLED_TOKENS)),

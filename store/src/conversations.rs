@@ -13,6 +13,9 @@ use crate::{Result, StoreError};
 
 const PROMPT: &str = "gen_ai.prompt.";
 const ANSWER: &str = "gen_ai.completion.0.";
+/// Attributes of the tools that a request declares, by how their names begin. What a tool does, and its parameters, the
+/// client said.
+pub(crate) const TOOLS: &str = "gen_ai.request.functions.";
 /// Said of an answer, but no part of it as a message.
 const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 /// Ids in one `IN (..)`.
@@ -21,19 +24,22 @@ const IDS_PER_QUERY: usize = 10_000;
 /// What was said in a call, as the attributes of its span tell it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Conversation {
-    /// Each with the ends of its attributes' names: `role`, `content` and whatever else.
+    /// Each with the ends of its attributes' names: `role`, `content` and whatever else. The first has the attributes of
+    /// the tools too, under their whole names: who declares other tools begins another conversation, as to the model,
+    /// whose prompt they stand at the beginning of.
     messages: Vec<Object>,
     answer: Object,
 }
 
 impl Conversation {
-    /// Takes a conversation out of a span's attributes. `None`, and nothing taken, if it has no messages or they are
-    /// not numbered from 0 on.
+    /// Takes a conversation and its tools out of a span's attributes. `None`, and nothing taken, if it has no messages,
+    /// they are not numbered from 0 on, or a part of one is named as a tool is.
     pub fn take(attributes: &mut Object) -> Option<Self> {
-        if !is_numbered_from_0(attributes) {
+        if !is_conversation(attributes) {
             return None;
         }
         let mut messages: Vec<Object> = Vec::new();
+        let mut tools = Object::new();
         let mut answer = Object::new();
         let mut rest = Object::new();
         for (key, value) in std::mem::take(attributes) {
@@ -44,11 +50,16 @@ impl Conversation {
                 messages[index].insert(part.to_owned(), value);
             } else if let Some(part) = key.strip_prefix(ANSWER).filter(|_| key != FINISH_REASON) {
                 answer.insert(part.to_owned(), value);
+            } else if key.starts_with(TOOLS) {
+                tools.insert(key, value);
             } else {
                 rest.insert(key, value);
             }
         }
         *attributes = rest;
+        if let Some(first) = messages.first_mut() {
+            first.append(&mut tools);
+        }
         Some(Self { messages, answer })
     }
 
@@ -61,7 +72,9 @@ impl Conversation {
     pub fn put_back(&self, attributes: &mut Object) {
         for (index, message) in self.messages.iter().enumerate() {
             for (part, value) in message {
-                attributes.insert(format!("{PROMPT}{index}.{part}"), value.clone());
+                let is_of_tool = index == 0 && part.starts_with(TOOLS);
+                let key = if is_of_tool { part.clone() } else { format!("{PROMPT}{index}.{part}") };
+                attributes.insert(key, value.clone());
             }
         }
         for (part, value) in &self.answer {
@@ -149,11 +162,11 @@ impl WrittenConversation {
     }
 }
 
-/// Whether there are messages, and none is missing between them.
-fn is_numbered_from_0(attributes: &Object) -> bool {
+/// Whether there are messages, none is missing between them, and no part of one is named as a tool is.
+fn is_conversation(attributes: &Object) -> bool {
     let mut seen: Vec<bool> = Vec::new();
-    for (index, _) in attributes.keys().filter_map(|key| prompt_key(key)) {
-        if index >= attributes.len() {
+    for (index, part) in attributes.keys().filter_map(|key| prompt_key(key)) {
+        if index >= attributes.len() || part.starts_with(TOOLS) {
             return false;
         }
         if index >= seen.len() {
@@ -381,6 +394,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn tools_are_stored_once_for_a_conversation() {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let with_tool = |messages: &[Object], description: &str| {
+            let mut attributes = attributes(messages, "4");
+            attributes.insert("gen_ai.request.functions.0.name".to_owned(), json!("sum"));
+            attributes.insert("gen_ai.request.functions.0.description".to_owned(), json!(description));
+            attributes
+        };
+        let question = vec![message("system", "Add."), message("user", "2 + 2?")];
+        let next = [question.clone(), vec![message("assistant", "4"), message("user", "sure?")]].concat();
+        let calls = [
+            with_tool(&question, "Adds numbers."),
+            with_tool(&next, "Adds numbers."),
+            with_tool(&next, "Adds two numbers."),
+            attributes(&next, "yes"),
+        ];
+        for (id, attributes) in calls.iter().enumerate() {
+            record(&store, &attempted, id, attributes.clone()).await;
+        }
+        assert_eq!(read(&store, &attempted).await, calls);
+        let rows = sqlx::query(
+            "SELECT g.messages, g.messages_parent_id, s.body FROM generations g
+             JOIN spans s USING (rollout_id, attempt_id, span_id) ORDER BY g.position",
+        )
+        .fetch_all(&mut *store.reader().await.unwrap())
+        .await
+        .unwrap();
+        let stored: Vec<(String, Option<String>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert_eq!(stored[1], (r#"[null,{"role":"user","content":"sure?"}]"#.into(), Some(format!("{:016}", 0))));
+        assert!(stored[2].1.is_none() && stored[3].1.is_none(), "{stored:?}");
+        assert!(rows.iter().all(|row| !row.get::<String, _>(2).contains("functions")));
+    }
+
+    #[tokio::test]
     async fn attributes_that_are_no_conversation_stay_as_they_are() {
         let store = TestStore::new().await;
         let attempted = store.start().await;
@@ -390,6 +438,8 @@ mod tests {
             json!({ "gen_ai.prompt.00.role": "user" }),
             json!({ "gen_ai.prompt.4000000000.role": "user" }),
             json!({ "gen_ai.prompt.0": "user", "gen_ai.completion.0.content": "x" }),
+            json!({ "gen_ai.request.functions.0.name": "f" }),
+            json!({ "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.gen_ai.request.functions.0.name": "f" }),
         ];
         for (id, attributes) in odd.iter().enumerate() {
             record(&store, &attempted, id, attributes.as_object().cloned().unwrap()).await;

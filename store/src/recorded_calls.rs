@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::conversations::TOOLS;
 use crate::generation_spans::span_of;
 use crate::model::{NewGeneration, Object, Span};
 use crate::sql::count;
@@ -32,8 +33,6 @@ const WITHOUT_CONTENT: [&str; 12] = [
     "gen_ai.response.",
     "gen_ai.usage.",
 ];
-/// What a tool does, and its parameters, the client said.
-const TOOLS: &str = "gen_ai.request.functions.";
 
 impl Store {
     /// From now on tells `tell` of each model call that is recorded through this store, once it is committed. It must

@@ -16,6 +16,8 @@ const ANSWER: &str = "gen_ai.completion.0.";
 /// Attributes of the tools that a request declares, by how their names begin. What a tool does, and its parameters, the
 /// client said.
 pub(crate) const TOOLS: &str = "gen_ai.request.functions.";
+/// Attribute of tools that the model is not told of.
+const IGNORED_TOOLS: &str = "fulgurite.request.ignored_tools";
 /// Said of an answer, but no part of it as a message.
 const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 /// Ids in one `IN (..)`.
@@ -33,7 +35,7 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     /// Takes a conversation and its tools out of a span's attributes. `None`, and nothing taken, if it has no messages,
-    /// they are not numbered from 0 on, or a part of one is named as a tool is.
+    /// they are not numbered from 0 on, or a part of one is named as an attribute of tools.
     pub fn take(attributes: &mut Object) -> Option<Self> {
         if !is_conversation(attributes) {
             return None;
@@ -50,7 +52,7 @@ impl Conversation {
                 messages[index].insert(part.to_owned(), value);
             } else if let Some(part) = key.strip_prefix(ANSWER).filter(|_| key != FINISH_REASON) {
                 answer.insert(part.to_owned(), value);
-            } else if key.starts_with(TOOLS) {
+            } else if is_of_tools(&key) {
                 tools.insert(key, value);
             } else {
                 rest.insert(key, value);
@@ -72,8 +74,8 @@ impl Conversation {
     pub fn put_back(&self, attributes: &mut Object) {
         for (index, message) in self.messages.iter().enumerate() {
             for (part, value) in message {
-                let is_of_tool = index == 0 && part.starts_with(TOOLS);
-                let key = if is_of_tool { part.clone() } else { format!("{PROMPT}{index}.{part}") };
+                let is_attribute = index == 0 && is_of_tools(part);
+                let key = if is_attribute { part.clone() } else { format!("{PROMPT}{index}.{part}") };
                 attributes.insert(key, value.clone());
             }
         }
@@ -162,11 +164,11 @@ impl WrittenConversation {
     }
 }
 
-/// Whether there are messages, none is missing between them, and no part of one is named as a tool is.
+/// Whether there are messages, none is missing between them, and no part of one is named as an attribute of tools.
 fn is_conversation(attributes: &Object) -> bool {
     let mut seen: Vec<bool> = Vec::new();
     for (index, part) in attributes.keys().filter_map(|key| prompt_key(key)) {
-        if index >= attributes.len() || part.starts_with(TOOLS) {
+        if index >= attributes.len() || is_of_tools(part) {
             return false;
         }
         if index >= seen.len() {
@@ -175,6 +177,10 @@ fn is_conversation(attributes: &Object) -> bool {
         seen[index] = true;
     }
     !seen.is_empty() && seen.iter().all(|seen| *seen)
+}
+
+fn is_of_tools(attribute: &str) -> bool {
+    attribute.starts_with(TOOLS) || attribute == IGNORED_TOOLS
 }
 
 /// Number and attribute of a message, from the key of an attribute.
@@ -401,6 +407,7 @@ mod tests {
             let mut attributes = attributes(messages, "4");
             attributes.insert("gen_ai.request.functions.0.name".to_owned(), json!("sum"));
             attributes.insert("gen_ai.request.functions.0.description".to_owned(), json!(description));
+            attributes.insert(IGNORED_TOOLS.to_owned(), json!("[{\"type\":\"web_search\"}]"));
             attributes
         };
         let question = vec![message("system", "Add."), message("user", "2 + 2?")];
@@ -425,7 +432,8 @@ mod tests {
         let stored: Vec<(String, Option<String>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         assert_eq!(stored[1], (r#"[null,{"role":"user","content":"sure?"}]"#.into(), Some(format!("{:016}", 0))));
         assert!(stored[2].1.is_none() && stored[3].1.is_none(), "{stored:?}");
-        assert!(rows.iter().all(|row| !row.get::<String, _>(2).contains("functions")));
+        let bodies = rows.iter().map(|row| row.get::<String, _>(2));
+        assert!(bodies.into_iter().all(|body| !body.contains("functions") && !body.contains("ignored_tools")));
     }
 
     #[tokio::test]

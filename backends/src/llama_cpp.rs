@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
+use crate::remote::json_reader::Elements;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::serving::Serving;
 use crate::{
@@ -152,7 +153,7 @@ impl ReadEvent for LlamaCppReader {
         if ids.len() != probabilities.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: probabilities.len() });
         }
-        let mut tokens = Vec::with_capacity(ids.len());
+        let mut tokens = Elements::with_capacity(ids.len());
         for (id, told) in ids.into_iter().zip(probabilities) {
             if told.id != id {
                 let (one, other) = (id.to_string(), told.id.to_string());
@@ -208,7 +209,7 @@ mod tests {
     fn a_token_has_the_logarithm_of_its_probability() {
         let piece = read(&token(4, 0.25), 0).unwrap();
         assert_eq!((piece.tokens[0].id, piece.tokens[0].logprob), (4, Some(0.25f64.ln())));
-        assert_eq!(piece.tokens[0].alternatives, [(3, 0.5f64.ln())]);
+        assert_eq!(piece.tokens[0].alternatives[..], [(3, 0.5f64.ln())]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
+use crate::remote::json_reader::Elements;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
 use crate::remote::sampling_fields::SamplingFields;
 use crate::remote::served_models::served_model;
@@ -218,7 +219,7 @@ impl ReadEvent for SglangReader {
         let before = self.told_before(&ids, meta.completion_tokens, taken)?;
         let version = meta.weight_version.as_deref().and_then(weights_version);
         let mut top_logprobs = meta.output_top_logprobs.into_iter().skip(before);
-        let mut tokens = Vec::with_capacity(ids.len() - before);
+        let mut tokens = Elements::with_capacity(ids.len() - before);
         for (id, Logprob(logprob, told, _)) in ids.into_iter().zip(meta.output_token_logprobs).skip(before) {
             if told != id {
                 let (one, other) = (id.to_string(), told.to_string());
@@ -316,7 +317,7 @@ mod tests {
             assert_eq!(pieces.last().unwrap().end, Some(StopReason::StopToken));
             let token = &pieces[1].tokens[0];
             assert_eq!((token.logprob, token.weights_version), (Some(-2.0), weights_version("3")));
-            assert_eq!(token.alternatives, [(6, -2.0), (3, -0.5)]);
+            assert_eq!(token.alternatives[..], [(6, -2.0), (3, -0.5)]);
         }
     }
 

@@ -1,3 +1,4 @@
+use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
 use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason, WeightsVersion};
 
@@ -10,9 +11,9 @@ const ROUNDING: f64 = 1e-3;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Piece {
     /// The prompt, where the host repeats it.
-    pub(crate) prompt: Option<Vec<i64>>,
+    pub(crate) prompt: Option<Elements<i64>>,
     /// What was sampled since the last piece.
-    pub(crate) tokens: Vec<PieceToken>,
+    pub(crate) tokens: Elements<PieceToken>,
     /// The weights behind the whole answer, where the host tells them at its end.
     pub(crate) weights: Option<Vec<WeightsSpan>>,
     /// How many of the prompt's tokens the host had in its cache.
@@ -34,7 +35,7 @@ pub(crate) struct PieceToken {
     pub(crate) id: i64,
     pub(crate) logprob: Option<f64>,
     /// The likeliest tokens in any order, the sampled one perhaps among them although it is none of them.
-    pub(crate) alternatives: Vec<(i64, f64)>,
+    pub(crate) alternatives: Elements<(i64, f64)>,
     pub(crate) weights_version: Option<WeightsVersion>,
 }
 
@@ -90,13 +91,13 @@ impl Answer {
 
     /// What a piece says, in order. `Finished` is the last of it if it ends the answer; a stop token does, whether or
     /// not the host says so.
-    pub(crate) fn take(&mut self, piece: Piece) -> Result<Vec<SampleEvent>, AnswerFault> {
+    pub(crate) fn take(&mut self, piece: Piece) -> Result<Elements<SampleEvent>, AnswerFault> {
         if let Some(prompt) = &piece.prompt
             && !prompt.iter().copied().eq(self.prompt.iter().map(|&token| i64::from(token)))
         {
             return Err(AnswerFault::PromptDiffers);
         }
-        let mut events = Vec::with_capacity(piece.tokens.len() + 3);
+        let mut events = Elements::with_capacity(piece.tokens.len());
         let mut at_stop_token = false;
         for token in piece.tokens {
             if at_stop_token {
@@ -134,14 +135,14 @@ impl Answer {
             Some(logprob) if logprob.is_finite() && logprob > NO_LOGPROB && logprob <= ROUNDING => logprob.min(0.0),
             Some(logprob) => return Err(AnswerFault::Logprob { token: token.id, logprob }),
         };
-        let mut top_logprobs = Vec::with_capacity(token.alternatives.len());
+        let mut top_logprobs = Vec::new();
         for (id, logprob) in token.alternatives {
             let id = self.known(id)?;
             if logprob.is_nan() || logprob > ROUNDING {
                 return Err(AnswerFault::Logprob { token: i64::from(id), logprob });
             }
             // What could not have been sampled is no alternative.
-            if logprob > NO_LOGPROB {
+            if logprob > NO_LOGPROB && self.top_logprobs > 0 {
                 top_logprobs.push((id, logprob.min(0.0) as f32));
             }
         }
@@ -179,12 +180,12 @@ mod tests {
     }
 
     fn token(id: i64, logprob: f64) -> PieceToken {
-        let alternatives = vec![(id, logprob), (3, -0.5), (4, -9999.0), (5, -0.25)];
+        let alternatives = Elements::from_vec(vec![(id, logprob), (3, -0.5), (4, -9999.0), (5, -0.25)]);
         PieceToken { id, logprob: Some(logprob), alternatives, weights_version: None }
     }
 
     fn piece(tokens: Vec<PieceToken>, end: Option<StopReason>) -> Piece {
-        Piece { tokens, end, ..Piece::default() }
+        Piece { tokens: tokens.into(), end, ..Piece::default() }
     }
 
     fn take(pieces: Vec<Piece>) -> Result<Vec<SampleEvent>, AnswerFault> {
@@ -246,8 +247,8 @@ mod tests {
             (vec![piece(vec![token(9, -1.0), token(6, -1.0)], None)], AnswerFault::BeyondStopToken),
             (vec![piece(vec![token(6, -1.0)], Some(StopReason::StopToken))], AnswerFault::NotAtStopToken),
             (vec![piece(vec![token(6, -1.0); 4], None)], AnswerFault::TooManyTokens { limit: 3 }),
-            (vec![Piece { prompt: Some(vec![1]), ..Piece::default() }], AnswerFault::PromptDiffers),
-            (vec![Piece { prompt: Some(vec![1, 3]), ..Piece::default() }], AnswerFault::PromptDiffers),
+            (vec![Piece { prompt: Some(vec![1].into()), ..Piece::default() }], AnswerFault::PromptDiffers),
+            (vec![Piece { prompt: Some(vec![1, 3].into()), ..Piece::default() }], AnswerFault::PromptDiffers),
         ] {
             assert_eq!(take(pieces), Err(fault));
         }

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use crate::AnswerFault;
 
 /// More than any host's answers are nested.
@@ -10,6 +12,9 @@ const DEPTH_LIMIT: usize = 128;
 
 /// What was read, or why that is not what it should be.
 pub(crate) type Read<T> = Result<T, AnswerFault>;
+
+/// The elements of an array. What hosts stream tells of one token at a time, for which no memory is taken.
+pub(crate) type Elements<T> = SmallVec<[T; 1]>;
 
 /// A place in a JSON text.
 pub(crate) struct JsonReader<'d> {
@@ -52,9 +57,9 @@ impl<'d> JsonReader<'d> {
     }
 
     /// Reads an array: its elements by `element`.
-    pub(crate) fn array<T>(&mut self, mut element: impl FnMut(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+    pub(crate) fn array<T>(&mut self, mut element: impl FnMut(&mut Self) -> Read<T>) -> Read<Elements<T>> {
         self.enter(b'[', "an array")?;
-        let mut elements = Vec::new();
+        let mut elements = Elements::new();
         if !self.eat(b']') {
             loop {
                 elements.push(element(self)?);
@@ -253,7 +258,7 @@ mod tests {
                 })?;
                 Value::Object(members)
             }
-            Some(b'[') => Value::Array(reader.array(value)?),
+            Some(b'[') => Value::Array(reader.array(value)?.into_vec()),
             Some(b'"') => Value::String(reader.string()?.into_owned()),
             Some(b't' | b'f') => Value::Bool(reader.skip()? == "true"),
             Some(b'n') => Value::from(reader.optional(|reader| reader.number())?),
@@ -325,7 +330,7 @@ mod tests {
     fn whole_numbers_have_no_fraction() {
         let integers = |text| JsonReader::whole(text, |reader| reader.array(JsonReader::integer)).ok();
         assert_eq!(integers("[0, 12,-12 ,123456789012345678,1234567890123456789]").map(|all| all.len()), Some(5));
-        assert_eq!(integers("[7,-0,30 ]"), Some(vec![7, 0, 30]));
+        assert_eq!(integers("[7,-0,30 ]"), Some(Elements::from_vec(vec![7, 0, 30])));
         for text in ["[1.0]", "[1e2,3]", "[99999999999999999999]", "[00]", "[01,2]", "[-]", "[1,]", "[,1]", "[1a]"] {
             assert_eq!(integers(text), None, "{text}");
         }

@@ -3,6 +3,7 @@
 use super::wire::protobuf::{SampleResponse, SampledSequence, StopReason as WireStopReason};
 use super::wire::{self, JsonChunk, ModelInput, SamplingParams, StopSequences, WireError};
 use crate::remote::answer::{Piece, PieceToken};
+use crate::remote::json_reader::Elements;
 use crate::{AnswerFault, SampleRequest, StopReason};
 
 /// The request, at its place among the sampling session's. Of a seed as many bits count as the service takes.
@@ -58,7 +59,11 @@ pub(super) fn piece(response: &SampleResponse, request: &SampleRequest) -> Resul
 }
 
 /// The likeliest tokens at each position, if any were asked for.
-fn alternatives(sequence: &SampledSequence, tokens: usize, asked: usize) -> Result<Vec<Vec<(i64, f64)>>, AnswerFault> {
+fn alternatives(
+    sequence: &SampledSequence,
+    tokens: usize,
+    asked: usize,
+) -> Result<Vec<Elements<(i64, f64)>>, AnswerFault> {
     if asked == 0 {
         return Ok(Vec::new());
     }

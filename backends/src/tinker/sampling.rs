@@ -13,6 +13,7 @@ use super::session::Session;
 use super::wire::protobuf::SampleResponse;
 use super::wire::{CreateSamplingSessionRequest, CreateSamplingSessionResponse, SubmittedRequest};
 use crate::remote::answer::{Answer, EndsAt};
+use crate::remote::json_reader::Elements;
 use crate::{BackendError, SampleEvent, SampleRequest, WeightsVersion};
 
 /// What is sampled from.
@@ -166,7 +167,7 @@ impl Sampling {
     ) -> Result<Vec<SampleEvent>, BackendError> {
         let answer = Answer::new(request, self.vocabulary_size, EndsAt::StopTokens);
         let events = sampled::piece(response, request).and_then(|piece| answer.of_weights(Some(version)).take(piece));
-        events.map_err(|fault| self.service.broken_answer(fault))
+        events.map(Elements::into_vec).map_err(|fault| self.service.broken_answer(fault))
     }
 }
 

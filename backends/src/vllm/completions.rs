@@ -3,7 +3,7 @@ use std::fmt;
 use super::event::{Event, ids, stop_reason};
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
-use crate::remote::json_reader::{JsonReader, Read};
+use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::{AnswerFault, StopReason};
 
 /// Reads the events of `/v1/completions`.
@@ -12,8 +12,8 @@ pub(super) struct CompletionReader;
 #[derive(Default)]
 struct Choice {
     /// On the first chunk alone.
-    prompt_token_ids: Option<Vec<i64>>,
-    token_ids: Option<Vec<i64>>,
+    prompt_token_ids: Option<Elements<i64>>,
+    token_ids: Option<Elements<i64>>,
     logprobs: Option<Logprobs>,
     end: Option<StopReason>,
 }
@@ -21,13 +21,13 @@ struct Choice {
 /// Lists of one entry for each token of the chunk.
 #[derive(Default)]
 struct Logprobs {
-    tokens: Vec<TokenName>,
-    token_logprobs: Vec<Option<f64>>,
-    top_logprobs: Option<Vec<Option<Alternatives>>>,
+    tokens: Elements<TokenName>,
+    token_logprobs: Elements<Option<f64>>,
+    top_logprobs: Option<Elements<Option<Alternatives>>>,
 }
 
 /// The likeliest tokens in the place of one, by name.
-type Alternatives = Vec<(i64, f64)>;
+type Alternatives = Elements<(i64, f64)>;
 
 /// A token as `token_id:ID`, or something else that stands in its place.
 enum TokenName {
@@ -88,7 +88,7 @@ impl Logprobs {
 }
 
 fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
-    let mut found = Vec::new();
+    let mut found = Alternatives::new();
     reader.object(|reader, name| {
         let TokenName::Id(id) = TokenName::read(name) else {
             return Err(AnswerFault::Unreadable { message: format!("`{name}` is no token") });
@@ -112,11 +112,11 @@ impl ReadEvent for CompletionReader {
     }
 }
 
-fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Vec<PieceToken>, AnswerFault> {
+fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Elements<PieceToken>, AnswerFault> {
     let Some(Logprobs { tokens: names, token_logprobs, top_logprobs }) = logprobs else {
         return match ids.first() {
             Some(&token) => Err(AnswerFault::NoLogprob { token }),
-            None => Ok(Vec::new()),
+            None => Ok(Elements::new()),
         };
     };
     let top_logprobs = top_logprobs.unwrap_or_else(|| ids.iter().map(|_| None).collect());
@@ -125,7 +125,7 @@ fn tokens(ids: &[i64], logprobs: Option<Logprobs>, taken: usize) -> Result<Vec<P
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: length });
         }
     }
-    let mut tokens = Vec::with_capacity(ids.len());
+    let mut tokens = Elements::with_capacity(ids.len());
     for (index, (&id, (logprob, alternatives))) in
         ids.iter().zip(token_logprobs.into_iter().zip(top_logprobs)).enumerate()
     {
@@ -164,10 +164,10 @@ mod tests {
     #[test]
     fn a_chunk_is_its_tokens() {
         let piece = read(&chunk()).unwrap().unwrap();
-        assert_eq!((piece.prompt, piece.end), (Some(vec![5, 6, 7]), None));
+        assert_eq!((piece.prompt.as_deref(), piece.end), (Some(&[5, 6, 7][..]), None));
         let [token] = &piece.tokens[..] else { panic!("{:?}", piece.tokens) };
         assert_eq!((token.id, token.logprob), (273, Some(-4.5)));
-        assert_eq!(token.alternatives, [(273, -4.5), (268, -2.0)]);
+        assert_eq!(token.alternatives[..], [(273, -4.5), (268, -2.0)]);
     }
 
     #[test]

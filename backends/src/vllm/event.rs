@@ -1,7 +1,7 @@
 use serde_json::Value;
 
 use crate::remote::host::fault_of_error;
-use crate::remote::json_reader::{JsonReader, Read};
+use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::{AnswerFault, StopReason};
 
 /// An event of either route.
@@ -9,7 +9,7 @@ pub(super) struct Event<C> {
     /// One, or none in an event that tells usage.
     pub(super) choice: Option<C>,
     /// The prompt, where it stands beside the choice.
-    pub(super) prompt_token_ids: Option<Vec<i64>>,
+    pub(super) prompt_token_ids: Option<Elements<i64>>,
     /// How many of the prompt's tokens the server had in its cache, if it says so.
     pub(super) cached: Option<usize>,
 }
@@ -52,7 +52,7 @@ fn unreadable(error: serde_json::Error) -> AnswerFault {
 }
 
 /// Reads a list of token ids.
-pub(super) fn ids(reader: &mut JsonReader<'_>) -> Read<Vec<i64>> {
+pub(super) fn ids(reader: &mut JsonReader<'_>) -> Read<Elements<i64>> {
     reader.array(JsonReader::integer)
 }
 

@@ -1,7 +1,7 @@
 use super::event::{Event, ids, stop_reason};
 use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
-use crate::remote::json_reader::{JsonReader, Read};
+use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::remote::weights_label::WeightsSpan;
 use crate::{AnswerFault, StopReason};
 
@@ -10,8 +10,8 @@ pub(super) struct GenerateReader;
 
 #[derive(Default)]
 struct Choice {
-    token_ids: Option<Vec<i64>>,
-    logprobs: Vec<Entry>,
+    token_ids: Option<Elements<i64>>,
+    logprobs: Elements<Entry>,
     end: Option<StopReason>,
     /// With the end alone.
     weight_versions: Option<Vec<WeightsSpan>>,
@@ -19,7 +19,7 @@ struct Choice {
 
 struct Entry {
     token: Logprob,
-    top_logprobs: Vec<Logprob>,
+    top_logprobs: Elements<Logprob>,
 }
 
 /// An id and its logprob.
@@ -47,7 +47,7 @@ fn spans(reader: &mut JsonReader<'_>) -> Read<Vec<WeightsSpan>> {
     spans.map_err(|error| AnswerFault::Unreadable { message: error.to_string() })
 }
 
-fn entries(reader: &mut JsonReader<'_>) -> Read<Vec<Entry>> {
+fn entries(reader: &mut JsonReader<'_>) -> Read<Elements<Entry>> {
     let mut entries = None;
     reader.object(|reader, name| {
         match name {
@@ -61,7 +61,7 @@ fn entries(reader: &mut JsonReader<'_>) -> Read<Vec<Entry>> {
 
 /// An entry of the sampled token, or of one of the likeliest, which have none themselves.
 fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
-    let (mut id, mut logprob, mut top_logprobs) = (None, None, Vec::new());
+    let (mut id, mut logprob, mut top_logprobs) = (None, None, Elements::new());
     reader.object(|reader, name| {
         match name {
             "token_id" => id = Some(reader.integer()?),
@@ -86,7 +86,7 @@ impl ReadEvent for GenerateReader {
         if choice.logprobs.len() != ids.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: choice.logprobs.len() });
         }
-        let mut tokens = Vec::with_capacity(ids.len());
+        let mut tokens = Elements::with_capacity(ids.len());
         for (index, (id, entry)) in ids.into_iter().zip(choice.logprobs).enumerate() {
             let (told, logprob) = entry.token;
             if told != id {
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn a_chunk_is_its_tokens_and_the_last_one_tells_their_weights() {
         let piece = read(&chunk()).unwrap().unwrap();
-        assert_eq!((&piece.prompt, piece.end), (&Some(vec![5, 6]), Some(StopReason::Length)));
+        assert_eq!((piece.prompt.as_deref(), piece.end), (Some(&[5, 6][..]), Some(StopReason::Length)));
         let [token] = &piece.tokens[..] else { panic!("{:?}", piece.tokens) };
         assert_eq!((token.id, token.logprob), (54, Some(-2.5)));
-        assert_eq!(token.alternatives, [(54, -2.5), (164, -1.5)]);
+        assert_eq!(token.alternatives[..], [(54, -2.5), (164, -1.5)]);
         assert_eq!(piece.weights.map(|spans| spans.len()), Some(1));
     }
 

@@ -33,10 +33,18 @@ pub(crate) struct RequestLog<E = Said> {
 }
 
 struct State<E> {
-    by_digest: HashMap<String, Vec<Arc<LoggedRequest<E>>>>,
+    by_digest: HashMap<String, Alike<E>>,
     by_key: HashMap<String, Arc<LoggedRequest<E>>>,
     /// Requests that are over, the oldest first.
     over: VecDeque<Arc<LoggedRequest<E>>>,
+}
+
+/// Requests with the same body. However many there have been, a new one looks at those alone that it may repeat.
+struct Alike<E> {
+    /// In flight, or broken off.
+    open: VecDeque<Arc<LoggedRequest<E>>>,
+    /// Answered, or failed: what only a retry may repeat.
+    settled: VecDeque<Arc<LoggedRequest<E>>>,
 }
 
 /// A request that came.
@@ -197,6 +205,9 @@ impl<E> RequestLog<E> {
         if has_failed {
             state.free_key(request);
         }
+        if let Some(alike) = state.by_digest.get_mut(&request.identity.digest) {
+            alike.sort(request);
+        }
         state.over.push_back(Arc::clone(request));
         state.forget(self.limit);
         drop(state);
@@ -206,7 +217,7 @@ impl<E> RequestLog<E> {
 
 impl<E> State<E> {
     fn add(&mut self, request: &Arc<LoggedRequest<E>>) {
-        self.by_digest.entry(request.identity.digest.clone()).or_default().push(Arc::clone(request));
+        self.by_digest.entry(request.identity.digest.clone()).or_default().add(request);
         if let Some(key) = &request.identity.idempotency_key {
             self.by_key.insert(key.clone(), Arc::clone(request));
         }
@@ -215,8 +226,8 @@ impl<E> State<E> {
     fn remove(&mut self, request: &Arc<LoggedRequest<E>>) {
         let digest = &request.identity.digest;
         if let Some(alike) = self.by_digest.get_mut(digest) {
-            alike.retain(|other| !Arc::ptr_eq(other, request));
-            if alike.is_empty() {
+            alike.remove(request);
+            if alike.open.is_empty() && alike.settled.is_empty() {
                 self.by_digest.remove(digest);
             }
         }
@@ -258,13 +269,16 @@ impl<E> State<E> {
             let keys = (&identity.idempotency_key, &earlier.identity.idempotency_key);
             keys.0.is_none() || keys.1.is_none() || keys.0 == keys.1
         };
-        let alike = self.by_digest.get(&identity.digest).map(Vec::as_slice).unwrap_or_default();
-        let alike = alike.iter().filter(may_repeat);
-        if let Some(broken) = alike.clone().rfind(|earlier| earlier.is_broken()) {
+        let Some(alike) = self.by_digest.get(&identity.digest) else { return Ok(None) };
+        if let Some(broken) = alike.open.iter().filter(may_repeat).rfind(|earlier| earlier.is_broken()) {
             return Ok(Some(Arc::clone(broken)));
         }
+        if identity.retries == 0 {
+            return Ok(None);
+        }
         // One that came as a retry itself is another's, unless it had been sent less often.
-        let before = alike.filter(|earlier| earlier.identity.retries < identity.retries);
+        let all = alike.settled.iter().chain(&alike.open).filter(may_repeat);
+        let before = all.filter(|earlier| earlier.identity.retries < identity.retries);
         let earlier = before.max_by_key(|earlier| earlier.nearness_to(identity)).map(Arc::clone);
         let failed = earlier.as_ref().filter(|earlier| matches!(*earlier.progress(), Progress::Failed));
         if let Some(failed) = failed {
@@ -272,6 +286,35 @@ impl<E> State<E> {
             return Ok(None);
         }
         Ok(earlier)
+    }
+}
+
+impl<E> Default for Alike<E> {
+    fn default() -> Self {
+        Self { open: VecDeque::new(), settled: VecDeque::new() }
+    }
+}
+
+impl<E> Alike<E> {
+    fn add(&mut self, request: &Arc<LoggedRequest<E>>) {
+        let list = if request.is_settled() { &mut self.settled } else { &mut self.open };
+        list.push_back(Arc::clone(request));
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, request: &Arc<LoggedRequest<E>>) -> bool {
+        // The oldest are forgotten first, so it is found soon.
+        [&mut self.open, &mut self.settled].into_iter().any(|list| {
+            let place = list.iter().position(|other| Arc::ptr_eq(other, request));
+            place.and_then(|place| list.remove(place)).is_some()
+        })
+    }
+
+    /// Puts a request where it belongs now, if it is still kept.
+    fn sort(&mut self, request: &Arc<LoggedRequest<E>>) {
+        if self.remove(request) {
+            self.add(request);
+        }
     }
 }
 
@@ -308,6 +351,11 @@ impl<E> LoggedRequest<E> {
 
     pub(crate) fn idempotency_key(&self) -> Option<&str> {
         self.identity.idempotency_key.as_deref()
+    }
+
+    /// Whether it is answered, or will not be.
+    fn is_settled(&self) -> bool {
+        matches!(*self.progress(), Progress::Delivered | Progress::Failed)
     }
 
     /// Whether nobody has ever got the whole answer, and nobody is waiting for it.
@@ -406,6 +454,25 @@ mod tests {
         first.answered(true);
         second.answered(true);
         assert_eq!(outcome(&claim(&log, plain(), "c").await), ("new", "c".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn of_requests_alike_a_new_one_looks_at_those_under_way_alone() {
+        let log = RequestLog::new(100);
+        for number in 0..50 {
+            let open = new(&log, plain(), &number.to_string()).await;
+            if number % 2 == 0 { open.answered(true) } else { drop(open) }
+        }
+        let under_way = new(&log, plain(), "under way").await;
+        let looked_at = |log: &RequestLog| log.state().by_digest["d"].open.len();
+        assert_eq!(looked_at(&log), 1);
+        under_way.answered(false);
+        assert_eq!(looked_at(&log), 1);
+        let Claim::Replay(replay) = claim(&log, plain(), "a").await else { panic!("no replay") };
+        replay.answered(true);
+        assert_eq!(looked_at(&log), 0);
+        // A retry is told from all of them.
+        assert_eq!(outcome(&claim(&log, retry(), "b").await), ("new", "b".to_owned()));
     }
 
     #[tokio::test]

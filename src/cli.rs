@@ -278,6 +278,15 @@ pub struct BenchProxyArguments {
     /// Another build of this program, to be measured beside this one
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
+    /// A running gateway of Agent-lightning 1.0, to be measured beside this one
+    ///
+    /// Its model must be called `bench` (`default_proxy.model_name`). It forgets the servers that are registered there for
+    /// the host of this run. Of the calls it gets attempts of one call, answered whole, as many at once as the proxy.
+    #[arg(long, value_name = "URL", requires = "gateway_pid")]
+    pub gateway: Option<String>,
+    /// That gateway's process
+    #[arg(long, value_name = "PID", requires = "gateway")]
+    pub gateway_pid: Option<u32>,
     /// Print JSON, one object a line; the last sums up
     #[arg(long)]
     pub json: bool,

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::run;
+use common::{Server, run};
 
 #[test]
 fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
@@ -46,4 +46,24 @@ fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
     assert!(summary["client_and_host_processors"].is_null());
     // The very first, to see that the answer is as scripted; what warms up; and those that count, at both paces.
     assert_eq!((&summary["calls_at_once"], &summary["calls_made"]), (&4.into(), &(1 + 9 + 2 * 9).into()));
+}
+
+#[test]
+fn a_gateway_of_agent_lightnings_wire_is_measured_beside_it_on_whole_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    // Which this program itself is as well.
+    let gateway = Server::start::<&str>(directory.path(), []);
+    let (url, pid) = (gateway.url.as_str(), gateway.process.id().to_string());
+    let command = ["bench", "proxy", "--calls", "20", "--kinds", "whole,streamed", "--json"];
+    let beside = ["--gateway", url, "--gateway-pid", &pid];
+    let lines = run([&command[..], &beside].concat()).json_lines();
+    let rows: Vec<&serde_json::Value> = lines.iter().filter(|line| line["server"] == "gateway").collect();
+    let [row] = rows[..] else { panic!("{rows:?}") };
+    let made = (&row["traffic"], &row["pace"], &row["calls"]);
+    assert_eq!(made, (&"attempts of 1 call".into(), &serde_json::json!({ "calls_at_once": 32 }), &20.into()));
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["server"], &summary["streamed_calls"]), (&"fulgurite".into(), &20.into()));
+    assert!(summary["gateway_calls_per_second"].as_f64().unwrap() > 0.0, "{summary}");
+    let refused = run(["bench", "proxy", "--kinds", "sessions", "--gateway", url, "--gateway-pid", &pid]);
+    assert!(refused.failure(directory.path()).contains("--kinds whole"));
 }

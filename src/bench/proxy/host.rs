@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::traffic::PROMPT_TOKENS;
 use crate::bench::render::conversation::Writer;
 use crate::cli::BenchProxyHostArguments;
 use crate::server::write_ready_file;
@@ -54,6 +55,8 @@ struct Script {
     texts: Vec<String>,
     /// The answer of a chat, whole and in the events of a stream: they are the same for every request.
     chat: Bytes,
+    /// The same with its tokens, as a gateway asks for them.
+    chat_with_tokens: Bytes,
     chat_events: Vec<Bytes>,
     /// The events of a completion after its first, which tells the prompt again.
     later_events: Vec<Bytes>,
@@ -67,6 +70,9 @@ struct Asked {
     max_tokens: Option<usize>,
     #[serde(default)]
     stream: bool,
+    /// Of a chat: whether it is told of its tokens, with their logprobs.
+    #[serde(default)]
+    return_token_ids: bool,
 }
 
 impl Script {
@@ -79,6 +85,7 @@ impl Script {
         let message = json!({ "role": "assistant", "content": texts.concat(), "tool_calls": [] });
         let choice = json!({ "index": 0, "message": message, "logprobs": null, "finish_reason": "stop" });
         let chat = Bytes::from(chat_reply("chat.completion", &choice).to_string());
+        let chat_with_tokens = chat_with_tokens(choice, &tokens, &texts);
         let first = json!({ "role": "assistant", "content": "" });
         let deltas = std::iter::once(first).chain(texts.iter().map(|text| json!({ "content": text })));
         let chat_events = deltas.enumerate().map(|(place, delta)| {
@@ -87,7 +94,7 @@ impl Script {
             event(&chat_reply("chat.completion.chunk", &choice))
         });
         let chat_events = chat_events.chain([Bytes::from_static(END)]).collect();
-        let mut script = Self { tokens, texts, chat, chat_events, later_events: Vec::new() };
+        let mut script = Self { tokens, texts, chat, chat_with_tokens, chat_events, later_events: Vec::new() };
         let later = (1..SAMPLED_TOKENS).map(|place| script.event_of_token(place, &[], SAMPLED_TOKENS, "stop"));
         script.later_events = later.collect();
         Ok(script)
@@ -151,6 +158,17 @@ fn chat_reply(object: &str, choice: &Value) -> Value {
         "usage": null })
 }
 
+/// The answer of a chat with its tokens and as many of the prompt, which is not looked at, as prompts have.
+fn chat_with_tokens(mut choice: Value, tokens: &[u32], texts: &[String]) -> Bytes {
+    let entry =
+        |text: &String| json!({ "token": text, "logprob": LOGPROB, "bytes": text.as_bytes(), "top_logprobs": [] });
+    choice["logprobs"] = json!({ "content": texts.iter().map(entry).collect::<Vec<_>>() });
+    choice["token_ids"] = json!(tokens);
+    let mut reply = chat_reply("chat.completion", &choice);
+    reply["prompt_token_ids"] = json!(vec![tokens[0]; PROMPT_TOKENS]);
+    Bytes::from(reply.to_string())
+}
+
 async fn models() -> Json<Value> {
     Json(json!({ "object": "list", "data": [{ "id": MODEL, "object": "model", "max_model_len": CONTEXT_LENGTH }] }))
 }
@@ -166,7 +184,10 @@ async fn completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>
 async fn chat_completions(State(script): State<Arc<Script>>, Json(asked): Json<Asked>) -> Response {
     match asked.stream {
         true => stream(script.chat_events.clone()),
-        false => ([(CONTENT_TYPE, "application/json")], script.chat.clone()).into_response(),
+        false => {
+            let chat = if asked.return_token_ids { &script.chat_with_tokens } else { &script.chat };
+            ([(CONTENT_TYPE, "application/json")], chat.clone()).into_response()
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod disk;
 mod figures;
+mod gateway;
 mod host;
 mod load;
 mod traffic;
@@ -32,6 +33,8 @@ use crate::config::Synchronous;
 use crate::output;
 use crate::query::table::Columns;
 
+/// What a gateway of Agent-lightning is called.
+const GATEWAY: &str = "gateway";
 /// Calls of each kind that open connections and fill caches, and are not counted.
 const WARMING: usize = 200;
 /// Calls of the first kind for one of each other.
@@ -46,6 +49,11 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     ensure!(arguments.calls > 0, "--calls must be at least 1");
     ensure!(arguments.rate.is_finite() && arguments.rate > 0.0, "--rate must be a number above 0");
     ensure!(arguments.concurrency > 0, "--concurrency must be at least 1");
+    let has_whole = arguments.kinds.contains(&Traffic::Whole);
+    ensure!(
+        arguments.gateway.is_none() || has_whole,
+        "--gateway takes part in calls that are answered whole: --kinds whole"
+    );
     let model = tempfile::tempdir()?;
     make_model(model.path())?;
     let program = std::env::current_exe().context("cannot find this program")?;
@@ -55,6 +63,9 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     targets.push(start("fulgurite", program).await?);
     if let Some(program) = arguments.against.clone() {
         targets.push(start("against", program).await?);
+    }
+    if let (Some(url), Some(pid)) = (&arguments.gateway, arguments.gateway_pid) {
+        targets.push(Server::running(GATEWAY, url, pid));
     }
     let processors = if arguments.share_processors { None } else { half() };
     if let Some(processors) = &processors {
@@ -137,6 +148,10 @@ impl Bench {
         let mut tasks = Tasks::new(open_renderer(model, "auto")?);
         let mut answer = Message::default();
         for proxy in &targets[1..] {
+            if proxy.name == GATEWAY {
+                gateway::register(&client, &proxy.url, &targets[0].url).await?;
+                continue;
+            }
             answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
         let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
@@ -174,8 +189,14 @@ impl Bench {
         let agents = if traffic == Traffic::Conversations { calls.div_ceil(TURNS) } else { calls };
         let agents = self.tasks.agents(traffic, agents, &self.answer)?;
         for (target, server) in self.targets.iter().enumerate() {
+            let is_gateway = server.name == GATEWAY;
+            // It takes no streams, and could not keep up with a rate at which others do.
+            if is_gateway && kind != (Traffic::Whole, Pace::AtOnce) {
+                continue;
+            }
             let attempts = match target {
                 0 => Vec::new(),
+                _ if is_gateway => agents.start_at_gateway(&self.client, &server.url).await?,
                 _ => agents.start_attempts(&self.client, &server.url).await?,
             };
             let calls = agents.calls_to(&server.url, &attempts);
@@ -188,7 +209,10 @@ impl Bench {
             let elapsed = began.elapsed().as_secs_f64();
             tokio::time::sleep(SETTLING).await;
             let seconds = Seconds { cpu: server.cpu_seconds()? - before, elapsed };
-            agents.end_attempts(&self.client, &server.url, attempts).await?;
+            match is_gateway {
+                true => agents.end_at_gateway(&self.client, &server.url, attempts).await?,
+                false => agents.end_attempts(&self.client, &server.url, attempts).await?,
+            }
             self.rounds.push(Round::new(kind, number, target, seconds, &timings));
         }
         self.made += agents.calls();
@@ -206,7 +230,7 @@ impl Bench {
 
     /// Fails unless each proxy has recorded every call.
     async fn check_recorded(&self) -> Result<()> {
-        for proxy in &self.targets[1..] {
+        for proxy in self.targets[1..].iter().filter(|proxy| proxy.name != GATEWAY) {
             let asked = self.client.get(format!("{}/v1/agl/statistics", proxy.url));
             let statistics: Value = asked.send().await?.error_for_status()?.json().await?;
             let (spans, made) = (&statistics["total_spans"], self.made);
@@ -240,6 +264,7 @@ fn report(bench: &Bench, arguments: &BenchProxyArguments) {
     let rows: Vec<Row> = kinds
         .flat_map(|kind| (0..bench.targets.len()).map(move |target| (kind, target)))
         .map(|(kind, target)| Row::of(&bench.rounds, kind, target))
+        .filter(|row| row.calls > 0)
         .collect();
     match arguments.json {
         true => print_json(bench, &rows, mode(arguments.synchronous)),
@@ -260,7 +285,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
         }));
     }
     let (disk_p50, disk_p99) = bench.disk.milliseconds();
-    for (index, proxy) in bench.targets[1..].iter().enumerate().rev() {
+    for (index, proxy) in bench.targets[1..].iter().enumerate().rev().filter(|(_, proxy)| proxy.name != GATEWAY) {
         let mut summary = Map::new();
         summary.insert("event".to_owned(), json!("summary"));
         summary.insert("server".to_owned(), json!(proxy.name));
@@ -293,11 +318,24 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
         ] {
             summary.insert(name.to_owned(), value);
         }
+        if let Some((gateway, times)) = gateway_over(bench, rows, index + 1) {
+            summary.insert("gateway_cpu_ms_per_call".to_owned(), json!(gateway.cpu));
+            summary.insert("gateway_calls_per_second".to_owned(), json!(gateway.rate));
+            summary.insert("gateway_cpu_times_own".to_owned(), json!(times));
+        }
         for Memory { share, resident } in &bench.memory {
             summary.insert(format!("resident_mib_at_{share}_percent"), json!(mebibytes(resident[index])));
         }
         output::line(Value::Object(summary));
     }
+}
+
+/// What a whole call takes at the gateway, if there is one, and how many times the processor time that it takes at a target.
+fn gateway_over<'r>(bench: &Bench, rows: &'r [Row], target: usize) -> Option<(&'r Row, f64)> {
+    let row =
+        |target| rows.iter().find(|row| (row.traffic, row.pace, row.target) == (Traffic::Whole, Pace::AtOnce, target));
+    let gateway = row(bench.targets.iter().position(|server| server.name == GATEWAY)?)?;
+    Some((gateway, gateway.cpu / row(target)?.cpu))
 }
 
 fn mebibytes(bytes: u64) -> f64 {
@@ -328,6 +366,9 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
         ]);
     }
     table.print();
+    if let Some((_, times)) = gateway_over(bench, rows, 1) {
+        output::line(format!("A whole call takes {times:.1} times as much processor time at the gateway."));
+    }
     for (index, proxy) in bench.targets[1..].iter().enumerate() {
         let looks = bench.memory.iter().map(|look| {
             let Memory { share, resident } = look;

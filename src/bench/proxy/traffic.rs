@@ -7,6 +7,7 @@ use fulgurite_renderers::{Message, Renderer};
 use reqwest::Client;
 use serde_json::{Value, json};
 
+use super::gateway;
 use super::host::MODEL;
 use super::load::{Call, together};
 use crate::bench::render::conversation::Writer;
@@ -128,16 +129,31 @@ impl Agents {
         together(CONNECTIONS, (0..count).map(|_| Attempt::start(client.clone(), url.clone()))).await
     }
 
+    /// The same at a gateway of Agent-lightning 1.0.
+    pub async fn start_at_gateway(&self, client: &Client, url: &str) -> Result<Vec<Attempt>> {
+        together(CONNECTIONS, self.turns.iter().map(|_| gateway::start(client.clone(), url.to_owned()))).await
+    }
+
     /// Their calls, each for its attempt if there are any: first all first turns, then all second ones, and so on.
     pub fn calls_to(&self, url: &str, attempts: &[Attempt]) -> Vec<Call> {
         let call = |(turn, agent): (usize, usize)| {
-            let attempt = attempts.get(agent).map(Attempt::path).unwrap_or_default();
+            let attempt = attempts.get(agent).map(|attempt| attempt.path.as_str()).unwrap_or_default();
             let url = format!("{url}{attempt}/v1/chat/completions");
             let body = self.turns[agent][turn].clone();
             Call { url, body, is_streamed: self.traffic == Traffic::Streamed, agent }
         };
         let turns = 0..self.traffic.turns();
         turns.flat_map(|turn| (0..self.turns.len()).map(move |agent| (turn, agent))).map(call).collect()
+    }
+
+    /// Looks at one of their attempts at a gateway, and lets it forget them all.
+    pub async fn end_at_gateway(&self, client: &Client, url: &str, attempts: Vec<Attempt>) -> Result<()> {
+        if let Some(first) = attempts.first() {
+            gateway::check_recorded(client, url, first).await?;
+        }
+        let ends = attempts.into_iter().map(|attempt| gateway::forget(client.clone(), url.to_owned(), attempt));
+        together(CONNECTIONS, ends).await?;
+        Ok(())
     }
 
     /// Ends their attempts, as a runner does; of conversations, looks at one first.
@@ -162,21 +178,20 @@ fn body(messages: &[Message], traffic: Traffic) -> Bytes {
 /// An attempt at a rollout, under way.
 #[derive(Debug)]
 pub struct Attempt {
-    rollout_id: String,
-    attempt_id: String,
+    pub rollout_id: String,
+    pub attempt_id: String,
+    /// What stands before the routes of its calls.
+    pub path: String,
 }
 
 impl Attempt {
-    /// What stands before the routes of its calls.
-    fn path(&self) -> String {
-        format!("/rollout/{}/attempt/{}", self.rollout_id, self.attempt_id)
-    }
-
     async fn start(client: Client, url: String) -> Result<Self> {
         let asked = client.post(url).json(&json!({ "input": { "question": "1 + 1" } }));
         let started: Value = asked.send().await?.error_for_status()?.json().await?;
         let id = |value: &Value| value.as_str().map(str::to_owned).context("a started rollout has no id");
-        Ok(Self { rollout_id: id(&started["rollout_id"])?, attempt_id: id(&started["attempt"]["attempt_id"])? })
+        let (rollout_id, attempt_id) = (id(&started["rollout_id"])?, id(&started["attempt"]["attempt_id"])?);
+        let path = format!("/rollout/{rollout_id}/attempt/{attempt_id}");
+        Ok(Self { rollout_id, attempt_id, path })
     }
 
     /// Ends it, as a runner does when its agent is done.

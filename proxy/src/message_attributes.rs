@@ -114,29 +114,38 @@ pub(crate) fn add_tools(attributes: &mut Object, tools: &[Value]) {
         let mut set = |key: &str, value: Value| {
             attributes.insert(format!("{FUNCTIONS}.{index}.{key}"), value);
         };
-        let mut rest = tool.clone();
-        let mut named = false;
-        if let Some(function) = rest.get_mut("function").and_then(Value::as_object_mut) {
-            for (field, is_ours) in [
-                ("name", Value::is_string as fn(&Value) -> bool),
-                ("description", Value::is_string),
-                ("parameters", Value::is_object),
-            ] {
-                if function.get(field).is_some_and(is_ours)
-                    && let Some(value) = function.shift_remove(field)
-                {
-                    set(field, text_of(&value));
-                    named = true;
-                }
-            }
-            if named && function.is_empty() {
-                rest.as_object_mut().map(|tool| tool.shift_remove("function"));
-            }
-        }
-        if !named || rest != plain_tool() {
-            set(EXTRA, json!(rest.to_string()));
+        let function = tool.get("function").and_then(Value::as_object);
+        let ours = [
+            ("name", Value::is_string as fn(&Value) -> bool),
+            ("description", Value::is_string),
+            ("parameters", Value::is_object),
+        ];
+        let told = ours.into_iter().filter_map(|(field, is_ours)| {
+            let value = function?.get(field).filter(|value| is_ours(value))?;
+            set(field, text_of(value));
+            Some(field)
+        });
+        let told: Vec<&str> = told.collect();
+        let is_plain = !told.is_empty()
+            && function.map(Map::len) == Some(told.len())
+            && tool.as_object().map(Map::len) == Some(2)
+            && tool["type"] == "function";
+        if !is_plain {
+            set(EXTRA, json!(without(tool, &told).to_string()));
         }
     }
+}
+
+/// A tool without some fields of its function, and without the function if those are all.
+fn without(tool: &Value, told: &[&str]) -> Value {
+    let mut rest = tool.clone();
+    if let Some(function) = rest.get_mut("function").and_then(Value::as_object_mut) {
+        told.iter().for_each(|field| drop(function.shift_remove(*field)));
+        if !told.is_empty() && function.is_empty() {
+            rest.as_object_mut().map(|tool| tool.shift_remove("function"));
+        }
+    }
+    rest
 }
 
 /// A tool of which all else has attributes of its own.

@@ -1,7 +1,8 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Deserializer, Visitor};
+use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -37,14 +38,41 @@ pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ProxyError> {
     }
 }
 
-/// Reads fields of a body; the error names the one at fault.
-pub(crate) fn read_fields<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, ProxyError> {
-    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
+/// Takes those fields out of a body that a struct has; the error names the one at fault. The others stay as they are.
+pub(crate) fn read_fields<T: DeserializeOwned>(body: &mut Map<String, Value>) -> Result<T, ProxyError> {
+    serde_path_to_error::deserialize(OwnFields(body)).map_err(|error| {
         let path = error.path().to_string();
         let inner = error.into_inner();
         let message = if path == "." { inner.to_string() } else { format!("{path}: {inner}") };
         ProxyError::InvalidRequest { message, parameter: (path != ".").then_some(path), code: None }
     })
+}
+
+/// Gives a struct the fields that it has. `flatten` would do so too, but only after a copy of every field has been made
+/// and looked through, and declarations of tools are long.
+struct OwnFields<'b>(&'b mut Map<String, Value>);
+
+impl<'de> Deserializer<'de> for OwnFields<'_> {
+    type Error = serde_json::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        let own = fields.iter().filter_map(|field| self.0.shift_remove_entry(*field)).collect();
+        Value::Object(own).deserialize_struct(name, fields, visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        Value::Object(std::mem::take(self.0)).deserialize_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
 }
 
 /// Fields that say how an answer is to be written, and not what it is.
@@ -99,6 +127,28 @@ fn write_plain(value: &impl serde::Serialize, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_struct_takes_its_own_fields_and_leaves_the_others_in_their_order() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Own {
+            a: Option<Vec<u32>>,
+            b: Option<bool>,
+            c: Option<u32>,
+        }
+        let read = |text: &str| {
+            let mut body = parse(text.as_bytes()).unwrap();
+            let own: Result<Own, _> = read_fields(&mut body);
+            (own, Value::Object(body).to_string())
+        };
+        let (own, rest) = read(r#"{"z":{"a":1},"c":null,"a":[1,2],"y":0}"#);
+        assert_eq!(own.unwrap(), Own { a: Some(vec![1, 2]), b: None, c: None });
+        assert_eq!(rest, r#"{"z":{"a":1},"y":0}"#);
+        let Err(ProxyError::InvalidRequest { parameter, .. }) = read(r#"{"a":[1,"2"]}"#).0 else {
+            panic!("it is read")
+        };
+        assert_eq!(parameter.as_deref(), Some("a[1]"));
+    }
 
     #[test]
     fn the_digest_sees_through_key_order_and_streaming() {

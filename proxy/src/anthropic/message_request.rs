@@ -21,7 +21,7 @@ const MESSAGES: Endpoint = Endpoint {
     prompt_field: "messages",
 };
 
-/// The fields of a request that we act on; what we do not know stays in `rest`.
+/// The fields of a request that we act on.
 #[derive(Debug, Deserialize)]
 struct MessageFields {
     max_tokens: Option<u32>,
@@ -32,8 +32,6 @@ struct MessageFields {
     stop_sequences: Option<Vec<String>>,
     seed: Option<i64>,
     return_token_ids: Option<bool>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
 }
 
 /// The fields of a request that make its prompt.
@@ -42,8 +40,6 @@ struct PromptFields {
     model: String,
     system: Option<WireContent>,
     messages: Vec<WireMessage>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
 }
 
 /// A request's prompt, which is also counted alone.
@@ -57,20 +53,19 @@ pub(super) struct MessagePrompt {
 }
 
 /// Reads and checks what makes a prompt.
-pub(super) fn read_prompt(body: Map<String, Value>) -> Result<MessagePrompt, ProxyError> {
-    let PromptFields { model, system, messages, rest } = read_fields(body)?;
-    let mut tools: ToolFields = read_fields(rest)?;
-    let rest = std::mem::take(&mut tools.rest);
-    refuse_unsupported(&rest)?;
-    Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest })
+pub(super) fn read_prompt(mut body: Map<String, Value>) -> Result<MessagePrompt, ProxyError> {
+    let PromptFields { model, system, messages } = read_fields(&mut body)?;
+    let tools: ToolFields = read_fields(&mut body)?;
+    refuse_unsupported(&body)?;
+    Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest: body })
 }
 
 /// Messages and tools of a request that is not checked; `None` if its messages cannot be read. What a chat has no words
 /// for, such as images, stays as it came.
 pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
-    let fields: PromptFields = read_fields(body.clone()).ok()?;
+    let fields: PromptFields = read_fields(&mut body.clone()).ok()?;
     let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
-    let declared = ToolFields { tools: Some(tools.clone()), tool_choice: None, rest: Map::new() };
+    let declared = ToolFields { tools: Some(tools.clone()), tool_choice: None };
     let tools = declared.check().map_or(tools, |declared| [declared.shown, declared.ignored].concat());
     if let Ok(messages) = conversation(fields.system, fields.messages) {
         return Some((messages, tools));
@@ -85,16 +80,16 @@ pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>
 /// Reads and checks a Messages request, whose response has that id.
 pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
-    let prompt = read_prompt(body)?;
+    let mut prompt = read_prompt(body)?;
     if prompt.messages.last().is_some_and(Message::is_assistant) {
         refuse("messages", "must not end with the assistant's: no answer can be begun for this model")?;
     }
-    let fields: MessageFields = read_fields(prompt.rest)?;
+    let fields: MessageFields = read_fields(&mut prompt.rest)?;
     if fields.max_tokens.is_none() {
         refuse("max_tokens", "is required")?;
     }
     let form = AnswerForm {
-        json: output_format(&fields.rest)?,
+        json: output_format(&prompt.rest)?,
         call: prompt.tools.call,
         single_call: prompt.tools.single_call,
     };
@@ -107,7 +102,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         top_logprobs: 0,
         choices: 1,
     };
-    let shows_thinking = shows_thinking(fields.rest.get("thinking"))?;
+    let shows_thinking = shows_thinking(prompt.rest.get("thinking"))?;
     Ok(ModelRequest {
         endpoint: &MESSAGES,
         model: prompt.model,
@@ -117,7 +112,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,
         ignored_tools: prompt.tools.ignored,
-        extra: fields.rest,
+        extra: prompt.rest,
         digest,
         reply: Box::new(MessageReply { shows_thinking, request_id }),
     })

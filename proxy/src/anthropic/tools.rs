@@ -10,8 +10,6 @@ use crate::field_checks::refuse;
 pub(super) struct ToolFields {
     pub(super) tools: Option<Vec<Value>>,
     pub(super) tool_choice: Option<Value>,
-    #[serde(flatten)]
-    pub(super) rest: Map<String, Value>,
 }
 
 /// The tools of a request.

@@ -24,16 +24,14 @@ struct ChatFields {
     logprobs: Option<bool>,
     top_logprobs: Option<usize>,
     response_format: Option<Value>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
 }
 
 /// Reads and checks a Chat Completions request.
-pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
+pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
-    let mut chat: ChatFields = read_fields(body)?;
-    let mut tools: ToolFields = read_fields(std::mem::take(&mut chat.rest))?;
-    let fields: SamplingFields = read_fields(std::mem::take(&mut tools.rest))?;
+    let mut chat: ChatFields = read_fields(&mut body)?;
+    let tools: ToolFields = read_fields(&mut body)?;
+    let fields = SamplingFields::read(body)?;
     chat.check_messages()?;
     chat.messages.iter_mut().enumerate().try_for_each(|(index, message)| read_content(index, message))?;
     drop_void_calls(&mut chat.messages);

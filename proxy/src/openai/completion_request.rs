@@ -19,8 +19,6 @@ struct CompletionFields {
     echo: Option<bool>,
     suffix: Option<String>,
     best_of: Option<u32>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -33,10 +31,10 @@ enum PromptField {
 }
 
 /// Reads and checks a Completions request.
-pub(crate) fn read(body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
+pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyError> {
     let digest = digest(&body);
-    let mut completion: CompletionFields = read_fields(body)?;
-    let fields: SamplingFields = read_fields(std::mem::take(&mut completion.rest))?;
+    let completion: CompletionFields = read_fields(&mut body)?;
+    let fields = SamplingFields::read(body)?;
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
     let asked = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;

@@ -10,6 +10,7 @@ use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
 use crate::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within};
 use crate::model_request::{Asked, ModelRequest, Prompt};
+use crate::request_body::read_fields;
 
 const MAXIMUM_STOP_STRINGS: usize = 16;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
@@ -37,7 +38,7 @@ pub(crate) struct SamplingFields {
     frequency_penalty: Option<f32>,
     logit_bias: Option<Map<String, Value>>,
     return_token_ids: Option<bool>,
-    #[serde(flatten)]
+    #[serde(skip)]
     extra: Map<String, Value>,
 }
 
@@ -55,6 +56,12 @@ enum Stop {
 }
 
 impl SamplingFields {
+    /// Reads what is left of a body, once each endpoint's own fields have been taken out.
+    pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ProxyError> {
+        let fields: Self = read_fields(&mut body)?;
+        Ok(Self { extra: body, ..fields })
+    }
+
     /// Checks every field that we act on and refuses by name what we cannot honour. `max_tokens` and `top_logprobs`
     /// are each endpoint's own, under the names that it has for them.
     pub(crate) fn check(

@@ -1,5 +1,5 @@
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::answer_form::ForcedCall;
 use crate::error::ProxyError;
@@ -13,8 +13,6 @@ pub(crate) struct ToolFields {
     parallel_tool_calls: Option<bool>,
     functions: Option<Vec<Value>>,
     function_call: Option<Value>,
-    #[serde(flatten)]
-    pub(crate) rest: Map<String, Value>,
 }
 
 impl ToolFields {

@@ -39,19 +39,20 @@ struct ResponseFields {
     top_logprobs: Option<usize>,
     stream: Option<bool>,
     return_token_ids: Option<bool>,
-    #[serde(flatten)]
+    #[serde(skip)]
     rest: Map<String, Value>,
 }
 
 /// Reads and checks a request, which goes on from those `earlier` responses that it names.
-pub(super) fn read(body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
+pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     let (digest, extra) = (digest(&body), recorded_extra(&body));
     let reply = ResponseReply {
         echo: echo(&body),
         reasoning: ReasoningForm::asked_in(&body),
         logprobs: is_included(&body, "message.output_text.logprobs"),
     };
-    let fields: ResponseFields = read_fields(body)?;
+    let fields: ResponseFields = read_fields(&mut body)?;
+    let fields = ResponseFields { rest: body, ..fields };
     fields.refuse_unsupported()?;
     let messages = fields.messages(earlier)?;
     let tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;

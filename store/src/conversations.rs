@@ -22,6 +22,8 @@ const IGNORED_TOOLS: &str = "fulgurite.request.ignored_tools";
 const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
+/// Hashes in one, a power of two.
+const HASHES_PER_QUERY: usize = 8192;
 
 /// What was said in a call, as the attributes of its span tell it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,6 +131,11 @@ impl WrittenConversation {
         self.messages.get(index).map(String::as_str)
     }
 
+    /// The hashes of its beginnings that are longer than so many messages.
+    pub fn hashes_beyond(&self, length: usize) -> Vec<u8> {
+        self.hashes.get(length..).unwrap_or_default().concat()
+    }
+
     /// Those from this one on as they stand in a list behind others, each with a comma before it.
     pub fn listed_from(&self, index: usize) -> String {
         self.messages.iter().skip(index).flat_map(|message| [",", message]).collect()
@@ -229,29 +236,17 @@ async fn find_parent(
     attempt_id: &str,
     hashes: &[MessagesHash],
 ) -> Result<Option<Parent>> {
-    let rows = sqlx::query(
-        "SELECT generation_id, messages_length, messages_hash FROM generations
-         WHERE rollout_id = $1 AND attempt_id = $2 AND messages_length > 0 AND messages_length <= $3
-             AND stop_reason <> $4
-         ORDER BY messages_length DESC, position DESC",
-    )
-    .bind(rollout_id)
-    .bind(attempt_id)
-    .bind(to_integer("messages", hashes.len())?)
-    .bind(CLIENT_GONE)
-    .fetch_all(&mut *connection)
-    .await?;
-    for row in &rows {
-        let length: usize = count(row, "messages_length")?;
-        let hash: &[u8] = column(row, "messages_hash")?;
-        if hashes.get(length - 1).is_some_and(|known| known == hash) {
-            let generation_id: String = column(row, "generation_id")?;
-            let found = sqlx::query("SELECT answer FROM generations WHERE generation_id = $1")
-                .bind(generation_id.as_str())
-                .fetch_one(&mut *connection)
-                .await?;
-            let answer = column(&found, "answer")?;
-            return Ok(Some(Parent { generation_id, length, answer }));
+    // The longest beginnings first.
+    for hashes in hashes.rchunks(HASHES_PER_QUERY) {
+        // An attempt may have very many calls, of which no more is read than these.
+        let mut sql = Sql::new("SELECT generation_id, messages_length, answer FROM generations WHERE rollout_id = ");
+        sql.text(rollout_id).push(" AND attempt_id = ").text(attempt_id);
+        sql.push(" AND messages_length > 0 AND messages_hash IN ").hashes(hashes);
+        sql.push(" AND stop_reason <> ").text(CLIENT_GONE);
+        sql.push(" ORDER BY messages_length DESC, position DESC LIMIT 1");
+        if let [row] = &sql.all(connection).await?[..] {
+            let (generation_id, answer) = (column(row, "generation_id")?, column(row, "answer")?);
+            return Ok(Some(Parent { generation_id, length: count(row, "messages_length")?, answer }));
         }
     }
     Ok(None)

@@ -105,6 +105,7 @@ enum Argument {
     Integer(i64),
     Real(Option<f64>),
     Text(Option<String>),
+    Bytes(Vec<u8>),
 }
 
 /// SQL that grows together with its arguments. What the databases spell differently is spelled when it is known which of
@@ -185,6 +186,18 @@ impl Sql {
         self.push(if separator == "(" { "(NULL)" } else { ")" })
     }
 
+    /// Appends `(a, b, ..)` of hashes, of which there is at least one. The last stands there several times, so that there
+    /// are few texts, which the databases prepare once.
+    pub fn hashes<const N: usize>(&mut self, hashes: &[[u8; N]]) -> &mut Self {
+        let repeated = std::iter::repeat_n(hashes.last(), hashes.len().next_power_of_two() - hashes.len());
+        let mut separator = "(";
+        for hash in hashes.iter().chain(repeated.flatten()) {
+            self.push(separator).argument(Argument::Bytes(hash.to_vec()));
+            separator = ", ";
+        }
+        self.push(")")
+    }
+
     /// Appends ` ORDER BY .. LIMIT .. OFFSET ..`. `fields` are those that may be sorted by.
     pub fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
         self.push(" ORDER BY ");
@@ -258,6 +271,7 @@ impl Sql {
             query = match argument {
                 Argument::Integer(value) => query.bind(value),
                 Argument::Real(value) => query.bind(OptionalReal(value)),
+                Argument::Bytes(value) => query.bind(value),
                 Argument::Text(None) => query.bind(None::<String>),
                 Argument::Text(Some(value)) => {
                     plain("filter", &value)?;

@@ -24,7 +24,8 @@ pub(crate) const CALLS_AT_ONCE: usize = 32;
 ///
 /// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
 /// equal ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: refused if there
-/// is none such, or if another one might be longer, whose tokens would have to be looked at.
+/// is none such, or if another one might be longer, whose tokens would have to be looked at. Of messages it is told the
+/// hashes of all beginnings that are longer than the guess, one behind the other.
 pub(crate) const PREPARATION: &str = "
     CREATE TEMP VIEW call_records AS SELECT
         NULL AS rollout_id, NULL AS attempt_id, NULL AS span_id, NULL AS trace_id, NULL AS name, NULL AS start_time,
@@ -35,7 +36,7 @@ pub(crate) const PREPARATION: &str = "
         NULL AS body_after, NULL AS prompt_tokens, NULL AS parent_length, NULL AS parent_hash, NULL AS first_message,
         NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
         NULL AS messages_parent_length, NULL AS messages_parent_hash, NULL AS session_config,
-        NULL AS session_metadata;
+        NULL AS session_metadata, NULL AS messages_hashes;
     CREATE TEMP TRIGGER session_is_recorded INSTEAD OF INSERT ON call_records WHEN NEW.session_config IS NOT NULL BEGIN
         INSERT INTO rollouts (rollout_id, input, start_time, end_time, resources_id, status, config, metadata)
         VALUES (NEW.rollout_id, 'null', NEW.heard_time, NEW.heard_time,
@@ -71,7 +72,9 @@ pub(crate) const PREPARATION: &str = "
         ) OR EXISTS (
             SELECT 1 FROM generations WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id
                 AND messages_length > COALESCE(NEW.messages_parent_length, 0)
-                AND messages_length <= NEW.messages_length AND stop_reason <> 'client_gone'
+                AND messages_length <= NEW.messages_length AND messages_hash = substr(NEW.messages_hashes,
+                    32 * (messages_length - COALESCE(NEW.messages_parent_length, 0)) - 31, 32)
+                AND stop_reason <> 'client_gone'
         );
         INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
@@ -107,7 +110,7 @@ pub(crate) const PREPARATION: &str = "
     END;";
 
 /// Columns of the view.
-const COLUMNS: usize = 39;
+const COLUMNS: usize = 40;
 
 /// The insertion of so many calls, from one on. What became of them is not asked: it would be a second statement, and
 /// each of its rows would wake whoever waits for the commit.
@@ -157,6 +160,7 @@ fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Resu
         .bind(integer("messages", call.messages_parent.map(|(length, _)| length))?)
         .bind(call.messages_parent.map(|(_, hash)| hash.to_vec()))
         .bind(call.session.as_ref().map(|session| session.config.as_str()))
-        .bind(call.session.as_ref().map(|session| session.metadata.as_str()));
+        .bind(call.session.as_ref().map(|session| session.metadata.as_str()))
+        .bind(written.map(|written| written.hashes_beyond(held_messages)));
     Ok(query)
 }

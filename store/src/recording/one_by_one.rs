@@ -6,8 +6,8 @@ use crate::generations::{CLIENT_GONE, load_chains};
 use crate::model::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
 use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
-use crate::sql::{column, count, to_integer};
-use crate::tokens::PrefixHasher;
+use crate::sql::{Sql, column, count, to_integer};
+use crate::tokens::{ContextHash, PrefixHasher};
 use crate::writer::Write;
 use crate::{Result, StoreError};
 
@@ -16,6 +16,8 @@ use super::columns::{bind_generation, bind_span};
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
+/// Hashes in one `IN (..)`, a power of two.
+const HASHES_PER_QUERY: usize = 8192;
 
 /// Records a call, and the session that begins and ends with it, if there is one.
 pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<()> {
@@ -139,7 +141,6 @@ struct Context {
     generation_id: String,
     /// Tokens of its prompt and answer.
     length: usize,
-    hash: Vec<u8>,
 }
 
 /// The generation of the same attempt whose prompt and answer are the longest prefix of this prompt; of equal ones,
@@ -147,30 +148,42 @@ struct Context {
 async fn find_parent(connection: &mut AnyConnection, call: &CallRecord) -> Result<Option<Context>> {
     let generation = &call.generation;
     let rows = sqlx::query(
-        "SELECT generation_id, context_length, context_hash FROM generations
+        "SELECT DISTINCT context_length FROM generations
          WHERE rollout_id = $1 AND attempt_id = $2 AND context_length > 0 AND context_length <= $3
-             AND stop_reason <> $4
-         ORDER BY context_length, position",
+         ORDER BY context_length",
     )
     .bind(generation.rollout_id.as_str())
     .bind(generation.attempt_id.as_str())
     .bind(to_integer("prompt_tokens", generation.prompt_tokens.len())?)
-    .bind(CLIENT_GONE)
     .fetch_all(&mut *connection)
     .await?;
+    let lengths = rows.iter().map(|row| count(row, "context_length")).collect::<Result<Vec<usize>>>()?;
     let mut hasher = PrefixHasher::new(call.prompt());
-    let mut matching = Vec::new();
-    for row in &rows {
-        let candidate = Context {
-            generation_id: column(row, "generation_id")?,
-            length: count(row, "context_length")?,
-            hash: column(row, "context_hash")?,
-        };
-        if hasher.prefix(candidate.length).is_some_and(|hash| hash[..] == candidate.hash) {
-            matching.push(candidate);
+    let hashes: Vec<ContextHash> = lengths.into_iter().filter_map(|length| hasher.prefix(length)).collect();
+    // The longest first.
+    for hashes in hashes.rchunks(HASHES_PER_QUERY) {
+        if let Some(parent) = longest_with(connection, generation, hashes).await? {
+            return Ok(Some(parent));
         }
     }
-    while let Some(candidate) = matching.pop() {
+    Ok(None)
+}
+
+/// The generation of the same attempt whose prompt and answer have one of these hashes and are the longest prefix of
+/// this prompt; of equal ones, the latest.
+async fn longest_with(
+    connection: &mut AnyConnection,
+    generation: &NewGeneration,
+    hashes: &[ContextHash],
+) -> Result<Option<Context>> {
+    let mut sql = Sql::new("SELECT generation_id, context_length FROM generations WHERE rollout_id = ");
+    sql.text(&generation.rollout_id).push(" AND attempt_id = ").text(&generation.attempt_id);
+    sql.push(" AND context_length > 0 AND context_hash IN ").hashes(hashes);
+    sql.push(" AND stop_reason <> ").text(CLIENT_GONE);
+    sql.push(" ORDER BY context_length DESC, position DESC");
+    for row in sql.all(connection).await? {
+        let candidate =
+            Context { generation_id: column(&row, "generation_id")?, length: count(&row, "context_length")? };
         // A hash only says where to look; the tokens themselves decide.
         let chain = load_chains(connection, &[candidate.generation_id.as_str()]).await?;
         let mut context = Vec::with_capacity(candidate.length);

@@ -368,6 +368,36 @@ async fn a_conversation_is_recorded_in_one_statement_a_call() {
 }
 
 #[tokio::test]
+async fn calls_beside_each_other_are_recorded_in_one_statement_each() {
+    let store = with_attempts().await;
+    if Dialect::of(&store.reader().await.unwrap()) != Dialect::Sqlite {
+        return;
+    }
+    let turn = |number: u32| Turn {
+        attempt: 0,
+        earlier: None,
+        new: vec![1, 10 + number],
+        sampled: vec![1],
+        has_messages: true,
+        is_left: false,
+        waits: false,
+    };
+    for (number, generation) in generations(&(0..4).map(turn).collect::<Vec<_>>()).into_iter().enumerate() {
+        // As if the others had been forgotten.
+        let call = CallRecord::new(generation, &[]).unwrap();
+        let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+        assert!(record.await.unwrap(), "they have as many messages, and others");
+        assert_eq!(place(&store, &format!("g{number}")).await, (number as u64 + 1, None));
+    }
+    // The same messages again are those of the first.
+    let mut again = generations(&[turn(0)]).pop().unwrap();
+    again.generation_id = "again".into();
+    let call = CallRecord::new(again, &[]).unwrap();
+    let record = store.write(|write| Box::pin(async move { record_at_once(write.connection(), &[&call]).await }));
+    assert!(!record.await.unwrap());
+}
+
+#[tokio::test]
 async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() {
     let (at_once, one_by_one) = (with_attempts().await, with_attempts().await);
     let turn = Turn {

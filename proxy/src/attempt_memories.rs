@@ -6,9 +6,9 @@ use tokio::sync::OnceCell;
 
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::attribution::Attribution;
+use crate::logged_requests::Identity;
 use crate::planning::reply_id;
 use crate::recorded_conversation::{self, RecordedCall};
-use crate::request_log::Identity;
 use crate::upstream::UPSTREAM;
 use crate::{Proxy, ServedModel};
 

@@ -38,6 +38,7 @@ mod gate;
 mod gateway;
 mod incoming;
 mod json_text;
+mod logged_requests;
 mod message_attributes;
 mod metering;
 mod model_control;

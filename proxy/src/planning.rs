@@ -10,10 +10,10 @@ use crate::budget::{Admission, Asking};
 use crate::call::{Call, FinishReason, Reading};
 use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
+use crate::logged_requests::LoggedRequest;
 use crate::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
 use crate::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
-use crate::request_log::LoggedRequest;
 use crate::telemetry::ModelMetrics;
 use crate::{Proxy, SampledModel};
 

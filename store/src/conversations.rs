@@ -8,7 +8,7 @@ use sqlx::AnyConnection;
 
 use crate::generations::CLIENT_GONE;
 use crate::model::Object;
-use crate::sql::{Sql, column, count, optional_json, to_integer, to_json};
+use crate::sql::{HASHES_PER_QUERY, Sql, column, count, optional_json, to_integer, to_json};
 use crate::{Result, StoreError};
 
 const PROMPT: &str = "gen_ai.prompt.";
@@ -22,8 +22,6 @@ const IGNORED_TOOLS: &str = "fulgurite.request.ignored_tools";
 const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
-/// Hashes in one, a power of two.
-const HASHES_PER_QUERY: usize = 8192;
 
 /// What was said in a call, as the attributes of its span tell it.
 #[derive(Clone, Debug, Default, PartialEq)]

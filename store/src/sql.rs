@@ -100,6 +100,9 @@ impl<'q> Encode<'q, Any> for OptionalReal {
     }
 }
 
+/// Hashes in one list of [`Sql::hashes`], at most: a power of two, as its lengths are.
+pub(crate) const HASHES_PER_QUERY: usize = 8192;
+
 #[derive(Clone)]
 enum Argument {
     Integer(i64),

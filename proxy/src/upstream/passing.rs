@@ -21,8 +21,9 @@ use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
 use crate::incoming::Incoming;
+use crate::logged_requests::Identity;
 use crate::recording::mark;
-use crate::request_log::{Claim, Identity, OpenRequest};
+use crate::request_log::{Claim, OpenRequest};
 use crate::sampling::Deadlines;
 use crate::{Proxy, UpstreamModel, call, request_body};
 

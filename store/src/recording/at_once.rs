@@ -25,7 +25,7 @@ pub(crate) const CALLS_AT_ONCE: usize = 32;
 /// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
 /// equal ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: refused if there
 /// is none such, or if another one might be longer, whose tokens would have to be looked at. Of messages it is told the
-/// hashes of all beginnings that are longer than the guess, one behind the other.
+/// hashes of all beginnings that are longer than the guess, one behind the other, of 32 bytes each.
 pub(crate) const PREPARATION: &str = "
     CREATE TEMP VIEW call_records AS SELECT
         NULL AS rollout_id, NULL AS attempt_id, NULL AS span_id, NULL AS trace_id, NULL AS name, NULL AS start_time,

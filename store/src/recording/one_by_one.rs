@@ -6,7 +6,7 @@ use crate::generations::{CLIENT_GONE, load_chains};
 use crate::model::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
 use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
-use crate::sql::{Sql, column, count, to_integer};
+use crate::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
 use crate::tokens::{ContextHash, PrefixHasher};
 use crate::writer::Write;
 use crate::{Result, StoreError};
@@ -16,8 +16,6 @@ use super::columns::{bind_generation, bind_span};
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
-/// Hashes in one `IN (..)`, a power of two.
-const HASHES_PER_QUERY: usize = 8192;
 
 /// Records a call, and the session that begins and ends with it, if there is one.
 pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<()> {

@@ -156,8 +156,11 @@ impl Connections {
 
     fn put_back(&self, connection: Connection) {
         let mut idle = self.idle();
-        idle.retain(|(since, _)| since.elapsed() < IDLE_LIMIT);
-        idle.push((Instant::now(), connection));
+        let now = Instant::now();
+        // There may be as many as agents; those that have waited longest are the first.
+        let expired = idle.partition_point(|(since, _)| now.duration_since(*since) >= IDLE_LIMIT);
+        idle.drain(..expired);
+        idle.push((now, connection));
     }
 }
 
@@ -354,6 +357,21 @@ mod tests {
             let closed = poll_fn(|context| connections.idle()[0].1.socket.poll_read_ready(context)).await;
             closed.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn connections_that_have_waited_too_long_are_closed_when_another_is_put_back() {
+        let (_listener, connections) = connections().await;
+        let address = connections.address.clone();
+        let now = Instant::now();
+        for seconds in [200, 91, 89, 1] {
+            let since = now.checked_sub(Duration::from_secs(seconds)).unwrap();
+            connections.idle().push((since, Connection::open(&address).await.unwrap()));
+        }
+        connections.put_back(Connection::open(&address).await.unwrap());
+        let waited: Vec<u64> =
+            connections.idle().iter().map(|(since, _)| now.saturating_duration_since(*since).as_secs()).collect();
+        assert_eq!(waited, [89, 1, 0]);
     }
 
     #[tokio::test]

@@ -115,6 +115,22 @@ async fn an_answer_is_held_to_a_schema() {
 }
 
 #[tokio::test]
+async fn an_answer_is_held_to_a_grammar_with_control_tokens() {
+    let Some(real) = real() else { return };
+    // As forced calls are written.
+    let grammar = r#"start: body
+body: call
+call: <|im_start|> "\n" "{\"name\": " %json {"const":"f"} "}" <|im_start|>
+"#;
+    let constraint = Some(Constraint::Lark(grammar.into()));
+    let sampling = SamplingParameters { constraint, ..SamplingParameters::default() };
+    let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 60, 3) }).await;
+    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
+    let control: Vec<usize> = tokens.iter().enumerate().filter(|(_, t)| t.id == 289).map(|(place, _)| place).collect();
+    assert_eq!(control, [0, tokens.len() - 2], "{tokens:?}");
+}
+
+#[tokio::test]
 async fn what_the_server_refuses_is_the_callers_to_put_right() {
     let Some(real) = real() else { return };
     let sampling = SamplingParameters {

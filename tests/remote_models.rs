@@ -88,9 +88,30 @@ fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
         eprintln!("FULGURITE_TEST_VLLM is not set: no conversation through vLLM (tests/backends/vllm starts one)");
         return;
     };
+    converse(&format!("tiny=vllm:{url},path={model},api_key_env=VLLM_API_KEY"), json!({}));
+}
+
+/// As `engine/tests/real_llama_cpp.rs`.
+#[test]
+fn a_conversation_through_a_real_llama_cpp_goes_on_token_by_token() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_LLAMA_CPP"), variable("FULGURITE_TEST_LLAMA_CPP_MODEL"))
+    else {
+        eprintln!(
+            "FULGURITE_TEST_LLAMA_CPP is not set: no conversation through it (tests/backends/llama-cpp starts one)"
+        );
+        return;
+    };
+    // Of bytes of characters beyond ASCII some are never told.
+    let ascii: serde_json::Map<_, _> = (90..290).map(|token| (token.to_string(), json!(-100))).collect();
+    let flag = format!("tiny=llama-cpp:{url},path={model},api_key_env=LLAMA_API_KEY");
+    converse(&flag, json!({ "logit_bias": ascii }));
+}
+
+/// Four turns with a model, each of which goes on where the last one ended.
+fn converse(flag: &str, fields: Value) {
     let directory = tempfile::tempdir().unwrap();
-    let flag = format!("tiny=vllm:{url},path={model},api_key_env=VLLM_API_KEY");
-    let server = Server::start(directory.path(), ["--model", &flag]);
+    let server = Server::start(directory.path(), ["--model", flag]);
     let started = server.post("/v1/agl/rollouts", &json!({ "input": "x" })).expect(201);
     let base = format!(
         "/rollout/{}/attempt/{}/v1",
@@ -99,7 +120,8 @@ fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
     );
     let mut messages = vec![json!({ "role": "user", "content": "How is the weather in Paris?" })];
     for turn in 0..4 {
-        let request = json!({ "model": "tiny", "messages": messages, "max_tokens": 24, "seed": turn });
+        let mut request = json!({ "model": "tiny", "messages": messages, "max_tokens": 24, "seed": turn });
+        request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let reply = server.post(&format!("{base}/chat/completions"), &request).expect(200);
         messages.push(reply["choices"][0]["message"].clone());
         messages.push(json!({ "role": "user", "content": format!("And in town {turn}?") }));

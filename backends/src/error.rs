@@ -141,6 +141,16 @@ pub enum AnswerFault {
         /// Logprobs.
         logprobs: usize,
     },
+    /// Tokens that the host sampled and keeps to itself.
+    #[error(
+        "{sampled} tokens were sampled and {told} came: the host keeps those of a character to itself while it is incomplete"
+    )]
+    TokensUntold {
+        /// Tokens sampled.
+        sampled: usize,
+        /// Tokens that came.
+        told: usize,
+    },
     /// Two places tell the same token differently.
     #[error("token {position} of the answer is told as {one} and as {other}")]
     TokensDiffer {

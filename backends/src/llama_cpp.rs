@@ -14,12 +14,14 @@ use crate::{
 
 /// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
 ///
-/// Made from the server's documentation and tried against scripts of it; a real server was not run. Probabilities are
-/// asked for after the samplers (`post_sampling_probs`), so that they are those of what was sampled from. It stops at
-/// the model's own end of a text and at strings; the request's stop tokens are watched for here, and end the request.
-/// Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not tell which weights
-/// it has. While a character is incomplete, the server keeps its tokens to itself and tells their number alone: such
-/// an answer is broken when it ends, by name, since its tokens are not known.
+/// Probabilities are asked for after the samplers (`post_sampling_probs`), so that they are those of what was sampled
+/// from. Under a schema they are not: a token that is sampled without it and fits is told with its probability without
+/// it, though another would have been sampled again. So schemas are refused, except at temperature 0.
+///
+/// It stops at the model's own end of a text and at strings; the request's stop tokens are watched for here, and end the
+/// request. Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not tell which
+/// weights it has. While a character is incomplete, the server keeps its tokens to itself and tells their number alone:
+/// there an answer is broken, by name, since what follows is not known to follow what came before.
 pub type LlamaCppSampler = RemoteSampler<LlamaCpp>;
 
 /// The wire of llama.cpp's server.
@@ -61,22 +63,27 @@ impl Wire for LlamaCpp {
         }
     }
 
-    fn unfaithful(_: &LlamaCppServer, _: &SampleRequest) -> Option<&'static str> {
-        None
+    fn unfaithful(_: &LlamaCppServer, request: &SampleRequest) -> Option<&'static str> {
+        request.sampling.constraint.is_some().then_some(
+            "llama.cpp's server tells those without the response format for tokens that happen to fit it; leave it out, \
+             or set temperature to 0",
+        )
     }
 
     async fn ask(
         remote: &Remote,
-        _: &LlamaCppServer,
+        server: &LlamaCppServer,
         request: &SampleRequest,
         _: &Serving,
     ) -> Result<SampleStream, BackendError> {
         let answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
-        remote.stream("completion", &body(request), answer, LlamaCppReader).await
+        let reader = LlamaCppReader { prompt_tokens: request.prompt.len(), context_length: server.context_length };
+        remote.stream("completion", &body(request), answer, reader).await
     }
 }
 
-/// A request. The server's defaults change the distribution, so that each of them is written out.
+/// A request. The server's defaults change the distribution, and may be set where it is started, so that each of them
+/// is written out. Probabilities of what is sampled on another device are not always told.
 fn body(request: &SampleRequest) -> Value {
     let sampling = &request.sampling;
     let mut fields = Map::new();
@@ -94,12 +101,14 @@ fn body(request: &SampleRequest) -> Value {
     set("temperature", json!(sampling.temperature));
     set("top_p", json!(sampling.top_p));
     set("top_k", json!(sampling.top_k.unwrap_or(0)));
-    for (field, neutral) in [("dynatemp_range", 0), ("mirostat", 0), ("repeat_last_n", 0)] {
-        set(field, json!(neutral));
+    for field in ["dynatemp_range", "mirostat", "repeat_last_n", "min_keep"] {
+        set(field, json!(0));
     }
-    if !sampling.logit_bias.is_empty() {
-        set("logit_bias", json!(sampling.logit_bias.iter().collect::<Vec<_>>()));
+    for field in ["ignore_eos", "backend_sampling"] {
+        set(field, json!(false));
     }
+    set("stop", json!([]));
+    set("logit_bias", json!(sampling.logit_bias.iter().collect::<Vec<_>>()));
     if let Some(Constraint::JsonSchema(schema)) = &sampling.constraint {
         set("json_schema", schema.clone());
     }
@@ -113,7 +122,10 @@ fn seed(seed: u64) -> u32 {
 
 /// Reads one event for each token, and one for the end.
 #[derive(Debug)]
-struct LlamaCppReader;
+struct LlamaCppReader {
+    prompt_tokens: usize,
+    context_length: usize,
+}
 
 #[derive(Deserialize)]
 struct Event {
@@ -123,11 +135,22 @@ struct Event {
     #[serde(default)]
     completion_probabilities: Vec<Probability>,
     stop_type: Option<String>,
-    /// With the end alone: tokens in all, those that were kept back among them.
+    /// Tokens sampled so far, those that were kept back among them.
     tokens_predicted: Option<usize>,
+    /// Tokens of the prompt.
+    tokens_evaluated: Option<usize>,
+    /// With the end alone.
     #[serde(default)]
     truncated: bool,
+    /// With the end alone.
+    timings: Option<Timings>,
     error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Timings {
+    /// Tokens of the prompt that were in the cache.
+    cache_n: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -145,16 +168,28 @@ impl ReadEvent for LlamaCppReader {
         if let Some(error) = event.error {
             return Err(fault_of_error(&error));
         }
-        if event.stop {
-            return end(&event, taken).map(|end| Some(Piece { end: Some(end), ..Piece::default() }));
+        let Self { prompt_tokens, context_length } = *self;
+        if event.tokens_evaluated.is_some_and(|evaluated| evaluated != prompt_tokens) {
+            return Err(AnswerFault::PromptDiffers);
         }
-        let ids = event.tokens.ok_or(AnswerFault::NoTokenIds)?;
+        if event.stop {
+            untold(&event, taken)?;
+            // Once the context is full it either ends there, or drops the oldest tokens to make room, and what follows is
+            // sampled after another prompt.
+            if event.truncated && prompt_tokens + taken > context_length {
+                return Err(AnswerFault::PromptDiffers);
+            }
+            let cached = event.timings.as_ref().and_then(|timings| timings.cache_n);
+            return Ok(Some(Piece { end: Some(end(&event)?), cached, ..Piece::default() }));
+        }
+        let ids = event.tokens.as_ref().ok_or(AnswerFault::NoTokenIds)?;
+        untold(&event, taken + ids.len())?;
         let probabilities = event.completion_probabilities;
         if ids.len() != probabilities.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: probabilities.len() });
         }
         let mut tokens = Elements::with_capacity(ids.len());
-        for (id, told) in ids.into_iter().zip(probabilities) {
+        for (&id, told) in ids.iter().zip(probabilities) {
             if told.id != id {
                 let (one, other) = (id.to_string(), told.id.to_string());
                 return Err(AnswerFault::TokensDiffer { position: taken + tokens.len(), one, other });
@@ -170,15 +205,17 @@ impl ReadEvent for LlamaCppReader {
     }
 }
 
-/// Why an answer of `taken` tokens ended.
-fn end(event: &Event, taken: usize) -> Result<StopReason, AnswerFault> {
+/// Fails where more tokens were sampled than the event and those before it have told.
+fn untold(event: &Event, told: usize) -> Result<(), AnswerFault> {
     match event.tokens_predicted {
-        Some(tokens) if tokens != taken => return Err(AnswerFault::CountsDiffer { tokens, logprobs: taken }),
-        _ => {}
+        Some(sampled) if sampled != told => Err(AnswerFault::TokensUntold { sampled, told }),
+        _ => Ok(()),
     }
+}
+
+/// Why an answer ended.
+fn end(event: &Event) -> Result<StopReason, AnswerFault> {
     match event.stop_type.as_deref() {
-        // The oldest tokens were dropped to make room: the rest was sampled after another prompt.
-        _ if event.truncated => Err(AnswerFault::PromptDiffers),
         Some("eos") => Ok(StopReason::StopToken),
         Some("limit") => Ok(StopReason::Length),
         other => Err(AnswerFault::UnknownEnd { reason: other.unwrap_or("none").to_owned() }),
@@ -202,7 +239,8 @@ mod tests {
     }
 
     fn read(event: &Value, taken: usize) -> Result<Piece, AnswerFault> {
-        Ok(LlamaCppReader.read(&event.to_string(), taken)?.unwrap())
+        let mut reader = LlamaCppReader { prompt_tokens: 2, context_length: 5 };
+        Ok(reader.read(&event.to_string(), taken)?.unwrap())
     }
 
     #[test]
@@ -217,12 +255,33 @@ mod tests {
         assert_eq!(read(&last("eos", 1), 1).unwrap().end, Some(StopReason::StopToken));
         assert_eq!(read(&last("limit", 1), 1).unwrap().end, Some(StopReason::Length));
         let fault = |event: &Value| read(event, 1).unwrap_err();
-        // Tokens of an incomplete character, which no event told.
-        assert_eq!(fault(&last("limit", 3)), AnswerFault::CountsDiffer { tokens: 3, logprobs: 1 });
         assert_eq!(fault(&last("word", 1)), AnswerFault::UnknownEnd { reason: "word".into() });
-        let mut truncated = last("limit", 1);
-        truncated["truncated"] = json!(true);
-        assert_eq!(fault(&truncated), AnswerFault::PromptDiffers);
+        let mut cached = last("limit", 1);
+        cached["timings"] = json!({ "cache_n": 1, "prompt_n": 1 });
+        assert_eq!(read(&cached, 1).unwrap().cached, Some(1));
+    }
+
+    #[test]
+    fn an_answer_that_fills_the_context_is_whole_and_one_that_goes_on_is_not() {
+        let truncated = |tokens: usize| {
+            let mut last = last("limit", tokens);
+            last["truncated"] = json!(true);
+            read(&last, tokens).map(|piece| piece.end)
+        };
+        assert_eq!(truncated(3), Ok(Some(StopReason::Length)));
+        assert_eq!(truncated(4), Err(AnswerFault::PromptDiffers), "the oldest tokens were dropped");
+        let mut other = last("limit", 1);
+        other["tokens_evaluated"] = json!(3);
+        assert_eq!(read(&other, 1).unwrap_err(), AnswerFault::PromptDiffers);
+    }
+
+    #[test]
+    fn an_answer_is_broken_where_tokens_were_kept_back_and_not_only_at_its_end() {
+        let mut behind = token(4, 0.25);
+        behind["tokens_predicted"] = json!(2);
+        assert_eq!(read(&behind, 1).unwrap().tokens.len(), 1);
+        assert_eq!(read(&behind, 0).unwrap_err(), AnswerFault::TokensUntold { sampled: 2, told: 1 });
+        assert_eq!(read(&last("limit", 3), 1).unwrap_err(), AnswerFault::TokensUntold { sampled: 3, told: 1 });
     }
 
     #[test]
@@ -263,7 +322,8 @@ mod tests {
                 "prompt": [1, 2], "n_predict": 3, "stream": true, "return_tokens": true, "n_probs": 1,
                 "post_sampling_probs": true, "cache_prompt": true, "seed": 0,
                 "samplers": ["temperature", "top_k", "top_p"], "temperature": 1.0, "top_p": 1.0, "top_k": 5,
-                "dynatemp_range": 0, "mirostat": 0, "repeat_last_n": 0, "logit_bias": [[7, 1.5]],
+                "dynatemp_range": 0, "mirostat": 0, "repeat_last_n": 0, "min_keep": 0, "ignore_eos": false,
+                "backend_sampling": false, "stop": [], "logit_bias": [[7, 1.5]],
                 "json_schema": { "type": "null" },
             })
         );

@@ -18,12 +18,12 @@ use crate::{
 
 /// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
 ///
-/// Made from SGLang's documentation and tried against scripts of it; a real server was not run. By it, logprobs are
-/// taken after temperature, penalties, biases and constraints, but before top-k and top-p: requests for these are
-/// refused, except at temperature 0, where the sampled token was certain and its logprob is 0. Seeds count only where
-/// the server was started with `--enable-deterministic-inference`. What the model itself takes for the end of a text
-/// also ends an answer, since SGLang's `ignore_eos` would ignore stop tokens too. Each token has the version of the
-/// weights that its event tells; a server that tells them by spans at the end is believed more.
+/// Made from SGLang's documentation and tried against scripts of it; a real server was not run. By it, and by the source
+/// of 0.5.23, logprobs are taken after temperature, penalties, biases and constraints, but before top-k and top-p:
+/// requests for these are refused, except at temperature 0, where the sampled token was certain and its logprob is 0.
+/// Seeds count only where the server was started with `--enable-deterministic-inference`. What the model itself takes
+/// for the end of a text also ends an answer, since SGLang's `ignore_eos` would ignore stop tokens too. Each token has
+/// the version of the weights that its event tells; a server that tells them by spans at the end is believed more.
 pub type SglangSampler = RemoteSampler<Sglang>;
 
 /// SGLang's wire.

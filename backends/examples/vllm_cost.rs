@@ -97,6 +97,7 @@ async fn call(sampler: &VllmSampler) -> usize {
         stop_sequences: vec![],
         seed: 1_234_567_890_123,
         top_logprobs: 0,
+        stream_interval: 1,
         affinity: None,
     };
     let mut stream = sampler.sample(request).await.unwrap();

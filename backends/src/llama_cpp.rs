@@ -314,6 +314,7 @@ mod tests {
             stop_sequences: vec![],
             seed: u64::from(u32::MAX),
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         };
         assert_eq!(

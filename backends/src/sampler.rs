@@ -101,6 +101,9 @@ pub struct SampleRequest {
     pub seed: u64,
     /// How many of the likeliest alternatives to report for each sampled token.
     pub top_logprobs: usize,
+    /// How many tokens may be told together once the first has been, where nobody reads along. Hosts that cannot be asked
+    /// for it tell each by itself, and so do all for 1.
+    pub stream_interval: usize,
     /// Requests that share it share the beginnings of their prompts: a host of several replicas sends them to the same
     /// one, whose cache holds those. It never changes what is sampled.
     pub affinity: Option<String>,

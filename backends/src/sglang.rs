@@ -390,6 +390,7 @@ mod tests {
             stop_sequences: vec![],
             seed: u64::MAX,
             top_logprobs: 2,
+            stream_interval: 1,
             affinity: None,
         }
     }

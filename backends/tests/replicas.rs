@@ -158,6 +158,7 @@ fn request(affinity: Option<&str>) -> SampleRequest {
         stop_sequences: vec![],
         seed: 0,
         top_logprobs: 0,
+        stream_interval: 1,
         affinity: affinity.map(str::to_owned),
     }
 }

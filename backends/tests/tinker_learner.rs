@@ -66,6 +66,7 @@ impl Setup {
             stop_sequences: vec![],
             seed: 1,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         };
         match self.sampler.sample(request).await.unwrap().next().await.unwrap() {

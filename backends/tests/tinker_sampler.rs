@@ -65,6 +65,7 @@ fn request() -> SampleRequest {
         stop_sequences: vec![],
         seed: 1,
         top_logprobs: 0,
+        stream_interval: 1,
         affinity: None,
     }
 }

@@ -82,6 +82,7 @@ mod tests {
             stop_sequences: vec![],
             seed: 0,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         };
         Adjustments::new(&request, None)

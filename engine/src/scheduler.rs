@@ -168,6 +168,7 @@ mod tests {
             stop_sequences: vec![],
             seed: 1,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         };
         (Generation::new(request, None, StopSequences::default(), weights.clone(), sender), stream)

@@ -41,6 +41,8 @@ pub(crate) struct Call {
     pub(crate) single_call: bool,
     pub(crate) max_tokens: usize,
     pub(crate) top_logprobs: usize,
+    /// How many tokens the host may tell together.
+    pub(crate) stream_interval: usize,
     pub(crate) stop_strings: Vec<String>,
     pub(crate) reading: Reading,
     /// Why its prompt does not continue the latest call of its attempt, by name, if it does not.

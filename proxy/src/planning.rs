@@ -17,6 +17,10 @@ use crate::recorded_conversation::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
 use crate::telemetry::ModelMetrics;
 use crate::{Proxy, SampledModel};
 
+/// How many tokens a host may tell together of an answer that nobody reads along: reading ten costs little more than
+/// reading one, and what a break loses is sampled again in no time.
+const TOKENS_TOGETHER: usize = 16;
+
 /// Makes calls of a request.
 pub(crate) struct Planner<'p> {
     pub(crate) proxy: &'p Proxy,
@@ -105,6 +109,7 @@ impl Planner<'_> {
             sampling: sampling.clone(),
             single_call: self.ends_behind_a_call(),
             top_logprobs: asked.top_logprobs,
+            stream_interval: self.stream_interval(),
             stop_strings: asked.stop_strings.clone(),
             reading: reading.clone(),
             branch_reason: branch_reason.clone(),
@@ -151,6 +156,19 @@ impl Planner<'_> {
     /// Whether an answer ends behind its first call. Nothing is masked for this: what is sampled is the model's own.
     fn ends_behind_a_call(&self) -> bool {
         self.request.asked.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
+    }
+
+    /// How many tokens the host may tell together: each by itself where a client reads along, or where what was sampled
+    /// may end the answer, which the host does not know; else some, which costs it and us less. When an answer breaks
+    /// off, as many as that may be lost, and are sampled again.
+    fn stream_interval(&self) -> usize {
+        let is_watched = self.request.stream
+            || !self.request.asked.stop_strings.is_empty()
+            || self.ends_behind_a_call()
+            || self.model.renderer.stop_string().is_some();
+        // A host that takes a second for each must not seem silent.
+        let patience = self.proxy.shared.options.sampling_limits.silence.as_secs();
+        if is_watched { 1 } else { usize::try_from(patience).unwrap_or(usize::MAX).clamp(1, TOKENS_TOGETHER) }
     }
 
     /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.

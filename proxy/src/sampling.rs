@@ -279,6 +279,7 @@ async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendEr
         stop_sequences: vec![],
         seed: call.seed,
         top_logprobs: call.top_logprobs,
+        stream_interval: call.stream_interval,
         affinity: call.owner.attribution().map(|attribution| attribution.rollout_id.clone()),
     };
     call.model.sampler.sample(request).await

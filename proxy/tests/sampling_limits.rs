@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{BODY_LIMIT, Script, Setup, body};
+use fulgurite_backends::StopReason;
 use fulgurite_proxy::{ProxyOptions, SamplingLimits};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -63,4 +64,22 @@ async fn a_whole_answer_has_its_time_however_much_of_it_comes() {
     let expected = "the end of the answer did not come within 0.02 seconds (proxy.call_seconds)";
     assert_eq!(told["error"]["message"], expected);
     was_told.await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_may_come_together_where_nobody_reads_along_and_none_may_end_the_answer() {
+    let asked_of_host = async |silence: Duration, fields: Value| {
+        let setup = setup(SamplingLimits { first_token: NEVER, silence, whole: NEVER }).await;
+        let (_, base) = setup.attempt().await;
+        setup.play(Script::Answer(setup.tokens("I am"), StopReason::Length));
+        let mut request = body();
+        request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        assert_eq!(setup.post(&base, &request).await.status(), 200);
+        setup.sampler.requests.lock().unwrap()[0].stream_interval
+    };
+    assert_eq!(asked_of_host(NEVER, json!({})).await, 16);
+    assert_eq!(asked_of_host(NEVER, json!({ "stream": true })).await, 1);
+    assert_eq!(asked_of_host(NEVER, json!({ "stop": ["am"] })).await, 1, "the host does not know of it");
+    assert_eq!(asked_of_host(Duration::from_secs(4), json!({})).await, 4, "one a second is not silence");
+    assert_eq!(asked_of_host(AT_ONCE, json!({})).await, 1);
 }

@@ -100,6 +100,7 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
         stop_sequences: vec![],
         seed: body["seed"].as_i64().unwrap().cast_unsigned(),
         top_logprobs: body["logprobs"].as_u64().unwrap() as usize,
+        stream_interval: 1,
         affinity: None,
     };
     let stream = shared.engine.sampler().sample(request).await.unwrap();

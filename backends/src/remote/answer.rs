@@ -175,6 +175,7 @@ mod tests {
             stop_sequences: vec![],
             seed: 1,
             top_logprobs: 2,
+            stream_interval: 1,
             affinity: None,
         }
     }

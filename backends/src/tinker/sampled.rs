@@ -101,6 +101,7 @@ mod tests {
             stop_sequences: vec![],
             seed: (1 << 40) + 7,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         }
     }

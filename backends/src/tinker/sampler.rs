@@ -115,6 +115,7 @@ impl TinkerSampler {
             stop_sequences: vec![],
             seed: 0,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         };
         let mut stream = self.start(request).await?;

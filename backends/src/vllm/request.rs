@@ -53,6 +53,9 @@ struct Sampling<'r> {
     /// The request's stop tokens alone end an answer. A constraint's end, though, is the model's own.
     ignore_eos: bool,
     logprobs: usize,
+    /// Of which older servers do not know, and which they leave aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_interval: Option<usize>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     logit_bias: &'r BTreeMap<u32, f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +115,7 @@ impl<'r> Sampling<'r> {
             seed: seed(request.seed),
             ignore_eos: structured_outputs.is_none(),
             logprobs,
+            stream_interval: (request.stream_interval > 1).then_some(request.stream_interval),
             logit_bias: &sampling.logit_bias,
             structured_outputs,
             detokenize: None,
@@ -151,6 +155,7 @@ mod tests {
             stop_sequences: vec![],
             seed: u64::MAX,
             top_logprobs: 0,
+            stream_interval: 1,
             affinity: None,
         }
     }
@@ -176,6 +181,9 @@ mod tests {
         }
         let plain = request(SamplingParameters::default());
         assert_eq!(completion("m", &plain), expected);
+        let unwatched = SampleRequest { stream_interval: 16, ..plain.clone() };
+        assert_eq!(completion("m", &unwatched)["stream_interval"], 16);
+        assert_eq!(generate("m", &unwatched, 20)["sampling_params"]["stream_interval"], 16);
         let mut sampling_params = fields;
         sampling_params["detokenize"] = json!(false);
         let generated = generate("m", &plain, 20);

@@ -137,6 +137,7 @@ async fn logprobs_are_processed(remote: &Remote, server: &VllmServer) -> Result<
         stop_sequences: vec![],
         seed: 0,
         top_logprobs: 2,
+        stream_interval: 1,
         affinity: None,
     };
     let mut stream = Vllm::ask(remote, server, &request, &Serving::default()).await?;

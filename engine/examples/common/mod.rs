@@ -50,6 +50,7 @@ pub fn request(prompt: Vec<u32>, tokens: usize, seed: u64) -> SampleRequest {
         stop_sequences: vec![],
         seed,
         top_logprobs: 0,
+        stream_interval: 1,
         affinity: None,
     }
 }

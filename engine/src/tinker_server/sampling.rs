@@ -283,6 +283,7 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(SampleReque
         stop_sequences,
         seed: parameters.seed.map_or_else(fresh_seed, |seed| seed as u64),
         top_logprobs: request.topk_sample_logprobs,
+        stream_interval: 1,
         affinity: None,
         prompt,
     };

@@ -90,6 +90,7 @@ impl Host {
                 stop_sequences: Vec::new(),
                 seed: row as u64,
                 top_logprobs: 0,
+                stream_interval: 1,
                 affinity: None,
             };
             let mut stream = sampler.sample(request).await?;

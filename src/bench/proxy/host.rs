@@ -1,5 +1,7 @@
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -58,8 +60,8 @@ struct Script {
     /// The same with its tokens, as a gateway asks for them.
     chat_with_tokens: Bytes,
     chat_events: Vec<Bytes>,
-    /// The events of a completion after its first, which tells the prompt again.
-    later_events: Vec<Bytes>,
+    /// The events of a completion after its first, which tells the prompt again, by how many tokens they tell.
+    later_events: Mutex<HashMap<usize, Vec<Bytes>>>,
 }
 
 /// The fields of a request that the answer depends on.
@@ -70,6 +72,8 @@ struct Asked {
     max_tokens: Option<usize>,
     #[serde(default)]
     stream: bool,
+    /// Tokens of an event behind the first.
+    stream_interval: Option<usize>,
     /// Of a chat: whether it is told of its tokens, with their logprobs.
     #[serde(default)]
     return_token_ids: bool,
@@ -94,14 +98,11 @@ impl Script {
             event(&chat_reply("chat.completion.chunk", &choice))
         });
         let chat_events = chat_events.chain([Bytes::from_static(END)]).collect();
-        let mut script = Self { tokens, texts, chat, chat_with_tokens, chat_events, later_events: Vec::new() };
-        let later = (1..SAMPLED_TOKENS).map(|place| script.event_of_token(place, &[], SAMPLED_TOKENS, "stop"));
-        script.later_events = later.collect();
-        Ok(script)
+        Ok(Self { tokens, texts, chat, chat_with_tokens, chat_events, later_events: Mutex::default() })
     }
 
     /// A choice of `/v1/completions` with the tokens of some places.
-    fn choice(&self, places: std::ops::Range<usize>, prompt: &[u32], end: Option<&str>) -> Value {
+    fn choice(&self, places: Range<usize>, prompt: &[u32], end: Option<&str>) -> Value {
         let tokens = &self.tokens[places.clone()];
         let names: Vec<String> = tokens.iter().map(|token| format!("token_id:{token}")).collect();
         let tops: Vec<Value> = names.iter().map(|name| json!({ name: LOGPROB })).collect();
@@ -115,22 +116,32 @@ impl Script {
         })
     }
 
-    /// The events of a stream, one for each token. Made beforehand where they can be: a host's own work would be counted
-    /// as the proxy's, of which it asks more than of who calls it directly.
+    /// The events of a stream: one for the first token, and one for as many of the others as are asked for together. Made
+    /// beforehand where they can be: a host's own work would be counted as the proxy's, of which it asks more than of who
+    /// calls it directly.
     fn events(&self, asked: &Asked) -> Vec<Bytes> {
         let (count, end) = self.end(asked);
-        let of_token = |place| self.event_of_token(place, &asked.prompt, count, end);
-        let mut events: Vec<Bytes> = (0..count.min(1)).map(of_token).collect();
+        let interval = asked.stream_interval.unwrap_or(1).max(1);
+        let first = 0..count.min(1);
+        let mut events = vec![self.event(first, &asked.prompt, count, end)];
+        let later = || {
+            let from = (1..count).step_by(interval);
+            from.map(|from| self.event(from..(from + interval).min(count), &[], count, end)).collect()
+        };
         match count {
-            SAMPLED_TOKENS => events.extend_from_slice(&self.later_events),
-            _ => events.extend((1..count).map(of_token)),
+            SAMPLED_TOKENS => {
+                let mut made = self.later_events.lock().unwrap_or_else(PoisonError::into_inner);
+                events.extend_from_slice(made.entry(interval).or_insert_with(later));
+            }
+            _ => events.extend::<Vec<Bytes>>(later()),
         }
         events.push(Bytes::from_static(END));
         events
     }
 
-    fn event_of_token(&self, place: usize, prompt: &[u32], count: usize, end: &str) -> Bytes {
-        event(&completion(&self.choice(place..place + 1, prompt, (place + 1 == count).then_some(end))))
+    fn event(&self, places: Range<usize>, prompt: &[u32], count: usize, end: &str) -> Bytes {
+        let end = (places.end == count).then_some(end);
+        event(&completion(&self.choice(places, prompt, end)))
     }
 
     /// How many tokens are answered, and why no more.

@@ -366,7 +366,8 @@ mod tests {
         let now = Instant::now();
         for seconds in [200, 91, 89, 1] {
             let since = now.checked_sub(Duration::from_secs(seconds)).unwrap();
-            connections.idle().push((since, Connection::open(&address).await.unwrap()));
+            let connection = Connection::open(&address).await.unwrap();
+            connections.idle().push((since, connection));
         }
         connections.put_back(Connection::open(&address).await.unwrap());
         let waited: Vec<u64> =

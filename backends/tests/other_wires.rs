@@ -175,9 +175,8 @@ async fn a_stop_token_ends_an_answer_that_llama_cpp_would_go_on_with() {
 
 #[tokio::test]
 async fn tokens_that_llama_cpp_keeps_to_itself_break_the_answer() {
-    let behind = json!({ "id": 4, "token": "?", "bytes": [63], "prob": 0.5, "top_probs": [] });
-    let behind = json!({ "content": "?", "tokens": [4], "stop": false, "tokens_predicted": 3,
-                         "completion_probabilities": [behind] });
+    let Step::Event(mut behind) = llama_cpp(4) else { panic!("it tells a token") };
+    behind["tokens_predicted"] = json!(3);
     let steps = vec![llama_cpp(3), Step::Event(behind), llama_cpp_end("limit", 3), Step::End];
     let server = server("/completion", steps).await;
     let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;

@@ -272,6 +272,10 @@ pub struct BenchProxyArguments {
     /// What an answered call survives: a power cut (full), or the end of the process alone (normal)
     #[arg(long, value_name = "MODE", default_value = "full", hide_possible_values = true)]
     pub synchronous: Synchronous,
+    /// Where the stores are made, each in a directory that is removed in the end: on the disk that is to be measured
+    /// [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
     /// Let client and host run on all processors, as the proxy does
     #[arg(long)]
     pub share_processors: bool,

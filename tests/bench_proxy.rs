@@ -39,11 +39,19 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
 fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
     let kinds = ["--kinds", "sessions", "--synchronous", "normal", "--concurrency", "4"];
     let command = ["bench", "proxy", "--calls", "9", "--rate", "500", "--share-processors", "--json"];
-    let lines = run([&command[..], &kinds].concat()).json_lines();
+    let directory = tempfile::tempdir().unwrap();
+    let stores = directory.path().join("stores");
+    let on_disk = ["--directory", stores.to_str().unwrap()];
+    let refused = run([&command[..], &on_disk].concat()).failure(directory.path());
+    assert!(refused.contains("--directory") && refused.contains("stores"), "{refused}");
+    std::fs::create_dir(&stores).unwrap();
+    let lines = run([&command[..], &kinds, &on_disk].concat()).json_lines();
     assert_eq!(lines.iter().map(|line| &line["traffic"]).filter(|kind| *kind == "calls of nobody").count(), 4);
     let summary = lines.last().unwrap();
     assert_eq!((lines.len(), &summary["session_calls"], &summary["synchronous"]), (5, &9.into(), &"normal".into()));
     assert!(summary["client_and_host_processors"].is_null());
+    assert_eq!(summary["directory"], on_disk[1]);
+    assert_eq!(std::fs::read_dir(&stores).unwrap().count(), 0, "what was measured is removed");
     // The very first, to see that the answer is as scripted; what warms up; and those that count, at both paces.
     assert_eq!((&summary["calls_at_once"], &summary["calls_made"]), (&4.into(), &(1 + 9 + 2 * 9).into()));
 }

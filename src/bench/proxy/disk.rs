@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::figures::{median, quantile, sorted};
@@ -21,9 +22,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes a round of so many commits at a rate, in a temporary directory, as the stores are.
-    pub fn round(&mut self, commits: usize, rate: f64) -> io::Result<()> {
-        let times = sorted(commit(commits, rate)?.into_iter());
+    /// Makes a round of so many commits at a rate, in the directory in which the stores are.
+    pub fn round(&mut self, directory: &Path, commits: usize, rate: f64) -> io::Result<()> {
+        let times = sorted(commit(directory, commits, rate)?.into_iter());
         self.p50.push(quantile(&times, 0.5));
         self.p99.push(quantile(&times, 0.99));
         Ok(())
@@ -36,8 +37,8 @@ impl Disk {
 }
 
 /// Writes over what was written before and waits until the disk has it, one time after the other.
-fn commit(commits: usize, rate: f64) -> io::Result<Vec<Duration>> {
-    let log = tempfile::tempfile()?;
+fn commit(directory: &Path, commits: usize, rate: f64) -> io::Result<Vec<Duration>> {
+    let log = tempfile::tempfile_in(directory)?;
     let pages = vec![7; PAGES * FRAME];
     let write = |log: &File, number: u64| {
         log.write_all_at(&pages, number % COMMITS * pages.len() as u64)?;

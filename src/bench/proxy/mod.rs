@@ -54,12 +54,17 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
         arguments.gateway.is_none() || has_whole,
         "--gateway takes part in calls that are answered whole: --kinds whole"
     );
+    let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let model = tempfile::tempdir()?;
     make_model(model.path())?;
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut targets = vec![start_host(&program, model.path()).await?];
     let host = targets[0].url.clone();
-    let start = async |name, program| start_proxy(name, program, &host, model.path(), arguments.synchronous).await;
+    let start = async |name, program| {
+        let own = tempfile::tempdir_in(&directory);
+        let own = own.with_context(|| format!("--directory: cannot make one in {}", directory.display()))?;
+        start_proxy(name, program, own, &host, model.path(), arguments.synchronous).await
+    };
     targets.push(start("fulgurite", program).await?);
     if let Some(program) = arguments.against.clone() {
         targets.push(start("against", program).await?);
@@ -72,7 +77,7 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
         let held = hold(std::process::id(), processors).and_then(|()| targets[0].hold(processors));
         held.context("client and host cannot be kept to half of the processors (--share-processors does without)")?;
     }
-    let mut bench = Bench::new(targets, processors, model.path(), &arguments).await?;
+    let mut bench = Bench::new(targets, processors, directory, model.path(), &arguments).await?;
     bench.run(arguments.calls).await?;
     report(&bench, &arguments);
     Ok(())
@@ -87,11 +92,11 @@ async fn start_host(program: &Path, model: &Path) -> Result<Server> {
 async fn start_proxy(
     name: &str,
     program: PathBuf,
+    directory: TempDir,
     host: &str,
     model: &Path,
     synchronous: Synchronous,
 ) -> Result<Server> {
-    let directory: TempDir = tempfile::tempdir()?;
     let config = directory.path().join("bench.toml");
     std::fs::write(&config, format!("[store]\nsynchronous = \"{}\"\n", mode(synchronous)))?;
     let mut command = Command::new(program);
@@ -107,6 +112,8 @@ struct Bench {
     targets: Vec<Server>,
     /// Of client and host, unless they run on all.
     processors: Option<Vec<usize>>,
+    /// In which the stores are.
+    directory: PathBuf,
     tasks: Tasks,
     /// What the host's answer is in a conversation.
     answer: Message,
@@ -140,6 +147,7 @@ impl Bench {
     async fn new(
         targets: Vec<Server>,
         processors: Option<Vec<usize>>,
+        directory: PathBuf,
         model: &Path,
         arguments: &BenchProxyArguments,
     ) -> Result<Self> {
@@ -156,7 +164,21 @@ impl Bench {
         }
         let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
         let (kinds, rounds, memory, disk) = (kinds.clone(), Vec::new(), Vec::new(), Disk::default());
-        Ok(Self { client, targets, processors, tasks, answer, rate, concurrency, kinds, rounds, made: 1, memory, disk })
+        Ok(Self {
+            client,
+            targets,
+            processors,
+            directory,
+            tasks,
+            answer,
+            rate,
+            concurrency,
+            kinds,
+            rounds,
+            made: 1,
+            memory,
+            disk,
+        })
     }
 
     /// Warms everything up, and makes so many calls of the first kind, and a share of the others.
@@ -176,7 +198,8 @@ impl Bench {
                 }
             }
             // Nothing else is done meanwhile.
-            self.disk.round(per_round, self.rate).context("cannot write to the temporary directory")?;
+            let measured = self.disk.round(&self.directory, per_round, self.rate);
+            measured.with_context(|| format!("cannot write to {}", self.directory.display()))?;
             self.look_at_memory(100 * (number + 1) / rounds)?;
         }
         self.check_recorded().await
@@ -311,6 +334,7 @@ fn print_json(bench: &Bench, rows: &[Row], synchronous: &str) {
             ("calls_at_once", json!(bench.concurrency)),
             ("store", json!("sqlite")),
             ("synchronous", json!(synchronous)),
+            ("directory", json!(bench.directory.to_string_lossy())),
             ("disk_p50_ms", json!(disk_p50)),
             ("disk_p99_ms", json!(disk_p99)),
             ("client_and_host_processors", json!(bench.processors.as_ref().map(Vec::len))),
@@ -383,7 +407,9 @@ fn print_table(bench: &Bench, rows: &[Row], synchronous: &str) {
     ));
     let (disk_p50, disk_p99) = bench.disk.milliseconds();
     output::line(format!(
-        "The disk alone, for the pages of one commit at a time at that rate: {disk_p50:.3} ms, 99th percentile {disk_p99:.3} ms."
+        "The disk of {} alone, for the pages of one commit at a time at that rate: {disk_p50:.3} ms, 99th percentile \
+         {disk_p99:.3} ms.",
+        bench.directory.display()
     ));
     if let Some(processors) = &bench.processors {
         output::line(format!("Processors of client and host: {}; the proxy runs on all.", processors.len()));

@@ -7,7 +7,7 @@ use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
 
 use crate::lifecycle::{overdue, propagate};
-use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, RolloutStatus};
+use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, Rollout, RolloutStatus};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{
     OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, plain, to_integer, to_optional_json,
@@ -66,8 +66,15 @@ impl Store {
         let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
         self.write(move |write| {
             Box::pin(async move {
-                let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                apply(write, attempt, update).await
+                // The rollout, whose input may be large, follows a status alone.
+                let standing = match update.status {
+                    Some(_) => existing_standing(write.connection(), &rollout_id, &attempt).await?,
+                    None => {
+                        let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                        Standing { attempt, leads: None }
+                    }
+                };
+                apply_standing(write, standing, update).await
             })
         })
         .await
@@ -79,11 +86,11 @@ impl Store {
         let (rollout_id, attempt) = (rollout_id.to_owned(), AttemptRef::Id(attempt_id.to_owned()));
         self.write(move |write| {
             Box::pin(async move {
-                let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                if is_over(write.connection(), &attempt).await? {
-                    return Ok(attempt);
+                let standing = existing_standing(write.connection(), &rollout_id, &attempt).await?;
+                if standing.is_over() {
+                    return Ok(standing.attempt);
                 }
-                apply(write, attempt, update).await
+                apply_standing(write, standing, update).await
             })
         })
         .await
@@ -97,12 +104,12 @@ impl Store {
                 let mut known = Vec::with_capacity(attempts.len());
                 for (rollout_id, attempt_id) in attempts {
                     let id = AttemptRef::Id(attempt_id);
-                    let Some(attempt) = find_attempt(write.connection(), &rollout_id, &id).await? else { continue };
-                    known.push(if is_over(write.connection(), &attempt).await? {
-                        attempt
+                    let Some(standing) = find_standing(write.connection(), &rollout_id, &id).await? else { continue };
+                    known.push(if standing.is_over() {
+                        standing.attempt
                     } else {
                         let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
-                        apply(write, attempt, update).await?
+                        apply_standing(write, standing, update).await?
                     });
                 }
                 Ok(known)
@@ -171,6 +178,15 @@ pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
     })
 }
 
+/// Columns of a rollout `r` and beside them those of an attempt `a`, for [`attempt_beside_rollout`].
+macro_rules! rollout_and_attempt {
+    () => {
+        "r.*, a.attempt_id, a.sequence_id, a.start_time AS attempt_start_time, a.end_time AS attempt_end_time,
+         a.status AS attempt_status, a.worker_id, a.last_heartbeat_time, a.metadata AS attempt_metadata"
+    };
+}
+pub(crate) use rollout_and_attempt;
+
 /// The attempt in a row of a rollout that has the columns of one attempt as well, those that both have as `attempt_..`;
 /// they are null where there is none.
 pub(crate) fn attempt_beside_rollout(row: &AnyRow) -> Result<Option<Attempt>> {
@@ -216,11 +232,17 @@ pub(crate) async fn existing_attempt(
     rollout_id: &str,
     attempt: &AttemptRef,
 ) -> Result<Attempt> {
-    if let Some(attempt) = find_attempt(connection, rollout_id, attempt).await? {
-        return Ok(attempt);
+    match find_attempt(connection, rollout_id, attempt).await? {
+        Some(attempt) => Ok(attempt),
+        None => Err(no_such_attempt(connection, rollout_id, attempt).await),
     }
-    existing_rollout(connection, rollout_id).await?;
-    Err(StoreError::not_found("attempt", if let AttemptRef::Id(id) = attempt { id } else { "latest" }))
+}
+
+async fn no_such_attempt(connection: &mut AnyConnection, rollout_id: &str, attempt: &AttemptRef) -> StoreError {
+    match existing_rollout(connection, rollout_id).await {
+        Ok(_) => StoreError::not_found("attempt", if let AttemptRef::Id(id) = attempt { id } else { "latest" }),
+        Err(error) => error,
+    }
 }
 
 pub(crate) async fn insert_attempt(
@@ -243,25 +265,81 @@ pub(crate) async fn insert_attempt(
     attempt_from_row(&row)
 }
 
-async fn is_latest(connection: &mut AnyConnection, attempt: &Attempt) -> Result<bool> {
-    let later = sqlx::query("SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2 LIMIT 1")
-        .bind(attempt.rollout_id.as_str())
-        .bind(i64::from(attempt.sequence_id))
-        .fetch_optional(connection)
-        .await?;
-    Ok(later.is_none())
+/// An attempt, and its rollout if it is the latest of it: that one follows it.
+struct Standing {
+    attempt: Attempt,
+    leads: Option<Rollout>,
 }
 
-/// Whether nothing that an attempt still says can matter.
-async fn is_over(connection: &mut AnyConnection, attempt: &Attempt) -> Result<bool> {
-    if attempt.status.is_ended() || !is_latest(connection, attempt).await? {
-        return Ok(true);
+impl Standing {
+    /// Whether nothing that the attempt still says can matter.
+    fn is_over(&self) -> bool {
+        self.attempt.status.is_ended() || self.leads.as_ref().is_none_or(|rollout| rollout.status.is_finished())
     }
-    Ok(existing_rollout(connection, &attempt.rollout_id).await?.status.is_finished())
+}
+
+async fn find_standing(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt: &AttemptRef,
+) -> Result<Option<Standing>> {
+    let query = match attempt {
+        AttemptRef::Id(attempt_id) => sqlx::query(concat!(
+            "SELECT ",
+            rollout_and_attempt!(),
+            ", (SELECT MAX(sequence_id) FROM attempts WHERE rollout_id = $1) AS latest
+             FROM attempts a JOIN rollouts r ON r.rollout_id = a.rollout_id
+             WHERE a.rollout_id = $1 AND a.attempt_id = $2"
+        ))
+        .bind(rollout_id)
+        .bind(attempt_id.as_str()),
+        AttemptRef::Latest => sqlx::query(concat!(
+            "SELECT ",
+            rollout_and_attempt!(),
+            ", a.sequence_id AS latest FROM attempts a JOIN rollouts r ON r.rollout_id = a.rollout_id
+             WHERE a.rollout_id = $1 ORDER BY a.sequence_id DESC LIMIT 1"
+        ))
+        .bind(rollout_id),
+    };
+    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
+    let Some(attempt) = attempt_beside_rollout(&row)? else { return Ok(None) };
+    let is_latest = attempt.sequence_id == count::<u32>(&row, "latest")?;
+    let leads = if is_latest { Some(rollout_from_row(&row)?) } else { None };
+    Ok(Some(Standing { attempt, leads }))
+}
+
+/// As [`existing_attempt`], with the rollout that it leads.
+async fn existing_standing(connection: &mut AnyConnection, rollout_id: &str, attempt: &AttemptRef) -> Result<Standing> {
+    match find_standing(connection, rollout_id, attempt).await? {
+        Some(standing) => Ok(standing),
+        None => Err(no_such_attempt(connection, rollout_id, attempt).await),
+    }
+}
+
+/// The rollout of an attempt that is its latest.
+async fn rollout_led_by(connection: &mut AnyConnection, attempt: &Attempt) -> Result<Option<Rollout>> {
+    let row = sqlx::query(
+        "SELECT * FROM rollouts WHERE rollout_id = $1
+             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(i64::from(attempt.sequence_id))
+    .fetch_optional(connection)
+    .await?;
+    row.as_ref().map(rollout_from_row).transpose()
 }
 
 /// Changes an attempt and everything that follows it: its rollout and its worker.
-pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: AttemptUpdate) -> Result<Attempt> {
+pub(crate) async fn apply(write: &mut Write, attempt: Attempt, update: AttemptUpdate) -> Result<Attempt> {
+    let leads = match update.status {
+        Some(_) => rollout_led_by(write.connection(), &attempt).await?,
+        None => None,
+    };
+    apply_standing(write, Standing { attempt, leads }, update).await
+}
+
+async fn apply_standing(write: &mut Write, standing: Standing, update: AttemptUpdate) -> Result<Attempt> {
+    let Standing { mut attempt, leads } = standing;
     if update.last_heartbeat_time.is_some_and(|time| !time.is_finite()) {
         return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
     }
@@ -291,8 +369,7 @@ pub(crate) async fn apply(write: &mut Write, mut attempt: Attempt, update: Attem
     .await?;
     if update.status.is_some() {
         worker_follows(write.connection(), &attempt).await?;
-        if is_latest(write.connection(), &attempt).await? {
-            let mut rollout = existing_rollout(write.connection(), &attempt.rollout_id).await?;
+        if let Some(mut rollout) = leads {
             let status = propagate(attempt.status, attempt.sequence_id, &rollout.config);
             set_rollout_status(write, &mut rollout, status).await?;
         }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt};
+use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt, rollout_and_attempt};
 use crate::model::{
     Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
 };
@@ -125,13 +125,12 @@ impl Store {
 
     /// A rollout and its latest attempt.
     pub async fn get_rollout(&self, rollout_id: &str) -> Result<Option<(Rollout, Option<Attempt>)>> {
-        let row = sqlx::query(
-            "SELECT r.*, a.attempt_id, a.sequence_id, a.start_time AS attempt_start_time,
-                 a.end_time AS attempt_end_time, a.status AS attempt_status, a.worker_id, a.last_heartbeat_time,
-                 a.metadata AS attempt_metadata
-             FROM rollouts r LEFT JOIN attempts a ON a.rollout_id = r.rollout_id
+        let row = sqlx::query(concat!(
+            "SELECT ",
+            rollout_and_attempt!(),
+            " FROM rollouts r LEFT JOIN attempts a ON a.rollout_id = r.rollout_id
              WHERE r.rollout_id = $1 ORDER BY a.sequence_id DESC LIMIT 1",
-        )
+        ))
         .bind(rollout_id)
         .fetch_optional(&mut *self.reader().await?)
         .await?;
@@ -363,27 +362,26 @@ pub(crate) async fn insert_rollout(
     {
         return Ok((stored, false));
     }
-    let resources_id = match new.resources_id {
-        Some(id) => Some(id),
-        None => latest_resources_id(write.connection()).await?,
-    };
-    let rollout = Rollout {
+    let mut rollout = Rollout {
         rollout_id: new.rollout_id.unwrap_or_else(new_rollout_id),
         input: new.input,
         start_time: now(),
         end_time: None,
         mode: new.mode,
-        resources_id,
+        resources_id: new.resources_id,
         status,
         config: new.config.unwrap_or_default(),
         metadata: Some(new.metadata.unwrap_or_default()),
     };
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
-    sqlx::query(
+    let row = sqlx::query(
         "INSERT INTO rollouts (rollout_id, input, start_time, mode, resources_id, status, config, metadata, run_id,
              step, queue_position)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0) END)",
+         VALUES ($1, $2, $3, $4,
+             COALESCE($5, (SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1)),
+             $6, $7, $8, $9, $10,
+             CASE WHEN $11 = 1 THEN (SELECT COALESCE(MAX(queue_position), 0) + 1 FROM rollouts WHERE queue_position > 0) END)
+         RETURNING resources_id",
     )
     .bind(rollout.rollout_id.as_str())
     .bind(to_json("input", &rollout.input)?)
@@ -396,19 +394,13 @@ pub(crate) async fn insert_rollout(
     .bind(optional_plain("metadata.run_id", run_id)?)
     .bind(step)
     .bind(i64::from(status.is_queued()))
-    .execute(write.connection())
+    .fetch_one(write.connection())
     .await?;
+    rollout.resources_id = column(&row, "resources_id")?;
     if status.is_queued() {
         write.rollout_was_queued();
     }
     Ok((rollout, true))
-}
-
-async fn latest_resources_id(connection: &mut AnyConnection) -> Result<Option<String>> {
-    let row = sqlx::query("SELECT resources_id FROM resources ORDER BY update_time DESC, position DESC LIMIT 1")
-        .fetch_optional(connection)
-        .await?;
-    row.map(|row| column(&row, "resources_id")).transpose()
 }
 
 /// Which training run metadata says that a rollout belongs to, and to which of its steps.

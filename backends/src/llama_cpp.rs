@@ -63,11 +63,14 @@ impl Wire for LlamaCpp {
         }
     }
 
-    fn unfaithful(_: &LlamaCppServer, request: &SampleRequest) -> Option<&'static str> {
-        request.sampling.constraint.is_some().then_some(
-            "llama.cpp's server tells those without the response format for tokens that happen to fit it; leave it out, \
-             or set temperature to 0",
-        )
+    async fn unfaithful(
+        _: &Remote,
+        _: &LlamaCppServer,
+        request: &SampleRequest,
+    ) -> Result<Option<String>, BackendError> {
+        let why = "llama.cpp's server tells those without the response format for tokens that happen to fit it; leave it \
+                   out, or set temperature to 0";
+        Ok(request.sampling.constraint.is_some().then(|| why.to_owned()))
     }
 
     async fn ask(

@@ -29,7 +29,11 @@ pub trait Wire: Send + Sync + 'static {
     fn info(remote: &Remote, server: &Self::Server) -> SamplerInfo;
 
     /// Why the logprobs of an answer to this request would not be those of what it was sampled from, if so.
-    fn unfaithful(server: &Self::Server, request: &SampleRequest) -> Option<&'static str>;
+    async fn unfaithful(
+        remote: &Remote,
+        server: &Self::Server,
+        request: &SampleRequest,
+    ) -> Result<Option<String>, BackendError>;
 
     /// Starts sampling from what is served.
     async fn ask(
@@ -136,6 +140,20 @@ impl<W: Wire> RemoteSampler<W> {
         Ok(known.insert(server).clone())
     }
 
+    async fn ask(&self, server: &W::Server, request: &SampleRequest) -> Result<SampleStream, BackendError> {
+        W::info(&self.remote, server).check(request)?;
+        if request.sampling.temperature != 0.0
+            && let Some(why) = W::unfaithful(&self.remote, server, request).await?
+        {
+            let message =
+                format!("the host of `{}` cannot tell the logprobs of such an answer: {why}", self.remote.model);
+            return Err(BackendError::InvalidRequest { message });
+        }
+        let hold = self.weights.hold().await;
+        let stream = W::ask(&self.remote, server, request, &hold.serving).await?;
+        Ok(stream.keeping(hold))
+    }
+
     async fn load_model(&self, directory: &str, version: WeightsVersion) -> Result<(), BackendError> {
         let _alone = self.weights.alone().await;
         // Until the server confirms it, and if it does not.
@@ -206,17 +224,7 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let server = self.server().await?;
-        W::info(&self.remote, &server).check(&request)?;
-        if request.sampling.temperature != 0.0
-            && let Some(why) = W::unfaithful(&server, &request)
-        {
-            let message =
-                format!("the host of `{}` cannot tell the logprobs of such an answer: {why}", self.remote.model);
-            return Err(BackendError::InvalidRequest { message });
-        }
-        let hold = self.weights.hold().await;
-        let asked = W::ask(&self.remote, &server, &request, &hold.serving).await;
-        let asked = asked.map(|stream| stream.keeping(hold));
+        let asked = self.ask(&server, &request).await;
         if asked.as_ref().is_err_and(BackendError::is_hosts_fault) {
             *self.server.lock().await = None;
         }

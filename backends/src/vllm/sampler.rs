@@ -81,12 +81,16 @@ impl Wire for Vllm {
         }
     }
 
-    fn unfaithful(server: &VllmServer, request: &SampleRequest) -> Option<&'static str> {
-        (!server.logprobs_are_processed && !request.sampling.is_unmodified()).then_some(
-            "this vLLM reports those of the model's own distribution, which is not what is sampled from when \
-             temperature is not 1 or top_p, top_k, penalties, logit_bias or a response format are asked for; start it \
-             with --logprobs-mode processed_logprobs, or leave these out",
-        )
+    async fn unfaithful(
+        _: &Remote,
+        server: &VllmServer,
+        request: &SampleRequest,
+    ) -> Result<Option<String>, BackendError> {
+        let why = "this vLLM reports those of the model's own distribution, which is not what is sampled from when \
+                   temperature is not 1 or top_p, top_k, penalties, logit_bias or a response format are asked for; start \
+                   it with --logprobs-mode processed_logprobs, or leave these out";
+        let is_told = server.logprobs_are_processed || request.sampling.is_unmodified();
+        Ok((!is_told).then(|| why.to_owned()))
     }
 
     async fn ask(

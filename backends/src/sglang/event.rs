@@ -1,172 +1,22 @@
-use async_trait::async_trait;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::remote::answer::{Answer, EndsAt, Piece, PieceToken};
+use super::request::is_truncated;
+use crate::remote::answer::{Piece, PieceToken};
 use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
 use crate::remote::json_reader::Elements;
-use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
-use crate::remote::sampling_fields::SamplingFields;
-use crate::remote::served_models::served_model;
-use crate::remote::serving::Serving;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
-use crate::{
-    AnswerFault, BackendError, Capabilities, Changeover, Constraint, SampleRequest, SampleStream, SamplerInfo,
-    StopReason,
-};
-
-/// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
-///
-/// Made from SGLang's documentation and tried against scripts of it; a real server was not run. By it, and by the source
-/// of 0.5.23, logprobs are taken after temperature, penalties, biases and constraints, but before top-k and top-p:
-/// requests for these are refused, except at temperature 0, where the sampled token was certain and its logprob is 0.
-/// Seeds count only where the server was started with `--enable-deterministic-inference`. What the model itself takes
-/// for the end of a text also ends an answer, since SGLang's `ignore_eos` would ignore stop tokens too. Each token has
-/// the version of the weights that its event tells; a server that tells them by spans at the end is believed more.
-pub type SglangSampler = RemoteSampler<Sglang>;
-
-/// SGLang's wire.
-#[derive(Debug)]
-pub struct Sglang;
-
-/// What was found out about a server.
-#[derive(Clone, Debug)]
-pub struct SglangServer {
-    context_length: usize,
-}
-
-/// No limit is documented; it is that of OpenAI's API.
-const GREATEST_TOP_LOGPROBS: usize = 20;
-
-#[async_trait]
-impl Wire for Sglang {
-    type Server = SglangServer;
-
-    async fn look(remote: &Remote) -> Result<SglangServer, BackendError> {
-        let listed = served_model(&remote.host, &remote.model).await?;
-        let untold = || remote.unusable("it does not tell the model's max_model_len");
-        Ok(SglangServer { context_length: listed.max_model_len.ok_or_else(untold)? })
-    }
-
-    fn info(remote: &Remote, server: &SglangServer) -> SamplerInfo {
-        SamplerInfo {
-            context_length: server.context_length,
-            vocabulary_size: remote.vocabulary_size,
-            capabilities: Capabilities {
-                penalties: true,
-                logit_bias: true,
-                stop_sequences: false,
-                json_schema: true,
-                lark: false,
-                top_logprobs: GREATEST_TOP_LOGPROBS,
-            },
-        }
-    }
-
-    fn unfaithful(_server: &SglangServer, request: &SampleRequest) -> Option<&'static str> {
-        (request.sampling.top_p < 1.0 || request.sampling.top_k.is_some())
-            .then_some("SGLang takes them before top_k and top_p; leave these out")
-    }
-
-    async fn ask(
-        remote: &Remote,
-        server: &SglangServer,
-        request: &SampleRequest,
-        serving: &Serving,
-    ) -> Result<SampleStream, BackendError> {
-        let mut body = body(request, server.context_length);
-        let mut answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
-        if let Some(adapter) = &serving.adapter {
-            body["lora_path"] = json!(adapter);
-            // What the server tells is the version of the model below the adapter.
-            answer = answer.of_weights(serving.version);
-        }
-        remote.stream("generate", &body, answer, SglangReader::default()).await
-    }
-
-    async fn load_model(
-        remote: &Remote,
-        directory: &str,
-        label: &str,
-        changeover: Changeover,
-    ) -> Result<(), BackendError> {
-        let host = &remote.host;
-        let update = async {
-            let body = json!({ "model_path": directory, "weight_version": label, "flush_cache": true });
-            succeeded(remote, host.post("update_weights_from_disk", &[], &body).await?)
-        };
-        match changeover {
-            Changeover::Drain => update.await?,
-            Changeover::InFlight => {
-                // Back to the queue, so that what is cached of their prompts is computed again.
-                host.post("pause_generation", &[], &json!({ "mode": "retract" })).await?;
-                let updated = update.await;
-                host.post("continue_generation", &[], &json!({})).await?;
-                updated?;
-            }
-        }
-        let told = match host.get("model_info").await {
-            Err(BackendError::Configuration { .. }) => host.get("get_model_info").await,
-            told => told,
-        }?;
-        remote.confirm_weights(&told, label)
-    }
-
-    async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {
-        let body = json!({ "lora_name": name, "lora_path": directory });
-        let loaded = remote.host.post("load_lora_adapter", &[], &body).await;
-        let hint = "start it with --enable-lora, --max-lora-rank and --lora-target-modules";
-        succeeded(remote, loaded.map_err(|error| with_hint(error, hint))?)
-    }
-
-    async fn unload_adapter(remote: &Remote, name: &str) -> Result<(), BackendError> {
-        succeeded(remote, remote.host.post("unload_lora_adapter", &[], &json!({ "lora_name": name })).await?)
-    }
-}
-
-/// Failures to change weights come with status 200 too.
-fn succeeded(remote: &Remote, reply: Value) -> Result<(), BackendError> {
-    if reply["success"] == json!(true) {
-        return Ok(());
-    }
-    let told = [&reply["message"], &reply["error_message"]].into_iter().find_map(Value::as_str);
-    Err(remote.unusable(told.unwrap_or("it does not say that it has done what it was asked")))
-}
-
-/// A request. What a server may have other defaults for is written out.
-fn body(request: &SampleRequest, context_length: usize) -> Value {
-    let sampling = &request.sampling;
-    let mut fields = json!(SamplingFields::of(request));
-    // Null is for all the room that the server has: older ones, and those that sample speculatively, keep some of it to
-    // themselves, and refuse whoever asks for the whole.
-    let is_limited = request.prompt.len() + request.max_tokens < context_length;
-    fields["max_new_tokens"] = json!(is_limited.then_some(request.max_tokens));
-    // A positive i64 there.
-    fields["sampling_seed"] = json!(request.seed & i64::MAX.cast_unsigned());
-    fields["ignore_eos"] = json!(false);
-    fields["skip_special_tokens"] = json!(false);
-    if !sampling.logit_bias.is_empty() {
-        fields["logit_bias"] = json!(sampling.logit_bias);
-    }
-    if let Some(Constraint::JsonSchema(schema)) = &sampling.constraint {
-        fields["json_schema"] = json!(schema.to_string());
-    }
-    json!({
-        "input_ids": request.prompt,
-        "sampling_params": fields,
-        "stream": true,
-        "return_logprob": true,
-        "logprob_start_len": -1,
-        "top_logprobs_num": request.top_logprobs,
-        "return_text_in_logprobs": false,
-    })
-}
+use crate::{AnswerFault, SampleRequest, StopReason, WeightsVersion};
 
 /// Reads events that tell everything so far, or, from a server that streams increments, what is new.
-#[derive(Debug, Default)]
-struct SglangReader {
+#[derive(Debug)]
+pub(super) struct SglangReader {
+    prompt_tokens: usize,
+    /// Whether what top-k and top-p left was asked for.
+    is_truncated: bool,
     last: Option<i64>,
+    version: Option<WeightsVersion>,
 }
 
 #[derive(Deserialize)]
@@ -179,15 +29,29 @@ struct Event {
 #[derive(Deserialize)]
 struct MetaInfo {
     finish_reason: Option<Value>,
+    prompt_tokens: Option<usize>,
     /// Tokens so far, in either way of streaming.
     completion_tokens: usize,
     #[serde(default)]
     output_token_logprobs: Vec<Logprob>,
     #[serde(default)]
     output_top_logprobs: Vec<Option<Vec<Logprob>>>,
+    /// What top-k and top-p left, for each token.
+    #[serde(default)]
+    output_token_sampling_mask: Vec<Vec<i64>>,
+    #[serde(default)]
+    output_token_sampling_logprobs: Vec<AmongWhatWasLeft>,
     weight_version: Option<String>,
     weight_versions: Option<Vec<WeightsSpan>>,
     cached_tokens: Option<usize>,
+}
+
+/// The logprob of a token among what top-k and top-p left, or of each of these.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AmongWhatWasLeft {
+    Sampled(Option<f64>),
+    Each(Vec<f64>),
 }
 
 /// Logprob, id, and the text or null.
@@ -216,8 +80,16 @@ impl ReadEvent for SglangReader {
         if ids.len() != meta.output_token_logprobs.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: meta.output_token_logprobs.len() });
         }
+        if meta.prompt_tokens.is_some_and(|tokens| tokens != self.prompt_tokens) {
+            return Err(AnswerFault::PromptDiffers);
+        }
         let before = self.told_before(&ids, meta.completion_tokens, taken)?;
-        let version = meta.weight_version.as_deref().and_then(weights_version);
+        let (masks, among) = (meta.output_token_sampling_mask, meta.output_token_sampling_logprobs);
+        if self.is_truncated && (masks.len() != ids.len() || among.len() != ids.len()) {
+            return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: masks.len().min(among.len()) });
+        }
+        let version = self.version_of_event(meta.weight_version.as_deref().and_then(weights_version));
+        let mut left = masks.into_iter().zip(among).skip(before);
         let mut top_logprobs = meta.output_top_logprobs.into_iter().skip(before);
         let mut tokens = Elements::with_capacity(ids.len() - before);
         for (id, Logprob(logprob, told, _)) in ids.into_iter().zip(meta.output_token_logprobs).skip(before) {
@@ -225,8 +97,13 @@ impl ReadEvent for SglangReader {
                 let (one, other) = (id.to_string(), told.to_string());
                 return Err(AnswerFault::TokensDiffer { position: taken + tokens.len(), one, other });
             }
-            let tops = top_logprobs.next().flatten().unwrap_or_default();
-            let alternatives = tops.iter().filter_map(|top| Some((top.1, top.0?))).collect();
+            let (logprob, alternatives) = match left.next() {
+                Some((mask, among)) => among.of(id, mask),
+                None => {
+                    let tops = top_logprobs.next().flatten().unwrap_or_default();
+                    (logprob, tops.iter().filter_map(|top| Some((top.1, top.0?))).collect())
+                }
+            };
             tokens.push(PieceToken { id, logprob, alternatives, weights_version: version });
             self.last = Some(id);
         }
@@ -236,7 +113,32 @@ impl ReadEvent for SglangReader {
     }
 }
 
+impl AmongWhatWasLeft {
+    /// The logprob of a token that was sampled from these, and those of all where they are told.
+    fn of(self, sampled: i64, mask: Vec<i64>) -> (Option<f64>, Elements<(i64, f64)>) {
+        match self {
+            Self::Sampled(logprob) => (logprob, Elements::new()),
+            Self::Each(logprobs) => {
+                let each: Elements<(i64, f64)> = mask.into_iter().zip(logprobs).collect();
+                (each.iter().find(|(id, _)| *id == sampled).map(|(_, logprob)| *logprob), each)
+            }
+        }
+    }
+}
+
 impl SglangReader {
+    pub(super) fn new(request: &SampleRequest) -> Self {
+        let (prompt_tokens, is_truncated) = (request.prompt.len(), is_truncated(request));
+        Self { prompt_tokens, is_truncated, last: None, version: None }
+    }
+
+    /// The weights behind an event's tokens by the label that it came with. When that changes in the middle of an answer,
+    /// it is not known which of the tokens were sampled before.
+    fn version_of_event(&mut self, told: Option<WeightsVersion>) -> Option<WeightsVersion> {
+        let before = std::mem::replace(&mut self.version, told);
+        told.filter(|told| before.is_none_or(|before| before == *told))
+    }
+
     /// How many of an event's tokens earlier events told.
     fn told_before(&self, ids: &[i64], tokens_so_far: usize, taken: usize) -> Result<usize, AnswerFault> {
         if ids.len() == tokens_so_far && ids.len() >= taken {
@@ -274,7 +176,33 @@ fn stop_reason(reason: &Value) -> Result<StopReason, AnswerFault> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::SamplingParameters;
+
+    fn request() -> SampleRequest {
+        SampleRequest {
+            prompt: vec![1, 2, 5],
+            max_tokens: 3,
+            sampling: SamplingParameters::default(),
+            stop_tokens: vec![9],
+            stop_sequences: vec![],
+            seed: 1,
+            top_logprobs: 2,
+            stream_interval: 1,
+            affinity: None,
+        }
+    }
+
+    fn truncated() -> SampleRequest {
+        let sampling = SamplingParameters { top_k: Some(2), ..SamplingParameters::default() };
+        SampleRequest { sampling, ..request() }
+    }
+
+    fn reader(request: &SampleRequest) -> SglangReader {
+        SglangReader::new(request)
+    }
 
     /// An event that tells these tokens, of `so_far` in all.
     fn event(tokens: &[(i64, f64)], so_far: usize, finish_reason: Value) -> Value {
@@ -289,7 +217,7 @@ mod tests {
     }
 
     fn read_all(events: &[Value]) -> Result<Vec<Piece>, AnswerFault> {
-        let mut reader = SglangReader::default();
+        let mut reader = reader(&request());
         let mut taken = 0;
         let mut pieces = Vec::new();
         for event in events {
@@ -329,6 +257,48 @@ mod tests {
         assert_eq!((ids(&pieces), pieces[1].end), (vec![4], Some(StopReason::Length)));
     }
 
+    /// An event with what top-k and top-p left.
+    fn left(logprobs: Value, masks: Value) -> Value {
+        let mut event = event(&[(4, -1.0), (6, -2.0)], 2, json!({ "type": "length" }));
+        event["meta_info"]["output_token_sampling_logprobs"] = logprobs;
+        event["meta_info"]["output_token_sampling_mask"] = masks;
+        event
+    }
+
+    #[test]
+    fn logprobs_are_those_among_what_top_k_and_top_p_left() {
+        let masks = json!([[4], [3, 6]]);
+        let read = |logprobs: Value, masks: &Value| {
+            reader(&truncated()).read(&left(logprobs, masks.clone()).to_string(), 0).map(Option::unwrap)
+        };
+        let sampled = read(json!([0.0, -0.7]), &masks).unwrap();
+        assert_eq!(sampled.tokens[1].logprob, Some(-0.7));
+        assert!(sampled.tokens[1].alternatives.is_empty());
+        let each = read(json!([[0.0], [-0.6, -0.8]]), &masks).unwrap();
+        assert_eq!((each.tokens[0].logprob, each.tokens[1].logprob), (Some(0.0), Some(-0.8)));
+        assert_eq!(each.tokens[1].alternatives[..], [(3, -0.6), (6, -0.8)]);
+        let unknown = read(json!([null, [-0.6, -0.8]]), &json!([[4], [3, 5]])).unwrap();
+        assert_eq!((unknown.tokens[0].logprob, unknown.tokens[1].logprob), (None, None));
+        let untold = read(json!([0.0]), &masks).unwrap_err();
+        assert_eq!(untold, AnswerFault::CountsDiffer { tokens: 2, logprobs: 1 });
+        let older = reader(&truncated()).read(&event(&[(4, -1.0)], 1, Value::Null).to_string(), 0).unwrap_err();
+        assert_eq!(older, AnswerFault::CountsDiffer { tokens: 1, logprobs: 0 });
+    }
+
+    #[test]
+    fn tokens_are_of_unknown_weights_where_the_label_changes() {
+        let of = |version: &str, tokens: &[(i64, f64)]| {
+            let mut event = event(tokens, tokens.len(), Value::Null);
+            event["meta_info"]["weight_version"] = json!(version);
+            event
+        };
+        let all = [(4, -1.0), (6, -2.0), (3, -0.5), (4, -0.5)];
+        let pieces = read_all(&[of("v3", &all[..1]), of("v4", &all[..3]), of("v4", &all)]).unwrap();
+        let versions: Vec<_> =
+            pieces.iter().flat_map(|piece| &piece.tokens).map(|token| token.weights_version).collect();
+        assert_eq!(versions, [weights_version("3"), None, None, weights_version("4")]);
+    }
+
     #[test]
     fn every_fault_is_named() {
         let one = || event(&[(4, -1.0)], 1, Value::Null);
@@ -347,6 +317,9 @@ mod tests {
         assert!(matches!(fault(&[other]), AnswerFault::TokensDiffer { position: 0, .. }));
         let rewritten = event(&[(5, -1.0), (6, -1.0)], 2, Value::Null);
         assert!(matches!(fault(&[one(), rewritten]), AnswerFault::TokensDiffer { position: 0, .. }));
+        let mut cut = one();
+        cut["meta_info"]["prompt_tokens"] = json!(2);
+        assert_eq!(fault(&[cut]), AnswerFault::PromptDiffers);
         let lost = event(&[(6, -1.0)], 3, Value::Null);
         assert_eq!(fault(&[one(), lost]), AnswerFault::CountsDiffer { tokens: 3, logprobs: 2 });
         let aborted = event(&[], 0, json!({ "type": "abort", "message": "flushed", "status_code": 503 }));
@@ -354,7 +327,7 @@ mod tests {
         let refused = event(&[], 0, json!({ "type": "abort", "message": "too long", "status_code": 400 }));
         assert_eq!(fault(&[refused]), AnswerFault::Refused { message: "too long".into() });
         assert_eq!(fault(&[json!({ "error": { "message": "no" } })]), AnswerFault::HostError { message: "no".into() });
-        let done = SglangReader::default().read("[DONE]", 1);
+        let done = reader(&request()).read("[DONE]", 1);
         assert!(matches!(done, Err(AnswerFault::BrokenOff { .. })));
     }
 
@@ -375,47 +348,5 @@ mod tests {
         }
         let lost = "The following requested LoRA adapters are not loaded: {'a'}";
         assert_eq!(fault(&[error(lost)]), AnswerFault::HostError { message: lost.into() });
-    }
-
-    fn request() -> SampleRequest {
-        SampleRequest {
-            prompt: vec![1, 2],
-            max_tokens: 3,
-            sampling: crate::SamplingParameters {
-                logit_bias: [(7, 1.5)].into(),
-                constraint: Some(Constraint::JsonSchema(json!({ "type": "null" }))),
-                ..Default::default()
-            },
-            stop_tokens: vec![9],
-            stop_sequences: vec![],
-            seed: u64::MAX,
-            top_logprobs: 2,
-            stream_interval: 1,
-            affinity: None,
-        }
-    }
-
-    #[test]
-    fn the_whole_room_is_not_asked_for_by_its_number() {
-        let asked = |context_length| body(&request(), context_length)["sampling_params"]["max_new_tokens"].clone();
-        assert_eq!((asked(6), asked(5), asked(4)), (json!(3), Value::Null, Value::Null));
-    }
-
-    #[test]
-    fn nothing_is_left_to_the_servers_defaults() {
-        assert_eq!(
-            body(&request(), 64),
-            json!({
-                "input_ids": [1, 2],
-                "sampling_params": {
-                    "n": 1, "max_new_tokens": 3, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0,
-                    "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-                    "sampling_seed": i64::MAX, "stop_token_ids": [9], "ignore_eos": false,
-                    "skip_special_tokens": false, "logit_bias": { "7": 1.5 }, "json_schema": "{\"type\":\"null\"}",
-                },
-                "stream": true, "return_logprob": true, "logprob_start_len": -1, "top_logprobs_num": 2,
-                "return_text_in_logprobs": false,
-            })
-        );
     }
 }

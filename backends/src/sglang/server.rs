@@ -1,0 +1,158 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::sampler::Sglang;
+use crate::remote::sampler::{Remote, Wire};
+use crate::remote::served_models::served_model;
+use crate::remote::serving::Serving;
+use crate::{BackendError, SampleEvent, SampleRequest, SamplingParameters};
+
+/// How many tokens are sampled to find out what logprobs tell.
+const PROBED_TOKENS: usize = 4;
+/// At this temperature the likeliest token is certain, unless two of them are as good as equal.
+const LOW_TEMPERATURE: f32 = 1e-4;
+/// A certain token's logprob is above minus this.
+const UNCERTAIN: f32 = 1e-2;
+
+/// What was found out about a server.
+#[derive(Clone, Debug)]
+pub struct SglangServer {
+    /// Tokens of prompt and answer together.
+    pub(super) context_length: usize,
+    /// The model's own limit of these, of which the server keeps some to itself.
+    pub(super) longest: usize,
+    /// The largest top-k beside which it tells what top-k and top-p left; `None` where it never does.
+    greatest_told_top_k: Option<usize>,
+    /// Whether its grammars are llguidance's.
+    pub(super) takes_lark: bool,
+    /// Whether a request may say how many tokens are told together.
+    pub(super) takes_stream_interval: bool,
+    /// What requests are given where they say nothing.
+    pub(super) preferred: Arc<[String]>,
+    tells_temperature: Arc<OnceCell<bool>>,
+}
+
+/// Looks which model a server has, and how it was started.
+pub(super) async fn look(remote: &Remote) -> Result<SglangServer, BackendError> {
+    let listed = served_model(&remote.host, &remote.model).await?;
+    let longest = listed.max_model_len;
+    let longest = longest.ok_or_else(|| remote.unusable("it does not tell the model's max_model_len"))?;
+    let settings = settings(remote).await?;
+    if settings["incremental_streaming_output"] == false {
+        tracing::warn!(
+            host = %remote.host.name(),
+            "this SGLang repeats an answer's tokens with each that is new; start it with --incremental-streaming-output"
+        );
+    }
+    Ok(SglangServer::new(longest, &settings))
+}
+
+/// How a server was started; null where it does not say.
+async fn settings(remote: &Remote) -> Result<Value, BackendError> {
+    for route in ["server_info", "get_server_info"] {
+        match remote.host.get(route).await {
+            Err(BackendError::Configuration { .. }) => {}
+            told => return told,
+        }
+    }
+    Ok(Value::Null)
+}
+
+impl SglangServer {
+    /// By the model's own limit of tokens, and by what the server tells of itself.
+    pub(super) fn new(longest: usize, settings: &Value) -> Self {
+        let number = |field: &str| settings[field].as_u64().and_then(|number| usize::try_from(number).ok());
+        let preferred = settings["preferred_sampling_params"].as_object();
+        Self {
+            // Prompts of as many are refused, or cut without a word (--allow-auto-truncate).
+            context_length: number("max_req_input_len").map_or(longest, |limit| limit.min(longest)),
+            longest,
+            greatest_told_top_k: number("sampling_mask_max_tokens"),
+            takes_lark: settings["grammar_backend"] == "llguidance",
+            // Requests had that before servers had this.
+            takes_stream_interval: settings["incremental_streaming_output"].is_boolean(),
+            preferred: preferred.into_iter().flat_map(|fields| fields.keys().cloned()).collect(),
+            tells_temperature: Arc::default(),
+        }
+    }
+
+    /// Why it does not tell what top-k and top-p left for this request, if so.
+    pub(super) fn truncation_untold(&self, request: &SampleRequest) -> Option<String> {
+        let Some(greatest) = self.greatest_told_top_k else {
+            return Some("this SGLang takes them before top_k and top_p; leave these out".to_owned());
+        };
+        let is_told = request.sampling.top_k.is_some_and(|top_k| top_k <= greatest);
+        (!is_told).then(|| {
+            format!(
+                "SGLang tells what top_p left only beside a top_k of at most {greatest} (--sampling-mask-max-tokens); \
+                 ask for one too, or leave top_p and top_k out"
+            )
+        })
+    }
+
+    /// Whether logprobs are those after the temperature was applied. Tried out the first time.
+    pub(super) async fn tells_temperature(&self, remote: &Remote) -> Result<bool, BackendError> {
+        self.tells_temperature.get_or_try_init(|| self.try_temperature(remote)).await.copied()
+    }
+
+    /// Whether tokens are told to have been certain that were.
+    async fn try_temperature(&self, remote: &Remote) -> Result<bool, BackendError> {
+        let mut stream = Sglang::ask(remote, self, &probe(), &Serving::default()).await?;
+        let mut are_certain = true;
+        loop {
+            match stream.next().await? {
+                SampleEvent::Token(token) => are_certain &= token.logprob > -UNCERTAIN,
+                SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
+                SampleEvent::Finished(_) => break,
+            }
+        }
+        tracing::info!(host = %remote.host.name(), are_certain, "tried out whether logprobs tell of the temperature");
+        Ok(are_certain)
+    }
+}
+
+/// Some tokens that are as good as certain.
+fn probe() -> SampleRequest {
+    SampleRequest {
+        prompt: vec![0],
+        max_tokens: PROBED_TOKENS,
+        sampling: SamplingParameters { temperature: LOW_TEMPERATURE, ..SamplingParameters::default() },
+        stop_tokens: Vec::new(),
+        stop_sequences: vec![],
+        seed: 0,
+        top_logprobs: 0,
+        stream_interval: 1,
+        affinity: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn prompts_may_be_as_long_as_the_server_takes_them() {
+        let of = |settings: Value| SglangServer::new(512, &settings).context_length;
+        assert_eq!(of(json!({ "max_req_input_len": 506 })), 506);
+        assert_eq!(of(json!({ "max_req_input_len": 4090 })), 512);
+        assert_eq!(of(Value::Null), 512);
+    }
+
+    #[test]
+    fn a_request_is_refused_where_what_was_left_is_not_told() {
+        let why = |settings: Value, top_k, top_p| {
+            let sampling = SamplingParameters { top_k, top_p, ..SamplingParameters::default() };
+            let request = SampleRequest { sampling, ..probe() };
+            SglangServer::new(512, &settings).truncation_untold(&request)
+        };
+        let newer = || json!({ "sampling_mask_max_tokens": 100 });
+        assert_eq!(why(newer(), Some(100), 0.9), None);
+        assert!(why(newer(), Some(101), 1.0).unwrap().contains("at most 100"));
+        assert!(why(newer(), None, 0.9).unwrap().contains("ask for one too"));
+        assert!(why(Value::Null, Some(5), 1.0).unwrap().contains("leave these out"));
+    }
+}

@@ -108,6 +108,19 @@ fn a_conversation_through_a_real_llama_cpp_goes_on_token_by_token() {
     converse(&flag, json!({ "logit_bias": ascii }));
 }
 
+/// As `engine/tests/real_sglang.rs`.
+#[test]
+fn a_conversation_through_a_real_sglang_goes_on_token_by_token() {
+    let variable = |name: &str| std::env::var(name).ok();
+    let (Some(url), Some(model)) = (variable("FULGURITE_TEST_SGLANG"), variable("FULGURITE_TEST_SGLANG_MODEL")) else {
+        eprintln!(
+            "FULGURITE_TEST_SGLANG is not set: no conversation through SGLang (tests/backends/sglang starts one)"
+        );
+        return;
+    };
+    converse(&format!("tiny=sglang:{url},path={model},api_key_env=SGLANG_API_KEY"), json!({}));
+}
+
 /// Four turns with a model, each of which goes on where the last one ended.
 fn converse(flag: &str, fields: Value) {
     let directory = tempfile::tempdir().unwrap();

@@ -3,21 +3,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
 
 mod common;
+#[path = "common/real_hosts.rs"]
+mod real_hosts;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{open, request, supervised};
+use common::request;
 use fulgurite_backends::{
-    AdamParameters, BackendError, Changeover, Constraint, Learner, LossFunction, NewWeights, RemoteOptions,
-    SampleEvent, SampleRequest, SampledToken, Sampler, SamplingParameters, StopReason, VllmSampler, WeightsSource,
-    WeightsVersion,
+    BackendError, Changeover, Constraint, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
+    SamplingParameters, StopReason, VllmSampler, WeightsSource, WeightsVersion,
 };
+use real_hosts::{TOLERANCE, adapter_and_merged, answer, greatest_difference, replaced_by, trained};
 use serde_json::json;
-
-/// How far apart the same weights' logprobs may be when two programs compute them in f32.
-const TOLERANCE: f32 = 1e-3;
 
 struct Real {
     url: String,
@@ -37,28 +35,10 @@ fn real() -> Option<Real> {
     Some(Real { sampler, url, key, model: model.into() })
 }
 
-/// Tokens of an answer with the weights' versions in force at its end, and why it ended.
-async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledToken>, StopReason) {
-    let mut stream = sampler.sample(request).await.unwrap();
-    let mut tokens: Vec<SampledToken> = Vec::new();
-    loop {
-        match stream.next().await.unwrap() {
-            SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(versions) => {
-                assert_eq!(versions.len(), tokens.len());
-                tokens.iter_mut().zip(versions).for_each(|(token, version)| token.weights_version = version);
-            }
-            SampleEvent::CachedPrompt(_) => {}
-            SampleEvent::Finished(reason) => return (tokens, reason),
-        }
-    }
-}
-
 #[tokio::test]
 async fn vllm_and_the_engine_agree_on_every_sampled_token() {
     let Some(real) = real() else { return };
     assert_eq!(real.sampler.info().await.unwrap().context_length, 512);
-    let learner = open(&real.model, 2).learner();
     let mut greatest = 0.0f32;
     for seed in 0..4 {
         let asked = SampleRequest { top_logprobs: 3, ..request(vec![5, 6, 7, 8], 60, seed) };
@@ -68,11 +48,7 @@ async fn vllm_and_the_engine_agree_on_every_sampled_token() {
         // Whether they are told one by one or some together.
         let together = SampleRequest { stream_interval: 16, ..asked.clone() };
         assert_eq!(answer(&real.sampler, together).await.0, tokens, "the same seed gives the same tokens");
-        let sequence: Vec<u32> = asked.prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect();
-        let logprobs = learner.forward(Arc::new([supervised(&sequence, 1.0)])).await.unwrap();
-        for (token, ours) in tokens.iter().zip(&logprobs[0][asked.prompt.len() - 1..]) {
-            greatest = greatest.max((token.logprob - ours).abs());
-        }
+        greatest = greatest.max(greatest_difference(&real.model, &asked.prompt, &tokens, 0).await);
     }
     eprintln!("greatest difference of a logprob between vLLM and the engine: {greatest:e}");
     assert!(greatest < TOLERANCE, "{greatest}");
@@ -192,31 +168,6 @@ fn sampler(url: &str, key: Option<&str>, changeover: Changeover) -> VllmSampler 
     VllmSampler::new(&options).unwrap()
 }
 
-fn replaced_by(directory: &Path, version: u64) -> NewWeights {
-    NewWeights { version: WeightsVersion(version), source: WeightsSource::Model(directory.to_owned()) }
-}
-
-/// The greatest difference of these tokens' logprobs from those of a model that follows `prompt` with all of them.
-async fn greatest_difference(model: &Path, prompt: &[u32], tokens: &[SampledToken], from: usize) -> f32 {
-    let sequence: Vec<u32> = prompt.iter().copied().chain(tokens.iter().map(|token| token.id)).collect();
-    let ours = open(&model.to_path_buf(), 2).learner().forward(Arc::new([supervised(&sequence, 1.0)])).await.unwrap();
-    let ours = &ours[0][prompt.len() - 1..];
-    tokens.iter().zip(ours).skip(from).map(|(token, ours)| (token.logprob - ours).abs()).fold(0.0, f32::max)
-}
-
-/// Weights some large steps away, as a directory.
-async fn trained(model: &Path, home: &Path, steps: u64) -> PathBuf {
-    let learner = open(&model.to_path_buf(), 2).learner();
-    for step in 0..steps {
-        let row: Vec<u32> = (0..40).map(|at| (at * 7 + step as u32 * 13) % 290).collect();
-        learner.forward_backward(Arc::new([supervised(&row, 1.0)]), LossFunction::CrossEntropy).await.unwrap();
-        learner.optimizer_step(AdamParameters { learning_rate: 0.02, ..AdamParameters::default() }).await.unwrap();
-    }
-    let directory = home.join(format!("after-{steps}"));
-    learner.save_weights(&directory).await.unwrap();
-    directory
-}
-
 #[tokio::test]
 async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answers_go_on_from_them() {
     let Some(real) = real() else { return };
@@ -275,54 +226,4 @@ async fn an_adapter_samples_as_the_model_that_it_is_merged_into() {
     );
     eprintln!("greatest difference from the merged weights {new:e}, from those without the adapter {old:e}");
     assert!(new < TOLERANCE && old > 10.0 * TOLERANCE);
-}
-
-/// An adapter of rank 2 on one matrix, in PEFT's format, and a model with that product added.
-fn adapter_and_merged(model: &Path, home: &Path) -> (PathBuf, PathBuf) {
-    const NAME: &str = "model.layers.0.mlp.down_proj";
-    let (rank, scale) = (2, 2.0);
-    let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let weight = tensors.tensor(&format!("{NAME}.weight")).unwrap();
-    let [rows, columns] = *weight.shape() else { panic!("no matrix") };
-    let noise = |count: usize, step: f32| (0..count).map(|at| ((at as f32 * step).sin()) * 0.3).collect::<Vec<f32>>();
-    let (a, b) = (noise(rank * columns, 1.7), noise(rows * rank, 2.3));
-    let little_endian = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-
-    let adapter = home.join("adapter");
-    std::fs::create_dir(&adapter).unwrap();
-    let config = json!({
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank as f64 * scale, "bias": "none",
-        "target_modules": ["down_proj"], "layers_to_transform": [0], "lora_dropout": 0.0, "inference_mode": true,
-    });
-    std::fs::write(adapter.join("adapter_config.json"), config.to_string()).unwrap();
-    let (a_bytes, b_bytes) = (little_endian(&a), little_endian(&b));
-    let view = |shape, bytes| safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape, bytes).unwrap();
-    let file = [
-        (format!("base_model.model.{NAME}.lora_A.weight"), view(vec![rank, columns], &a_bytes)),
-        (format!("base_model.model.{NAME}.lora_B.weight"), view(vec![rows, rank], &b_bytes)),
-    ];
-    safetensors::serialize_to_file(file, None, &adapter.join("adapter_model.safetensors")).unwrap();
-
-    let merged = home.join("merged");
-    std::fs::create_dir(&merged).unwrap();
-    for entry in std::fs::read_dir(model).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, merged.join(path.file_name().unwrap())).unwrap();
-    }
-    let (floats, _) = weight.data().as_chunks::<4>();
-    let mut values: Vec<f32> = floats.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    for row in 0..rows {
-        for column in 0..columns {
-            let product: f32 = (0..rank).map(|at| b[row * rank + at] * a[at * columns + column]).sum();
-            values[row * columns + column] += scale as f32 * product;
-        }
-    }
-    let changed = little_endian(&values);
-    let all = tensors.iter().map(|(name, tensor)| match name == format!("{NAME}.weight") {
-        true => (name.to_owned(), view(vec![rows, columns], &changed)),
-        false => (name.to_owned(), tensor),
-    });
-    safetensors::serialize_to_file(all, None, &merged.join("model.safetensors")).unwrap();
-    (adapter, merged)
 }

@@ -188,6 +188,15 @@ async fn published_weights_are_what_is_sampled_from() {
 }
 
 #[tokio::test]
+async fn weights_are_sampled_from_where_their_path_does_not_say_what_for() {
+    let setup = Setup::with(TinkerKind { dynamic: None, ..TinkerKind::default() }).await;
+    pass(&setup.learner, 1).await.unwrap();
+    setup.learner.optimizer_step(AdamParameters::default()).await.unwrap();
+    setup.learner.publish_weights(WeightsVersion(1)).await.unwrap();
+    assert_eq!(setup.sampled_logprob().await, (-1.875, Some(WeightsVersion(1))));
+}
+
+#[tokio::test]
 async fn a_checkpoint_is_restored_into_a_new_model_in_another_session() {
     let setup = Setup::new().await;
     pass(&setup.learner, 1).await.unwrap();

@@ -73,7 +73,7 @@ impl TinkerLearner {
 
     /// A path that the service told, if it is one.
     fn checkpoint_path(&self, told: &str, kind: CheckpointKind) -> Result<String, BackendError> {
-        match told.parse::<CheckpointPath>() {
+        match CheckpointPath::of_saved(told, kind) {
             Ok(path) if path.kind == kind => Ok(path.to_string()),
             _ => {
                 let message = format!("`{told}` came where the path of {} was to come", kind.segment());

@@ -300,9 +300,14 @@ impl Tinker {
             "save_weights" | "save_weights_for_sampler" => {
                 let segment = if path.ends_with("sampler") { "sampler_weights" } else { "weights" };
                 let path = format!("tinker://{}/{segment}/{}", text("model_id"), text("path"));
+                // As SkyRL tells it.
+                let told = match (kind.dynamic.is_some(), segment) {
+                    (false, "sampler_weights") => format!("tinker://{}/{}", text("model_id"), text("path")),
+                    _ => path.clone(),
+                };
                 state.train(&text("model_id"), number("seq_id").unwrap(), request, |model, checkpoints| {
                     checkpoints.insert(path.clone(), model.weights.clone());
-                    ResultOf::Json(json!({ "path": path }))
+                    ResultOf::Json(json!({ "path": told }))
                 })
             }
             "load_weights" => {

@@ -44,6 +44,20 @@ pub struct NoCheckpointPath {
     pub path: String,
 }
 
+impl CheckpointPath {
+    /// A path that a service tells of what it has saved for `kind`. SkyRL leaves that out where it is for sampling,
+    /// `tinker://RUN/NAME`, and takes the whole path for it.
+    pub fn of_saved(path: &str, kind: CheckpointKind) -> Result<Self, NoCheckpointPath> {
+        let segments = path.strip_prefix("tinker://").and_then(|rest| rest.split_once('/'));
+        match segments {
+            Some((run, name)) if kind == CheckpointKind::SamplerWeights && !name.contains('/') => {
+                format!("tinker://{run}/{}/{name}", kind.segment()).parse()
+            }
+            _ => path.parse(),
+        }
+    }
+}
+
 impl FromStr for CheckpointPath {
     type Err = NoCheckpointPath;
 
@@ -88,5 +102,18 @@ mod tests {
         ] {
             assert!(CheckpointPath::from_str(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_path_of_what_was_saved_for_sampling_need_not_say_what_for() {
+        let whole = "tinker://model_1/sampler_weights/v4-10";
+        for told in [whole, "tinker://model_1/v4-10"] {
+            let path = CheckpointPath::of_saved(told, CheckpointKind::SamplerWeights).unwrap();
+            assert_eq!(path.to_string(), whole);
+        }
+        for wrong in ["tinker://model_1", "tinker://model_1/", "tinker:///v4", "model_1/v4", "tinker://a/b/c"] {
+            assert!(CheckpointPath::of_saved(wrong, CheckpointKind::SamplerWeights).is_err(), "{wrong}");
+        }
+        assert!(CheckpointPath::of_saved("tinker://model_1/v4-10", CheckpointKind::Weights).is_err());
     }
 }

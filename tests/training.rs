@@ -239,7 +239,7 @@ fn an_adapter_is_trained_beside_its_model_and_goes_on_after_a_kill() {
     train.kill().unwrap();
     train.wait().unwrap();
     let summary = project.train("killed", &["--resume"]).pop().unwrap();
-    for file in ["adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"] {
+    for file in ["adapter_config.json", "adapter_model.safetensors", "optimizer.state"] {
         assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
     }
     assert!(!Path::new(summary["checkpoint"].as_str().unwrap()).join("model.safetensors").exists());

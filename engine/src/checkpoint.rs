@@ -17,7 +17,10 @@ use crate::optimizer::AdamState;
 use crate::policy::Policy;
 use crate::weights::{Model, Weights};
 
-const OPTIMIZER: &str = "optimizer.safetensors";
+/// In the format of safetensors, but not by its name: vLLM and SGLang take every such file for weights.
+const OPTIMIZER: &str = "optimizer.state";
+/// What it was called before.
+const FORMER_OPTIMIZER: &str = "optimizer.safetensors";
 const FIRST_MOMENT: &str = "first_moment.";
 const SECOND_MOMENT: &str = "second_moment.";
 const STEPS: &str = "steps";
@@ -139,7 +142,8 @@ pub(crate) fn write_model(
 /// Reads back what was trained, and the optimizer's state.
 pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Policy, AdamState), EngineError> {
     let trained = read_trained(directory, policy)?;
-    let path = directory.join(OPTIMIZER);
+    let former = directory.join(FORMER_OPTIMIZER);
+    let path = if former.exists() { former } else { directory.join(OPTIMIZER) };
     let mut file = TensorFile::open(&path)?;
     let missing = || EngineError::Tensor { path: path.clone(), name: STEPS.into(), message: "it is missing".into() };
     let counted = file.bytes(STEPS)?.ok_or_else(missing)?;

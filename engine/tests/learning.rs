@@ -107,9 +107,34 @@ async fn training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped() {
 
         let names: Vec<String> = files(&straight).into_iter().map(|(name, _)| name).collect();
         let expected =
-            ["config.json", "generation_config.json", "model.safetensors", "optimizer.safetensors", "tokenizer.json"];
+            ["config.json", "generation_config.json", "model.safetensors", "optimizer.state", "tokenizer.json"];
         assert_eq!(names, expected);
     }
+}
+
+#[tokio::test]
+async fn a_checkpoint_holds_no_weights_but_the_models_for_whoever_serves_it() {
+    let (home, directory) = create(&tiny_config(), 8);
+    let learner = open(&directory, 2).learner();
+    train(&learner, 0..2, quick()).await;
+    let saved = home.path().join("saved");
+    learner.save_checkpoint(&saved).await.unwrap();
+    // Model servers read all files of that name.
+    let weights: Vec<String> =
+        files(&saved).into_iter().map(|(name, _)| name).filter(|name| name.ends_with(".safetensors")).collect();
+    assert_eq!(weights, ["model.safetensors"]);
+
+    // By its former name the optimizer's state is read all the same.
+    let again = home.path().join("again");
+    std::fs::rename(saved.join("optimizer.state"), saved.join("optimizer.safetensors")).unwrap();
+    let reopened = open(&saved, 2).learner();
+    reopened.load_checkpoint(&saved).await.unwrap();
+    train(&reopened, 2..3, quick()).await;
+    reopened.save_checkpoint(&again).await.unwrap();
+    train(&learner, 2..3, quick()).await;
+    let straight = home.path().join("straight");
+    learner.save_checkpoint(&straight).await.unwrap();
+    assert_eq!(files(&again), files(&straight));
 }
 
 #[tokio::test]
@@ -217,7 +242,7 @@ async fn weights_of_another_learner_are_put_behind_the_sampler_from_their_direct
     train(&teacher.learner(), 0..2, quick()).await;
     let trained = home.path().join("trained");
     teacher.learner().save_weights(&trained).await.unwrap();
-    assert!(!trained.join("optimizer.safetensors").exists(), "weights alone");
+    assert!(!trained.join("optimizer.state").exists(), "weights alone");
     teacher.learner().publish_weights(WeightsVersion(2)).await.unwrap();
 
     let source = |path: &Path| NewWeights { version: WeightsVersion(7), source: WeightsSource::Model(path.to_owned()) };

@@ -17,6 +17,7 @@ mod learner;
 mod llama_cpp;
 mod loss_function;
 mod new_weights;
+mod probe;
 mod publishing_learner;
 mod remote;
 mod replicas;

@@ -15,7 +15,8 @@ use fulgurite_backends::{
     SamplingParameters, SglangSampler, StopReason, WeightsSource, WeightsVersion,
 };
 use real_hosts::{
-    TOLERANCE, adapter_and_merged, answer, greatest_difference, greatest_difference_without, replaced_by, trained,
+    TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, greatest_difference_without,
+    hold_to_a_grammar, place_of_the_swap, replaced_by, trained,
 };
 use serde_json::json;
 
@@ -267,17 +268,7 @@ async fn an_answer_is_held_to_a_schema() {
 #[tokio::test]
 async fn an_answer_is_held_to_a_grammar_with_control_tokens() {
     let Some(real) = real() else { return };
-    // As forced calls are written.
-    let grammar = r#"start: body
-body: call
-call: <|im_start|> "\n" "{\"name\": " %json {"const":"f"} "}" <|im_start|>
-"#;
-    let constraint = Some(Constraint::Lark(grammar.into()));
-    let sampling = SamplingParameters { constraint, ..SamplingParameters::default() };
-    let (tokens, reason) = answer(&real.sampler, SampleRequest { sampling, ..request(vec![5, 6], 60, 3) }).await;
-    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
-    let control: Vec<usize> = tokens.iter().enumerate().filter(|(_, t)| t.id == 289).map(|(place, _)| place).collect();
-    assert_eq!(control, [0, tokens.len() - 2], "{tokens:?}");
+    hold_to_a_grammar(&real.sampler).await;
 }
 
 #[tokio::test]
@@ -307,27 +298,14 @@ async fn weights_that_are_swapped_in_mid_generation_are_told_token_by_token() {
     };
     label("v7").await;
     let asked = SampleRequest { sampling: endless(), ..request(vec![5, 6], 400, 1) };
-    let mut stream = real.sampler.sample(asked).await.unwrap();
-    let mut tokens: Vec<SampledToken> = Vec::new();
-    let versions = loop {
-        match stream.next().await.unwrap() {
-            SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(versions) => break versions,
-            SampleEvent::CachedPrompt(_) => {}
-            SampleEvent::Finished(_) => panic!("the versions were not told"),
-        }
-        if tokens.len() == 10 {
-            post("pause_generation", json!({ "mode": "in_place" })).await;
-            label("v8").await;
-            post("continue_generation", json!({})).await;
-        }
+    let swap = async || {
+        post("pause_generation", json!({ "mode": "in_place" })).await;
+        label("v8").await;
+        post("continue_generation", json!({})).await;
     };
-    assert_eq!((versions.len(), tokens.len()), (400, 400));
-    let swapped = versions.iter().position(|version| *version == Some(WeightsVersion(8))).unwrap();
-    eprintln!("the weights were swapped after {swapped} of 400 tokens");
-    assert!(swapped >= 10);
-    assert!(versions[..swapped].iter().all(|version| *version == Some(WeightsVersion(7))));
-    assert!(versions[swapped..].iter().all(|version| *version == Some(WeightsVersion(8))));
+    let (tokens, _) = answer_across(&real.sampler, asked, swap).await;
+    assert_eq!(tokens.len(), 400);
+    eprintln!("the weights were swapped after {} of 400 tokens", place_of_the_swap(&tokens, 7, 8));
     label("default").await;
 }
 
@@ -350,24 +328,10 @@ async fn a_model_that_is_replaced_samples_from_the_new_weights_and_frozen_answer
     assert!(new < TOLERANCE && old > 100.0 * TOLERANCE);
 
     let in_flight = sampler(&real.url, Some(&real.key), Changeover::InFlight);
-    let mut stream = in_flight.sample(asked(400)).await.unwrap();
-    let mut tokens: Vec<SampledToken> = Vec::new();
-    loop {
-        match stream.next().await.unwrap() {
-            SampleEvent::Token(token) => tokens.push(token),
-            SampleEvent::WeightsVersions(versions) => {
-                tokens.iter_mut().zip(versions).for_each(|(token, version)| token.weights_version = version);
-            }
-            SampleEvent::CachedPrompt(_) => {}
-            SampleEvent::Finished(_) => break,
-        }
-        if tokens.len() == 10 {
-            in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
-        }
-    }
+    let swap = async || in_flight.load_weights(&replaced_by(&second, 6)).await.unwrap();
+    let (tokens, _) = answer_across(&in_flight, asked(400), swap).await;
     assert_eq!(tokens.len(), 400);
-    let swapped = tokens.iter().position(|token| token.weights_version == Some(WeightsVersion(6))).unwrap();
-    assert!(tokens[..swapped].iter().all(|token| token.weights_version == Some(WeightsVersion(5))));
+    let swapped = place_of_the_swap(&tokens, 5, 6);
     let before = greatest_difference_without(END, &first, &prompt, &tokens[..swapped], 0).await;
     let difference = greatest_difference_without(END, &second, &prompt, &tokens, swapped).await;
     eprintln!(

@@ -200,10 +200,6 @@ mod tests {
         SampleRequest { sampling, ..request() }
     }
 
-    fn reader(request: &SampleRequest) -> SglangReader {
-        SglangReader::new(request)
-    }
-
     /// An event that tells these tokens, of `so_far` in all.
     fn event(tokens: &[(i64, f64)], so_far: usize, finish_reason: Value) -> Value {
         let ids: Vec<i64> = tokens.iter().map(|token| token.0).collect();
@@ -217,7 +213,7 @@ mod tests {
     }
 
     fn read_all(events: &[Value]) -> Result<Vec<Piece>, AnswerFault> {
-        let mut reader = reader(&request());
+        let mut reader = SglangReader::new(&request());
         let mut taken = 0;
         let mut pieces = Vec::new();
         for event in events {
@@ -269,7 +265,7 @@ mod tests {
     fn logprobs_are_those_among_what_top_k_and_top_p_left() {
         let masks = json!([[4], [3, 6]]);
         let read = |logprobs: Value, masks: &Value| {
-            reader(&truncated()).read(&left(logprobs, masks.clone()).to_string(), 0).map(Option::unwrap)
+            SglangReader::new(&truncated()).read(&left(logprobs, masks.clone()).to_string(), 0).map(Option::unwrap)
         };
         let sampled = read(json!([0.0, -0.7]), &masks).unwrap();
         assert_eq!(sampled.tokens[1].logprob, Some(-0.7));
@@ -281,7 +277,8 @@ mod tests {
         assert_eq!((unknown.tokens[0].logprob, unknown.tokens[1].logprob), (None, None));
         let untold = read(json!([0.0]), &masks).unwrap_err();
         assert_eq!(untold, AnswerFault::CountsDiffer { tokens: 2, logprobs: 1 });
-        let older = reader(&truncated()).read(&event(&[(4, -1.0)], 1, Value::Null).to_string(), 0).unwrap_err();
+        let older =
+            SglangReader::new(&truncated()).read(&event(&[(4, -1.0)], 1, Value::Null).to_string(), 0).unwrap_err();
         assert_eq!(older, AnswerFault::CountsDiffer { tokens: 1, logprobs: 0 });
     }
 
@@ -327,7 +324,7 @@ mod tests {
         let refused = event(&[], 0, json!({ "type": "abort", "message": "too long", "status_code": 400 }));
         assert_eq!(fault(&[refused]), AnswerFault::Refused { message: "too long".into() });
         assert_eq!(fault(&[json!({ "error": { "message": "no" } })]), AnswerFault::HostError { message: "no".into() });
-        let done = reader(&request()).read("[DONE]", 1);
+        let done = SglangReader::new(&request()).read("[DONE]", 1);
         assert!(matches!(done, Err(AnswerFault::BrokenOff { .. })));
     }
 

@@ -104,11 +104,7 @@ impl Wire for Sglang {
                 updated?;
             }
         }
-        let told = match host.get("model_info").await {
-            Err(BackendError::Configuration { .. }) => host.get("get_model_info").await,
-            told => told,
-        }?;
-        remote.confirm_weights(&told, label)
+        remote.confirm_weights(&server::told(remote, "model_info").await?, label)
     }
 
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {

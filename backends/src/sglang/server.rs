@@ -4,17 +4,14 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::sampler::Sglang;
+use crate::probe::{PROBED_TOKENS, probe, tells_certainty};
 use crate::remote::sampler::{Remote, Wire};
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;
-use crate::{BackendError, SampleEvent, SampleRequest, SamplingParameters};
+use crate::{BackendError, SampleRequest, SamplingParameters};
 
-/// How many tokens are sampled to find out what logprobs tell.
-const PROBED_TOKENS: usize = 4;
 /// At this temperature the likeliest token is certain, unless two of them are as good as equal.
 const LOW_TEMPERATURE: f32 = 1e-4;
-/// A certain token's logprob is above minus this.
-const UNCERTAIN: f32 = 1e-2;
 
 /// What was found out about a server.
 #[derive(Clone, Debug)]
@@ -51,13 +48,18 @@ pub(super) async fn look(remote: &Remote) -> Result<SglangServer, BackendError> 
 
 /// How a server was started; null where it does not say.
 async fn settings(remote: &Remote) -> Result<Value, BackendError> {
-    for route in ["server_info", "get_server_info"] {
-        match remote.host.get(route).await {
-            Err(BackendError::Configuration { .. }) => {}
-            told => return told,
-        }
+    match told(remote, "server_info").await {
+        Err(BackendError::Configuration { .. }) => Ok(Value::Null),
+        told => told,
     }
-    Ok(Value::Null)
+}
+
+/// What a server tells at a route, which older ones have by another name.
+pub(super) async fn told(remote: &Remote, route: &str) -> Result<Value, BackendError> {
+    match remote.host.get(route).await {
+        Err(BackendError::Configuration { .. }) => remote.host.get(&format!("get_{route}")).await,
+        told => told,
+    }
 }
 
 impl SglangServer {
@@ -99,32 +101,11 @@ impl SglangServer {
 
     /// Whether tokens are told to have been certain that were.
     async fn try_temperature(&self, remote: &Remote) -> Result<bool, BackendError> {
-        let mut stream = Sglang::ask(remote, self, &probe(), &Serving::default()).await?;
-        let mut are_certain = true;
-        loop {
-            match stream.next().await? {
-                SampleEvent::Token(token) => are_certain &= token.logprob > -UNCERTAIN,
-                SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
-                SampleEvent::Finished(_) => break,
-            }
-        }
+        let sampling = SamplingParameters { temperature: LOW_TEMPERATURE, ..SamplingParameters::default() };
+        let stream = Sglang::ask(remote, self, &probe(sampling, PROBED_TOKENS, 0), &Serving::default()).await?;
+        let are_certain = tells_certainty(stream).await?;
         tracing::info!(host = %remote.host.name(), are_certain, "tried out whether logprobs tell of the temperature");
         Ok(are_certain)
-    }
-}
-
-/// Some tokens that are as good as certain.
-fn probe() -> SampleRequest {
-    SampleRequest {
-        prompt: vec![0],
-        max_tokens: PROBED_TOKENS,
-        sampling: SamplingParameters { temperature: LOW_TEMPERATURE, ..SamplingParameters::default() },
-        stop_tokens: Vec::new(),
-        stop_sequences: vec![],
-        seed: 0,
-        top_logprobs: 0,
-        stream_interval: 1,
-        affinity: None,
     }
 }
 
@@ -146,8 +127,7 @@ mod tests {
     fn a_request_is_refused_where_what_was_left_is_not_told() {
         let why = |settings: Value, top_k, top_p| {
             let sampling = SamplingParameters { top_k, top_p, ..SamplingParameters::default() };
-            let request = SampleRequest { sampling, ..probe() };
-            SglangServer::new(512, &settings).truncation_untold(&request)
+            SglangServer::new(512, &settings).truncation_untold(&probe(sampling, 1, 0))
         };
         let newer = || json!({ "sampling_mask_max_tokens": 100 });
         assert_eq!(why(newer(), Some(100), 0.9), None);

@@ -6,20 +6,17 @@ use tokio::sync::OnceCell;
 use super::sampling::{Sampling, Weights};
 use super::service::TinkerService;
 use super::wire::{CheckpointKind, CheckpointPath, SupportedModel};
+use crate::probe::{PROBED_TOKENS, probe, tells_certainty};
 use crate::{
-    BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, Sampler, SamplerInfo,
-    SamplingParameters, WeightsSource, WeightsVersion,
+    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters,
+    WeightsSource, WeightsVersion,
 };
 
 /// The greatest number of alternatives that is asked for.
 const GREATEST_TOP_LOGPROBS: usize = 20;
 
-/// How many tokens try out which logprobs a service tells: a model is hardly sure of so many by itself.
-const PROBED_TOKENS: usize = 4;
 /// So low that the likeliest token is certain.
 const LOW_TEMPERATURE: f32 = 1e-3;
-/// A logprob below this, negated, is not that of a certain token.
-const UNCERTAIN: f32 = 1e-2;
 
 /// Which model a sampler samples from, and its limits.
 #[derive(Clone, Debug)]
@@ -107,26 +104,7 @@ impl TinkerSampler {
 
     /// Whether the service tells that tokens were certain which had to be, sampled like this.
     async fn is_certain(&self, sampling: SamplingParameters) -> Result<bool, BackendError> {
-        let request = SampleRequest {
-            prompt: vec![0],
-            max_tokens: PROBED_TOKENS,
-            sampling,
-            stop_tokens: Vec::new(),
-            stop_sequences: vec![],
-            seed: 0,
-            top_logprobs: 0,
-            stream_interval: 1,
-            affinity: None,
-        };
-        let mut stream = self.start(request).await?;
-        let mut is_certain = true;
-        loop {
-            match stream.next().await? {
-                SampleEvent::Token(token) => is_certain &= token.logprob > -UNCERTAIN,
-                SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
-                SampleEvent::Finished(_) => break,
-            }
-        }
+        let is_certain = tells_certainty(self.start(probe(sampling, PROBED_TOKENS, 0)).await?).await?;
         tracing::info!(host = %self.sampling.service.name(), is_certain, "tried out which logprobs the service tells");
         Ok(is_certain)
     }

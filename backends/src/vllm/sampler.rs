@@ -5,6 +5,7 @@ use super::completions::CompletionReader;
 use super::generate::GenerateReader;
 use super::request::{Completion, Generate};
 use super::weights;
+use crate::probe::probe;
 use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
@@ -133,17 +134,8 @@ impl Wire for Vllm {
 
 /// Samples one token at top-k 1. Only where logprobs are processed is there no alternative to it.
 async fn logprobs_are_processed(remote: &Remote, server: &VllmServer) -> Result<bool, BackendError> {
-    let request = SampleRequest {
-        prompt: vec![0],
-        max_tokens: 1,
-        sampling: SamplingParameters { top_k: Some(1), ..SamplingParameters::default() },
-        stop_tokens: Vec::new(),
-        stop_sequences: vec![],
-        seed: 0,
-        top_logprobs: 2,
-        stream_interval: 1,
-        affinity: None,
-    };
+    let sampling = SamplingParameters { top_k: Some(1), ..SamplingParameters::default() };
+    let request = probe(sampling, 1, 2);
     let mut stream = Vllm::ask(remote, server, &request, &Serving::default()).await?;
     match stream.next().await? {
         SampleEvent::Token(token) => Ok(token.top_logprobs.len() < 2),

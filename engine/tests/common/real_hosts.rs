@@ -6,20 +6,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason,
-    WeightsSource, WeightsVersion,
+    AdamParameters, Constraint, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler,
+    SamplingParameters, StopReason, WeightsSource, WeightsVersion,
 };
 use serde_json::json;
 
-use crate::common::{open, supervised};
+use crate::common::{open, request, supervised};
 
 /// How far apart the same weights' logprobs may be when two programs compute them in f32.
 pub const TOLERANCE: f32 = 1e-3;
 
 /// Tokens of an answer with the weights' versions in force at its end, and why it ended.
 pub async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<SampledToken>, StopReason) {
+    answer_across(sampler, request, async || {}).await
+}
+
+/// As [`answer`], with what is done to the host once ten tokens have come.
+pub async fn answer_across(
+    sampler: &dyn Sampler,
+    request: SampleRequest,
+    change: impl AsyncFnOnce(),
+) -> (Vec<SampledToken>, StopReason) {
     let mut stream = sampler.sample(request).await.unwrap();
     let mut tokens: Vec<SampledToken> = Vec::new();
+    let mut change = Some(change);
     loop {
         match stream.next().await.unwrap() {
             SampleEvent::Token(token) => tokens.push(token),
@@ -30,7 +40,36 @@ pub async fn answer(sampler: &dyn Sampler, request: SampleRequest) -> (Vec<Sampl
             SampleEvent::CachedPrompt(_) => {}
             SampleEvent::Finished(reason) => return (tokens, reason),
         }
+        if tokens.len() == 10
+            && let Some(change) = change.take()
+        {
+            change().await;
+        }
     }
+}
+
+/// The place of the first token of the weights `after`, where all before it are of the weights `before`, and none behind.
+pub fn place_of_the_swap(tokens: &[SampledToken], before: u64, after: u64) -> usize {
+    let is_of = |version| move |token: &SampledToken| token.weights_version == Some(WeightsVersion(version));
+    let swapped = tokens.iter().position(is_of(after)).unwrap();
+    assert!(swapped >= 10);
+    assert!(tokens[..swapped].iter().all(is_of(before)));
+    assert!(tokens[swapped..].iter().all(is_of(after)));
+    swapped
+}
+
+/// Has an answer written as forced calls are: by a grammar with control tokens.
+pub async fn hold_to_a_grammar(sampler: &dyn Sampler) {
+    let grammar = r#"start: body
+body: call
+call: <|im_start|> "\n" "{\"name\": " %json {"const":"f"} "}" <|im_start|>
+"#;
+    let constraint = Some(Constraint::Lark(grammar.into()));
+    let sampling = SamplingParameters { constraint, ..SamplingParameters::default() };
+    let (tokens, reason) = answer(sampler, SampleRequest { sampling, ..request(vec![5, 6], 60, 3) }).await;
+    assert_eq!(reason, StopReason::StopToken, "{tokens:?}");
+    let control: Vec<usize> = tokens.iter().enumerate().filter(|(_, t)| t.id == 289).map(|(place, _)| place).collect();
+    assert_eq!(control, [0, tokens.len() - 2], "{tokens:?}");
 }
 
 pub fn replaced_by(directory: &Path, version: u64) -> NewWeights {

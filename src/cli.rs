@@ -415,15 +415,15 @@ pub enum ModelAction {
 /// `fulgurite model convert`.
 #[derive(Debug, Args)]
 pub struct ModelConvertArguments {
-    /// Model directory in Hugging Face's format
-    #[arg(value_name = "MODEL_DIR")]
-    pub model_dir: PathBuf,
+    /// Model directory in Hugging Face's format, or a model in a GGUF file
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
     /// Directory to be made
     #[arg(value_name = "OUTPUT_DIR")]
     pub output_dir: PathBuf,
-    /// What the numbers become
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    pub dtype: Elements,
+    /// What the numbers become: f32 unless told otherwise; of a GGUF file bf16 if it is quantised, and else what it has
+    #[arg(long, value_name = "TYPE")]
+    pub dtype: Option<Elements>,
 }
 
 /// `fulgurite model merge`.

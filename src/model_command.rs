@@ -2,28 +2,37 @@
 
 use anyhow::{Context, Result};
 use fulgurite_engine::{
-    ElementType, INSPECTED_RANK, ModelInspection, available_memory, bytes_text, convert_model, inspect_model,
-    merge_adapter,
+    ElementType, INSPECTED_RANK, ModelInspection, available_memory, bytes_text, convert_gguf, convert_model,
+    inspect_model, is_gguf, merge_adapter,
 };
 use serde_json::json;
 
-use crate::cli::{Elements, ModelAction, ModelArguments, ModelInspectArguments, ModelMergeArguments};
+use crate::cli::{
+    Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
+};
 use crate::output;
 
 /// Does what was asked.
 pub fn model(arguments: &ModelArguments) -> Result<()> {
     match &arguments.action {
         ModelAction::Inspect(arguments) => inspect(arguments),
-        ModelAction::Convert(arguments) => {
-            convert_model(&arguments.model_dir, &arguments.output_dir, arguments.dtype.into())
-                .with_context(|| format!("{} cannot be converted", arguments.model_dir.display()))
-        }
+        ModelAction::Convert(arguments) => convert(arguments),
         ModelAction::Merge(arguments) => {
             let ModelMergeArguments { model_dir, adapter_dir, output_dir, dtype } = arguments;
             merge_adapter(model_dir, adapter_dir, output_dir, (*dtype).into())
                 .with_context(|| format!("{} cannot be merged into {}", adapter_dir.display(), model_dir.display()))
         }
     }
+}
+
+fn convert(arguments: &ModelConvertArguments) -> Result<()> {
+    let ModelConvertArguments { model, output_dir, dtype } = arguments;
+    let elements = dtype.map(ElementType::from);
+    let converted = match is_gguf(model) {
+        true => convert_gguf(model, output_dir, elements),
+        false => convert_model(model, output_dir, elements.unwrap_or_default()),
+    };
+    converted.with_context(|| format!("{} cannot be converted", model.display()))
 }
 
 impl From<Elements> for ElementType {

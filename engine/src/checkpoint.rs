@@ -177,7 +177,11 @@ fn write_config(directory: &Path, model: &Model) -> Result<(), EngineError> {
     write_configuration(directory, &model.config, ElementType::F32)
 }
 
-fn write_configuration(directory: &Path, config: &ModelConfig, elements: ElementType) -> Result<(), EngineError> {
+pub(crate) fn write_configuration(
+    directory: &Path,
+    config: &ModelConfig,
+    elements: ElementType,
+) -> Result<(), EngineError> {
     let path = directory.join(CONFIG);
     let text = config.to_json_of(elements).map_err(|error| EngineError::Malformed {
         path: path.clone(),
@@ -187,7 +191,7 @@ fn write_configuration(directory: &Path, config: &ModelConfig, elements: Element
 }
 
 /// An empty directory beside the one to be written, so that a rename completes it.
-fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
+pub(crate) fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
     let taken = || std::io::Error::from(std::io::ErrorKind::AlreadyExists);
     if directory.exists() {
         return Err(EngineError::io("create", directory)(taken()));
@@ -221,7 +225,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
-fn commit(partial: &Path, directory: &Path) -> Result<(), EngineError> {
+pub(crate) fn commit(partial: &Path, directory: &Path) -> Result<(), EngineError> {
     sync_directory(partial)?;
     std::fs::rename(partial, directory).map_err(EngineError::io("complete", directory))?;
     sync_directory(parent(directory))

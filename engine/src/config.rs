@@ -63,7 +63,8 @@ impl ModelConfig {
         Self::parse(&text, path)
     }
 
-    fn parse(text: &str, path: &Path) -> Result<Self, EngineError> {
+    /// Reads the text of a `config.json`; `path` is what refusals name.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, EngineError> {
         let malformed = |error: serde_json::Error| EngineError::Malformed {
             path: path.to_path_buf(),
             message: format!("not a model configuration: {error}"),

@@ -283,11 +283,16 @@ pub(crate) struct Written<'a> {
     pub(crate) content: Content<'a>,
 }
 
+/// Reads whole rows from a number of the tensor on.
+type ReadRows<'a> = dyn Fn(usize, &mut [f32]) -> std::io::Result<()> + 'a;
+
 /// Where what is written comes from.
 pub(crate) enum Content<'a> {
     Bytes(Vec<u8>),
     /// Numbers from a place on, rounded to the element type.
     Numbers(&'a dyn Numbers, usize),
+    /// Numbers that are read while they are written, and rounded to the element type.
+    Read(Box<ReadRows<'a>>),
 }
 
 impl Written<'_> {
@@ -297,16 +302,19 @@ impl Written<'_> {
 
     /// Writes the rows, some at a time.
     fn write(&self, file: &mut impl Write) -> std::io::Result<()> {
-        let (numbers, start) = match &self.content {
-            Content::Bytes(bytes) => return file.write_all(bytes),
-            Content::Numbers(numbers, start) => (numbers, *start),
-        };
+        if let Content::Bytes(bytes) = &self.content {
+            return file.write_all(bytes);
+        }
         let row = self.shape.last().copied().unwrap_or(1).max(1);
         let piece = (PIECE / size_of::<f32>() / row).max(1) * row;
         let (mut values, mut bytes) = (Vec::new(), Vec::new());
         for first in (0..self.count()).step_by(piece) {
             values.resize(piece.min(self.count() - first), 0.0);
-            numbers.get(start + first, &mut values);
+            match &self.content {
+                Content::Bytes(_) => {}
+                Content::Numbers(numbers, start) => numbers.get(start + first, &mut values),
+                Content::Read(read) => read(first, &mut values)?,
+            }
             bytes.clear();
             encode_numbers(self.dtype, &values, &mut bytes);
             file.write_all(&bytes)?;

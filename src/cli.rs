@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::{Shape, Traffic};
+use crate::completions::CompletionsArguments;
 use crate::config::Synchronous;
+use crate::model_fetch::ModelFetchArguments;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
@@ -50,7 +52,7 @@ pub enum Command {
     Show(ShowArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
-    /// Look at a model directory
+    /// Fetch a model, look at one, or make another of it
     Model(ModelArguments),
     /// Measure what things cost
     Bench(BenchArguments),
@@ -68,6 +70,8 @@ pub enum Command {
     Store(StoreCommandArguments),
     /// Show the config that is in force and where each value came from
     Config(ConfigArguments),
+    /// Print a shell's script that completes the command's words
+    Completions(CompletionsArguments),
 }
 
 /// `fulgurite serve`. What the environment can say in place of a key of the config has that key for its id, by which
@@ -406,6 +410,13 @@ pub enum ModelAction {
     /// Reads the configuration and the names, shapes and element types of the tensors, not the weights. Exit code 1, with
     /// the field or tensor at fault, where the embedded engine cannot run it.
     Inspect(ModelInspectArguments),
+    /// Fetch a model from Hugging Face's hub
+    ///
+    /// What a model directory needs (configuration, tokenizer, templates, *.safetensors), or files by name; each is
+    /// checked by the hub's digest, and none stands under its name before all are whole. The same command goes on where
+    /// an interrupted one stopped. HF_TOKEN holds the token for models that are gated or private, HF_ENDPOINT the address
+    /// of another hub.
+    Fetch(ModelFetchArguments),
     /// Write a model into one file of one element type, with its tokenizer
     Convert(ModelConvertArguments),
     /// Write a model with a LoRA adapter, in PEFT's format, added to its weights

@@ -8,6 +8,7 @@ mod admin_key;
 mod base_model;
 mod bench;
 mod cli;
+mod completions;
 mod config;
 mod config_show;
 mod connections;
@@ -15,6 +16,7 @@ mod limited_stream;
 mod metrics_page;
 mod model_command;
 mod model_config;
+mod model_fetch;
 mod models;
 mod output;
 mod paint;
@@ -115,7 +117,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
-        Command::Model(arguments) => model_command::model(&arguments),
+        Command::Model(arguments) => model_command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {
             BenchSubject::Proxy(arguments) => bench::bench_proxy(arguments).await,
@@ -134,6 +136,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
             StoreAction::Check(arguments) => query::check(arguments).await,
         },
         Command::Config(arguments) => config_show::run(arguments),
+        Command::Completions(arguments) => completions::completions(&arguments),
     }
 }
 

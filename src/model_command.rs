@@ -10,11 +10,12 @@ use serde_json::json;
 use crate::cli::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
-use crate::output;
+use crate::{model_fetch, output};
 
 /// Does what was asked.
-pub fn model(arguments: &ModelArguments) -> Result<()> {
+pub async fn model(arguments: &ModelArguments) -> Result<()> {
     match &arguments.action {
+        ModelAction::Fetch(arguments) => model_fetch::fetch(arguments).await,
         ModelAction::Inspect(arguments) => inspect(arguments),
         ModelAction::Convert(arguments) => convert(arguments),
         ModelAction::Merge(arguments) => {

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use fulgurite_engine::bytes_text;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// How often those who have no terminal get a line.
@@ -38,6 +39,30 @@ impl Progress {
             self.last_plain_line = Instant::now();
             let of = total.map_or(String::new(), |total| format!(" of {total}"));
             eprintln!("{done}{of} {what}");
+        }
+    }
+
+    /// So many of a file's bytes are there.
+    pub fn set_bytes(&mut self, file: &str, there: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            let template = "{bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.set_length(total);
+            bar.set_message(file.to_owned());
+            bar.set_position(there);
+        } else if !self.quiet && self.last_plain_line.elapsed() >= PLAIN_LINE_INTERVAL {
+            self.last_plain_line = Instant::now();
+            eprintln!("{} of {} of {file}", bytes_text(there), bytes_text(total));
+        }
+    }
+
+    /// Prints a line that stays, above the bar if there is one.
+    pub fn line(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::output::line(text)),
+            None => crate::output::line(text),
         }
     }
 

@@ -33,7 +33,7 @@ fn help_says_what_there_is() {
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
       template     Look at what a model is given and at what it said, token by token
-      model        Look at a model directory
+      model        Fetch a model, look at one, or make another of it
       bench        Measure what things cost
       stats        Count what a store holds
       sql          Run one SQL query on a store, which cannot be changed by it
@@ -42,6 +42,7 @@ fn help_says_what_there_is() {
       prune        Delete rollouts that ended long ago, with all that belongs to them
       store        Check a store
       config       Show the config that is in force and where each value came from
+      completions  Print a shell's script that completes the command's words
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -239,6 +240,32 @@ fn a_wrong_call_is_exit_code_2_and_nothing_on_stdout() {
         assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
     }
     assert_eq!(printed(["--version"]), format!("fulgurite {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn shells_can_complete_the_command_s_words() {
+    let directory = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = printed(["completions", shell]);
+        assert!(script.contains("generations") && script.contains("ready-file"), "{shell}: {script}");
+        assert!(!script.contains("engine-host") && !script.contains("engine__host"), "{shell} offers what is hidden");
+    }
+    let file = directory.path().join("fulgurite.bash");
+    std::fs::write(&file, printed(["completions", "bash"])).unwrap();
+    // As bash asks for them when somebody has written so much and presses the tabulator.
+    let complete = |words: &[&str]| {
+        let ask = "source \"$0\" && COMP_WORDS=(\"$@\") && COMP_CWORD=$(($# - 1)) && \
+                   _fulgurite fulgurite \"${COMP_WORDS[COMP_CWORD]}\" '' && echo \"${COMPREPLY[@]}\"";
+        let mut bash = std::process::Command::new("bash");
+        let output = bash.args(["-c", ask]).arg(&file).args(words).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert!(std::process::Command::new("bash").arg("-n").arg(&file).status().unwrap().success());
+    assert_eq!(complete(&["fulgurite", "gener"]), "generations");
+    assert_eq!(complete(&["fulgurite", "model", "fe"]), "fetch");
+    assert!(complete(&["fulgurite", "serve", "--"]).contains("--ready-file"));
+    assert_eq!(run(["completions", "tcsh"]).code, Some(2));
 }
 
 /// A directory with a config file in it.

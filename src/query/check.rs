@@ -15,6 +15,12 @@ pub async fn check(arguments: CheckArguments) -> Result<()> {
     let mut progress = Progress::new(arguments.json);
     let violations = store
         .check(&mut |event| match event {
+            CheckEvent::WithoutChecksum { table, rows } if arguments.json => {
+                output::line(json!({"without_checksum": table, "rows": rows}));
+            }
+            CheckEvent::WithoutChecksum { table, rows } => {
+                output::line(format!("{rows} {table} without checksum: recorded before there were any"));
+            }
             CheckEvent::Progress { table, done, total } => progress.set(table, done, Some(total)),
             CheckEvent::Violation(violation) if arguments.json => output::line(json!(violation)),
             CheckEvent::Violation(violation) => {

@@ -6,6 +6,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
 
+use crate::checksums::{MASK, Recorded};
 use crate::lifecycle::{overdue, propagate};
 use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, Rollout, RolloutStatus};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
@@ -252,8 +253,10 @@ pub(crate) async fn insert_attempt(
     worker_id: Option<&str>,
 ) -> Result<Attempt> {
     let row = sqlx::query(
-        "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id)
-         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4 FROM attempts WHERE rollout_id = $1
+        "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id, span_count,
+             generation_count, digest)
+         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4, 0, 0, 0 FROM attempts
+         WHERE rollout_id = $1
          RETURNING *",
     )
     .bind(rollout_id)
@@ -379,9 +382,10 @@ async fn apply_standing(write: &mut Write, standing: Standing, update: AttemptUp
 
 /// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
 /// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
-pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str) -> Result<()> {
+pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str, recorded: Recorded) -> Result<()> {
     let row = sqlx::query(
-        "UPDATE attempts SET last_heartbeat_time = $3,
+        "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
+             generation_count = generation_count + $5, digest = (digest + $6) & $7,
              end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
              status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
          WHERE rollout_id = $1 AND attempt_id = $2
@@ -390,6 +394,10 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
     .bind(rollout_id)
     .bind(attempt_id)
     .bind(now())
+    .bind(recorded.spans)
+    .bind(recorded.generations)
+    .bind(recorded.digest)
+    .bind(MASK)
     .fetch_optional(write.connection())
     .await?;
     let Some(row) = row else {
@@ -409,6 +417,29 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
     .bind(rollout_id)
     .bind(column::<i64>(&row, "sequence_id")?)
     .execute(write.connection())
+    .await?;
+    Ok(())
+}
+
+/// Counts what an attempt that is there has got, which is not heard of by that.
+pub(crate) async fn count_in(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt_id: &str,
+    recorded: Recorded,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE attempts SET span_count = span_count + $3, generation_count = generation_count + $4,
+             digest = (digest + $5) & $6
+         WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(rollout_id)
+    .bind(attempt_id)
+    .bind(recorded.spans)
+    .bind(recorded.generations)
+    .bind(recorded.digest)
+    .bind(MASK)
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::attempts::hear_of;
+use crate::checksums::Recorded;
 use crate::gateway::open_attempt;
 use crate::model::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanStatus, StatusCode};
 use crate::rewards::{self, recorded_reward};
@@ -109,7 +110,7 @@ async fn record(write: &mut Write, event: Event, name: &str, attributes: Object)
     if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: span.span_id });
     }
-    hear_of(write, &event.rollout_id, &event.attempt_id).await?;
+    hear_of(write, &event.rollout_id, &event.attempt_id, Recorded::default()).await?;
     Ok(event)
 }
 

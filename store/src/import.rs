@@ -236,8 +236,8 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
     existing_rollout(connection, &attempt.rollout_id).await?;
     let inserted = sqlx::query(
         "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, worker_id,
-             last_heartbeat_time, metadata)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
+             last_heartbeat_time, metadata, span_count, generation_count, digest)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0, 0) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
     )
     .bind(attempt.rollout_id.as_str())
     .bind(plain("attempt_id", &attempt.attempt_id)?)

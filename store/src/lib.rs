@@ -6,6 +6,7 @@
 mod attempts;
 mod check;
 mod checkpoints;
+mod checksums;
 mod conversations;
 mod dialect;
 mod drift;

@@ -6,7 +6,8 @@ use std::hash::Hash;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::attempts::{existing_attempt, find_attempt, hear_of};
+use crate::attempts::{count_in, existing_attempt, find_attempt, hear_of};
+use crate::checksums::Recorded;
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, wire_span_from_row};
 use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
@@ -269,17 +270,19 @@ async fn insert_of_attempt(
     indices: &[usize],
     stored: &mut [bool],
 ) -> Result<()> {
-    let mut rest = indices;
+    let (mut rest, mut recorded) = (indices, Recorded::default());
     while !rest.is_empty() {
         let (chunk, later) = rest.split_at(rows_of_insert(rest.len()));
-        let rows = chunk.iter().map(|index| Ok((&spans[*index], body(*index)?))).collect::<Result<_>>()?;
-        for (index, new) in chunk.iter().zip(insert_rows(write.connection(), rows).await?) {
+        let rows: Vec<_> = chunk.iter().map(|index| Ok((&spans[*index], body(*index)?))).collect::<Result<_>>()?;
+        let digests = rows_digests(&rows)?;
+        for ((index, digest), new) in chunk.iter().zip(digests).zip(insert_rows(write.connection(), rows).await?) {
             stored[*index] = new;
+            recorded = if new { recorded.and(digest) } else { recorded };
         }
         rest = later;
     }
     if let Some(new) = indices.iter().find(|index| stored[**index]).map(|index| &spans[*index]) {
-        hear_of(write, &new.rollout_id, &new.attempt_id).await?;
+        hear_of(write, &new.rollout_id, &new.attempt_id, recorded).await?;
     }
     Ok(())
 }
@@ -290,6 +293,10 @@ fn rows_of_insert(left: usize) -> usize {
     let power = 1 << left.ilog2();
     let more = power + power / 2;
     if more <= left { more } else { power }.min(ROWS_PER_INSERT)
+}
+
+fn rows_digests(rows: &[(&Span, String)]) -> Result<Vec<Recorded>> {
+    rows.iter().map(|(span, body)| Recorded::span(body, span.sequence_id)).collect()
 }
 
 /// Stores spans of one attempt, each with its JSON text; which of them are new.
@@ -337,8 +344,13 @@ fn body(span: &Span) -> Result<String> {
 
 /// Stores a span of an attempt that is there; whether the span is new.
 pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> {
-    let new = insert_rows(write.connection(), vec![(span, body(span)?)]).await?;
-    Ok(new.contains(&true))
+    let body = body(span)?;
+    let recorded = Recorded::span(&body, span.sequence_id)?;
+    let new = insert_rows(write.connection(), vec![(span, body)]).await?.contains(&true);
+    if new {
+        count_in(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
+    }
+    Ok(new)
 }
 
 /// Lets a rollout's sequence ids go on after one that was given from outside.

@@ -1,5 +1,6 @@
 //! Reading rows and building conditions.
 
+use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyRow, AnyTypeInfo};
@@ -306,6 +307,19 @@ impl Sql {
     /// All rows.
     pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
         Ok(self.clone().query(connection)?.fetch_all(connection).await?)
+    }
+
+    /// Hands over one row after the other, of which only a few are in memory at a time.
+    pub async fn each(
+        &self,
+        connection: &mut AnyConnection,
+        mut row: impl FnMut(&AnyRow) -> Result<()> + Send,
+    ) -> Result<()> {
+        let mut rows = self.clone().query(connection)?.fetch(connection);
+        while let Some(next) = rows.try_next().await? {
+            row(&next)?;
+        }
+        Ok(())
     }
 
     /// The number that `SELECT COUNT(*)` gives for these conditions.

@@ -2,7 +2,7 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
 
 use super::*;
-use crate::model::{AttemptStatus, AttemptUpdate, GenerationUse, NewRollout, NewRun, Reward};
+use crate::model::{AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward};
 use crate::testing::{TestStore, generation};
 
 /// A finished rollout `a` with a conversation of two calls and a reward, and a queued rollout `b`.
@@ -82,6 +82,7 @@ async fn a_sound_store_breaks_no_law_and_every_row_is_looked_at() {
         ("workers", 1, 1),
         ("runs", 1, 1),
         ("generations", 2, 2),
+        ("attempts", 1, 1),
     ];
     assert_eq!(looked_at, expected);
 }
@@ -98,7 +99,7 @@ async fn what_no_constraint_sees_is_found() {
         ("UPDATE runs SET config = ''", &["readable"]),
         (
             "UPDATE generations SET answer = '{\"x\": 1}', messages = '[{\"content\": \"other\"}]' WHERE generation_id = 'one'",
-            &["messages"],
+            &["checksum", "messages"],
         ),
         ("UPDATE generations SET messages = 'x' WHERE generation_id = 'two'", &["messages"]),
         (
@@ -108,8 +109,14 @@ async fn what_no_constraint_sees_is_found() {
         ("UPDATE sequence_counters SET value = 2", &["sequence_counter"]),
         ("DELETE FROM sequence_counters", &["sequence_counter"]),
         ("UPDATE generation_uses SET tokens = 2", &["uses"]),
-        ("UPDATE generations SET context_length = context_length + 1 WHERE generation_id = 'two'", &["context_length"]),
-        ("UPDATE generations SET weights_versions = 'x' WHERE generation_id = 'two'", &["generation_chain"]),
+        (
+            "UPDATE generations SET context_length = context_length + 1 WHERE generation_id = 'two'",
+            &["checksum", "context_length"],
+        ),
+        (
+            "UPDATE generations SET weights_versions = 'x' WHERE generation_id = 'two'",
+            &["checksum", "generation_chain"],
+        ),
         (
             "UPDATE generations SET parent_id = 'two' WHERE generation_id = 'one'",
             &["generation_chain", "generation_parent"],
@@ -134,7 +141,7 @@ async fn tokens_that_have_changed_are_found() {
     // Whatever continues it is another conversation now, too.
     assert_eq!(
         found.iter().map(|found| (found.law, &found.row[..])).collect::<Vec<_>>(),
-        [("context_hash", "one"), ("context_hash", "two")]
+        [("checksum", "one"), ("context_hash", "one"), ("context_hash", "two")]
     );
 }
 
@@ -151,18 +158,26 @@ async fn what_sqlite_was_told_to_pass_over_is_found() {
         ("UPDATE attempts SET status = 'asleep'", &["attempt_end_time", "attempt_status", "database", "readable"]),
         ("DELETE FROM rollouts WHERE rollout_id = 'a'", &["attempt_rollout", "foreign_key"]),
         ("DELETE FROM attempts", &["foreign_key", "span_attempt"]),
-        ("DELETE FROM spans WHERE span_id = 'span-two'", &["foreign_key", "generation_span"]),
+        ("DELETE FROM spans WHERE span_id = 'span-two'", &["attempt_rows", "foreign_key", "generation_span"]),
         (
             "DELETE FROM generations WHERE generation_id = 'one'",
-            &["foreign_key", "generation_chain", "generation_parent", "messages", "messages_parent", "uses"],
+            &[
+                "attempt_rows",
+                "foreign_key",
+                "generation_chain",
+                "generation_parent",
+                "messages",
+                "messages_parent",
+                "uses",
+            ],
         ),
         (
             "UPDATE generations SET prompt_tokens = x'010000' WHERE generation_id = 'one'",
-            &["blob_lengths", "generation_chain"],
+            &["blob_lengths", "checksum", "generation_chain"],
         ),
         (
             "UPDATE generations SET logprobs = x'00' WHERE generation_id = 'two'",
-            &["blob_lengths", "database", "generation_chain"],
+            &["blob_lengths", "checksum", "database", "generation_chain"],
         ),
     ] {
         let store = sound_store().await;
@@ -174,4 +189,132 @@ async fn what_sqlite_was_told_to_pass_over_is_found() {
         let found = violations(&store).await;
         assert_eq!(laws(&found), expected, "{sql}: {found:?}");
     }
+}
+
+/// Four bytes as each database writes them.
+fn bytes(store: &TestStore, hex: &str) -> String {
+    if store.database.is_postgres() { format!(r"'\x{hex}'") } else { format!("x'{hex}'") }
+}
+
+#[tokio::test]
+async fn logprobs_that_have_changed_are_found() {
+    for (logprob, expected) in [
+        (
+            "0000c07f",
+            &[
+                "checksum: it is not what was recorded: its checksum is another one",
+                "logprobs: logprob 0 is not a finite number",
+            ][..],
+        ),
+        ("000080bf", &["checksum: it is not what was recorded: its checksum is another one"]),
+    ] {
+        let store = sound_store().await;
+        let sql = format!("UPDATE generations SET logprobs = {} WHERE generation_id = 'two'", bytes(&store, logprob));
+        corrupt(&store, &sql).await;
+        let mut found: Vec<String> = Vec::new();
+        for violation in violations(&store).await {
+            assert_eq!(violation.row, "two");
+            found.push(format!("{}: {}", violation.law, violation.message));
+        }
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    }
+}
+
+#[tokio::test]
+async fn whatever_training_reads_of_a_generation_is_under_its_checksum() {
+    let store = sound_store().await;
+    for change in [
+        "weights_versions = '[]'",
+        "stop_reason = 'length'",
+        "defect = 'x'",
+        "branch_reason = 'x'",
+        "client_gone = 1",
+        "seed = 5",
+        "model = 'x'",
+        "tokenizer = 'x'",
+        "renderer = 'x'",
+        "sampling = '{}'",
+        "answer = '{\"x\": 1}'",
+        "request_digest = 'x'",
+        "logprobs = NULL",
+    ] {
+        let column = change.split_once(' ').unwrap().0;
+        corrupt(&store, "CREATE TABLE kept AS SELECT * FROM generations").await;
+        corrupt(&store, &format!("UPDATE generations SET {change} WHERE generation_id = 'two'")).await;
+        let found = violations(&store).await;
+        assert!(laws(&found).contains(&"checksum"), "{change}: {found:?}");
+        let back = "(SELECT kept.{} FROM kept WHERE kept.generation_id = 'two')".replace("{}", column);
+        let undo = format!("UPDATE generations SET {column} = {back} WHERE generation_id = 'two'; DROP TABLE kept");
+        corrupt(&store, &undo).await;
+        assert_eq!(violations(&store).await, [], "{change} was undone");
+    }
+}
+
+#[tokio::test]
+async fn rows_that_are_gone_or_came_by_another_way_are_found() {
+    let reward = "rollout_id = 'a' AND name LIKE '%annotation%'";
+    let copy =
+        "INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
+        SELECT rollout_id, attempt_id, 'copy', sequence_id, trace_id, name, start_time, end_time,
+            replace(body, '\"' || span_id || '\"', '\"copy\"') FROM spans WHERE ";
+    for (sql, expected) in [
+        (format!("DELETE FROM spans WHERE {reward}"), "spans that were recorded: 3, that are there: 2"),
+        (format!("{copy}{reward}"), "spans that were recorded: 3, that are there: 4"),
+        (
+            format!("UPDATE spans SET body = replace(body, '1.0', '9.0') WHERE {reward}"),
+            "its spans and generations are not those that were recorded: their digest is another one",
+        ),
+        (
+            format!("{copy}{reward}; DELETE FROM spans WHERE {reward} AND span_id <> 'copy'"),
+            "its spans and generations are not those that were recorded: their digest is another one",
+        ),
+    ] {
+        let store = sound_store().await;
+        corrupt(&store, &sql).await;
+        let found = violations(&store).await;
+        let attempts = found.iter().filter(|found| found.law == "attempt_rows").map(|found| &found.message[..]);
+        assert_eq!(attempts.collect::<Vec<_>>(), [expected], "{sql}: {found:?}");
+        assert!(found.iter().all(|found| found.law == "attempt_rows" && found.row.starts_with("a/")), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
+    let store = sound_store().await;
+    corrupt(&store, "UPDATE generations SET checksum = NULL; UPDATE attempts SET span_count = NULL, digest = NULL")
+        .await;
+    // An attempt that had begun before goes on without.
+    let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
+    let attempted = crate::model::AttemptedRollout { rollout, attempt: attempt.unwrap() };
+    store.record_generation(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
+    store.set_client_gone("one", true).await.unwrap();
+    let mut without = Vec::new();
+    let mut report = |event| {
+        if let CheckEvent::WithoutChecksum { table, rows } = event {
+            without.push((table, rows));
+        }
+    };
+    assert_eq!(store.check(&mut report).await.unwrap(), 0);
+    assert_eq!(without, [("generations", 2), ("attempts", 1)]);
+}
+
+#[tokio::test]
+async fn checksums_follow_whatever_the_store_itself_changes() {
+    let store = sound_store().await;
+    let attempted = store.start().await;
+    let begun = NewGeneration {
+        stop_reason: generations::CLIENT_GONE.into(),
+        client_gone: true,
+        ..generation("begun", &attempted, &[1, 2], &[3])
+    };
+    store.record_generation(begun).await.unwrap();
+    store.replace_generation(generation("begun", &attempted, &[1, 2], &[3, 4])).await.unwrap();
+    store.record_generation(generation("next", &attempted, &[1, 2, 3, 4, 5], &[6])).await.unwrap();
+    store.set_client_gone("next", true).await.unwrap();
+    store.set_client_gone("begun", true).await.unwrap();
+    store.set_client_gone("begun", false).await.unwrap();
+    store.record_session(generation("alone", &attempted, &[7], &[8])).await.unwrap();
+    store.add_reward(&attempted.rollout.rollout_id, "latest", Some("next"), Reward::new(0.5)).await.unwrap();
+    assert_eq!(violations(&store).await, []);
 }

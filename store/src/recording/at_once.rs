@@ -19,7 +19,7 @@ pub(crate) const CALLS_AT_ONCE: usize = 32;
 /// Makes view and trigger, of the one connection.
 ///
 /// A call with `session_config` is the only one of a session, which begins and ends with it; it does not matter which of
-/// the triggers comes first. An insertion of a `SELECT` would be a table of its own in between, made for every call, as
+/// the triggers comes first. The number behind `&` is [`crate::checksums::MASK`]. An insertion of a `SELECT` would be a table of its own in between, made for every call, as
 /// would an order be, and so there is neither.
 ///
 /// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
@@ -36,7 +36,7 @@ pub(crate) const PREPARATION: &str = "
         NULL AS body_after, NULL AS prompt_tokens, NULL AS parent_length, NULL AS parent_hash, NULL AS first_message,
         NULL AS later_messages, NULL AS answer, NULL AS messages_length, NULL AS messages_hash,
         NULL AS messages_parent_length, NULL AS messages_parent_hash, NULL AS session_config,
-        NULL AS session_metadata, NULL AS messages_hashes;
+        NULL AS session_metadata, NULL AS messages_hashes, NULL AS checksum, NULL AS span_digest;
     CREATE TEMP TRIGGER session_is_recorded INSTEAD OF INSERT ON call_records WHEN NEW.session_config IS NOT NULL BEGIN
         INSERT INTO rollouts (rollout_id, input, start_time, end_time, resources_id, status, config, metadata)
         VALUES (NEW.rollout_id, 'null', NEW.heard_time, NEW.heard_time,
@@ -44,20 +44,26 @@ pub(crate) const PREPARATION: &str = "
             NEW.session_config, NEW.session_metadata);
         INSERT INTO completions (position, rollout_id)
         VALUES ((SELECT COALESCE(MAX(position), 0) + 1 FROM completions), NEW.rollout_id);
-        INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, last_heartbeat_time)
-        VALUES (NEW.rollout_id, NEW.attempt_id, 1, NEW.heard_time, NEW.heard_time, 'succeeded', NEW.heard_time);
+        INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, last_heartbeat_time,
+            span_count, generation_count, digest)
+        VALUES (NEW.rollout_id, NEW.attempt_id, 1, NEW.heard_time, NEW.heard_time, 'succeeded', NEW.heard_time,
+            1, 1, (NEW.span_digest + 1 + NEW.checksum / 2) & 1152921504606846975);
     END;
     CREATE TEMP TRIGGER call_is_recorded INSTEAD OF INSERT ON call_records BEGIN
-        UPDATE attempts SET last_heartbeat_time = NEW.heard_time
-        WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id;
+        INSERT INTO sequence_counters (rollout_id, value) VALUES (NEW.rollout_id, 1)
+        ON CONFLICT (rollout_id) DO UPDATE SET value = value + 1;
+        UPDATE attempts SET last_heartbeat_time = NEW.heard_time, span_count = span_count + 1,
+            generation_count = generation_count + 1,
+            digest = (digest + NEW.span_digest + NEW.checksum / 2 + (
+                (SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id) & 1152921504606846975
+            )) & 1152921504606846975
+        WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id AND NEW.session_config IS NULL;
         UPDATE attempts SET status = 'running', end_time = NULL
         WHERE rollout_id = NEW.rollout_id AND attempt_id = NEW.attempt_id AND status IN ('preparing', 'unresponsive');
         UPDATE rollouts SET status = 'running', queue_position = NULL
         WHERE rollout_id = NEW.rollout_id AND status IN ('preparing', 'requeuing') AND 'running' = (
             SELECT CASE attempt_id WHEN NEW.attempt_id THEN status END FROM attempts
             WHERE rollout_id = NEW.rollout_id ORDER BY sequence_id DESC LIMIT 1);
-        INSERT INTO sequence_counters (rollout_id, value) VALUES (NEW.rollout_id, 1)
-        ON CONFLICT (rollout_id) DO UPDATE SET value = value + 1;
         INSERT INTO spans (rollout_id, attempt_id, span_id, sequence_id, trace_id, name, start_time, end_time, body)
         VALUES (NEW.rollout_id, NEW.attempt_id, NEW.span_id,
             (SELECT value FROM sequence_counters WHERE rollout_id = NEW.rollout_id),
@@ -79,7 +85,7 @@ pub(crate) const PREPARATION: &str = "
         INSERT INTO generations (generation_id, rollout_id, attempt_id, span_id, parent_id, branch_reason, model,
             prompt_tokens, sampled_tokens, logprobs, sampled_length, context_length, context_hash, stop_reason,
             weights_versions, sampling, seed, renderer, tokenizer, request_digest, client_gone, defect,
-            messages_parent_id, messages, answer, messages_length, messages_hash)
+            messages_parent_id, messages, answer, messages_length, messages_hash, checksum)
         VALUES (NEW.generation_id, NEW.rollout_id, NEW.attempt_id, NEW.span_id, (
                 SELECT generation_id FROM generations WHERE position = (
                     SELECT MAX(position) FROM generations
@@ -102,7 +108,7 @@ pub(crate) const PREPARATION: &str = "
                         AND messages_length = NEW.messages_parent_length AND messages_hash = NEW.messages_parent_hash
                         AND stop_reason <> 'client_gone')
             ) THEN 'null' ELSE NEW.first_message END, '') || NEW.later_messages || ']',
-            NEW.answer, NEW.messages_length, NEW.messages_hash);
+            NEW.answer, NEW.messages_length, NEW.messages_hash, NEW.checksum);
         SELECT RAISE(ABORT, 'there is no such call to continue') FROM generations
         WHERE position = last_insert_rowid() AND (
             (parent_id IS NULL) <> (NEW.parent_length IS NULL)
@@ -110,7 +116,7 @@ pub(crate) const PREPARATION: &str = "
     END;";
 
 /// Columns of the view.
-const COLUMNS: usize = 40;
+const COLUMNS: usize = 42;
 
 /// The insertion of so many calls, from one on. What became of them is not asked: it would be a second statement, and
 /// each of its rows would wake whoever waits for the commit.
@@ -141,7 +147,7 @@ pub(crate) async fn record_at_once(connection: &mut AnyConnection, calls: &[&Cal
 
 /// Appends the columns of the view, in their order.
 fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Result<CallQuery<'q>> {
-    let held_tokens = call.context_parent.map_or(0, |(length, _)| length);
+    let held_tokens = call.expected_to_be_held();
     let held_messages = call.messages_parent.map_or(0, |(length, _)| length);
     let written = call.conversation.as_ref();
     let integer = |field, length: Option<usize>| length.map(|length| to_integer(field, length)).transpose();
@@ -161,6 +167,8 @@ fn bind<'q>(query: CallQuery<'q>, call: &'q CallRecord, heard_time: f64) -> Resu
         .bind(call.messages_parent.map(|(_, hash)| hash.to_vec()))
         .bind(call.session.as_ref().map(|session| session.config.as_str()))
         .bind(call.session.as_ref().map(|session| session.metadata.as_str()))
-        .bind(written.map(|written| written.hashes_beyond(held_messages)));
+        .bind(written.map(|written| written.hashes_beyond(held_messages)))
+        .bind(call.checksum(held_tokens)?)
+        .bind(call.span_digest);
     Ok(query)
 }

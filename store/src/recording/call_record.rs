@@ -1,9 +1,10 @@
 use crate::Result;
+use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
 use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
 use crate::generation_spans::span_of;
 use crate::generations::CLIENT_GONE;
 use crate::model::{NewGeneration, NewRollout, Span};
-use crate::sql::to_json;
+use crate::sql::{to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES, pack_logprobs, pack_tokens};
 
 use super::validate;
@@ -27,6 +28,10 @@ pub(crate) struct CallRecord {
     /// The call whose messages its own are supposed to begin with.
     pub messages_parent: Option<(usize, MessagesHash)>,
     known: KnownCall,
+    /// The checksum of its row where it continues that call.
+    expected_checksum: i64,
+    /// The digest of its span but for its place.
+    pub span_digest: i64,
     /// The session that begins and ends with it.
     pub session: Option<Session>,
 }
@@ -69,19 +74,24 @@ impl CallRecord {
         if !finite {
             generation.defect = Some(NON_FINITE_LOGPROBS.to_owned());
         }
-        Ok(Self {
+        let mut call = Self {
             sampling: to_json("sampling", &generation.sampling)?,
             weights_versions: to_json("weights_versions", &generation.weights_versions)?,
             packed_logprobs: generation.logprobs.as_deref().filter(|_| finite).map(pack_logprobs),
             generation,
+            span_digest: span_digest(&body.before, &body.after),
             body,
             conversation,
             packed_tokens,
             context_parent,
             messages_parent,
             known,
+            expected_checksum: 0,
             session: None,
-        })
+        };
+        // Here, and not where one job at a time is done.
+        call.expected_checksum = call.columns(call.expected_to_be_held())?.checksum();
+        Ok(call)
     }
 
     /// Prepares the only call of a session, whose rollout and attempt it names.
@@ -92,6 +102,60 @@ impl CallRecord {
             metadata: to_json("metadata", &rollout.metadata.unwrap_or_default())?,
         };
         Ok(Self { session: Some(session), ..Self::new(generation, &[])? })
+    }
+
+    /// Tokens of its prompt that the call holds which it is supposed to continue.
+    pub fn expected_to_be_held(&self) -> usize {
+        self.context_parent.map_or(0, |(length, _)| length)
+    }
+
+    /// The checksum of its row, if its parent holds so many tokens of its prompt.
+    pub fn checksum(&self, held_tokens: usize) -> Result<i64> {
+        match held_tokens == self.expected_to_be_held() {
+            true => Ok(self.expected_checksum),
+            false => Ok(self.columns(held_tokens)?.checksum()),
+        }
+    }
+
+    /// What it adds to its attempt.
+    pub fn recorded(&self, sequence_id: u64, held_tokens: usize) -> Result<Recorded> {
+        let generation = Recorded::generation(Some(self.checksum(held_tokens)?));
+        Ok(Recorded::span_with(self.span_digest, sequence_id)?.and(generation))
+    }
+
+    fn columns(&self, held_tokens: usize) -> Result<GenerationColumns<'_>> {
+        let generation = &self.generation;
+        let KnownCall { context, messages } = &self.known;
+        let messages_length = messages.map(|(length, _)| to_integer("messages", length)).transpose()?;
+        Ok(GenerationColumns {
+            texts: [
+                &generation.generation_id,
+                &generation.rollout_id,
+                &generation.attempt_id,
+                &generation.span_id,
+                &generation.model,
+                &generation.stop_reason,
+                &self.weights_versions,
+                &self.sampling,
+                &generation.renderer,
+                &generation.tokenizer,
+                &generation.request_digest,
+            ],
+            optional_texts: [
+                generation.branch_reason.as_deref(),
+                generation.defect.as_deref(),
+                self.conversation.as_ref().map(|written| written.answer.as_str()),
+            ],
+            prompt_tokens: self.prompt_from(held_tokens),
+            sampled_tokens: self.sampled(),
+            logprobs: self.packed_logprobs.as_deref(),
+            context_length: to_integer("prompt_tokens", self.context().0)?,
+            context_hash: context.as_ref().map_or(&[], |(_, hash)| &hash[..]),
+            messages_length,
+            messages_hash: messages.as_ref().map(|(_, hash)| &hash[..]),
+            seed: generation.seed.cast_signed(),
+            client_gone: generation.client_gone,
+        })
     }
 
     /// The packed prompt.
@@ -154,12 +218,11 @@ pub(crate) struct SpanBody {
 
 impl SpanBody {
     fn new(span: &Span) -> Result<Self> {
-        const KEY: &str = r#""sequence_id":"#;
         let mut before = to_json("span", span)?;
-        // Ids come first; a quote inside them is escaped, so that they do not hold the key.
-        let end = before.find(KEY).map_or(before.len(), |start| start + KEY.len());
-        let after = before.split_off(end);
-        Ok(Self { before, after: after.trim_start_matches(|digit: char| digit.is_ascii_digit()).to_owned() })
+        let (kept, after) = around_sequence_id(&before);
+        let (end, after) = (kept.len(), after.to_owned());
+        before.truncate(end);
+        Ok(Self { before, after })
     }
 
     /// The whole text.

@@ -68,12 +68,14 @@ impl Store {
         let generation_id = generation_id.to_owned();
         self.write(move |write| {
             Box::pin(async move {
-                let marked = sqlx::query("UPDATE generations SET client_gone = $2 WHERE generation_id = $1")
-                    .bind(generation_id.as_str())
-                    .bind(i64::from(client_gone))
-                    .execute(write.connection())
-                    .await?
-                    .rows_affected();
+                let marked = sqlx::query(
+                    "UPDATE generations SET client_gone = $2, checksum = (checksum & -2) | $2 WHERE generation_id = $1",
+                )
+                .bind(generation_id.as_str())
+                .bind(i64::from(client_gone))
+                .execute(write.connection())
+                .await?
+                .rows_affected();
                 if marked == 0 { Err(StoreError::not_found("generation", &generation_id)) } else { Ok(()) }
             })
         })

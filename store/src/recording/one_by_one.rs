@@ -1,6 +1,7 @@
 use sqlx::AnyConnection;
 
-use crate::attempts::{apply, existing_attempt, hear_of, insert_attempt};
+use crate::attempts::{apply, count_in, existing_attempt, hear_of, insert_attempt};
+use crate::checksums::Recorded;
 use crate::conversations::{Conversation, StoredConversation};
 use crate::generations::{CLIENT_GONE, load_chains};
 use crate::model::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
@@ -34,20 +35,17 @@ pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> R
 
 /// Records a call of an attempt that is there.
 async fn record_next(write: &mut Write, call: &CallRecord) -> Result<()> {
-    let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
-    hear_of(write, rollout_id, attempt_id).await?;
-    let sequence_id = allocate_sequence_id(write, rollout_id).await?;
-    record_at(write, call, sequence_id, sequence_id == FIRST).await
+    let sequence_id = allocate_sequence_id(write, &call.generation.rollout_id).await?;
+    record_at(write, call, sequence_id, sequence_id == FIRST, Recorded::default()).await
 }
 
 /// Records a call in the place of its beginning.
 pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> {
     let NewGeneration { generation_id, rollout_id, attempt_id, .. } = &call.generation;
-    hear_of(write, rollout_id, attempt_id).await?;
     // Nothing continues such a generation: its client never had it as an answer.
     let begun = sqlx::query(
         "DELETE FROM generations WHERE generation_id = $1 AND rollout_id = $2 AND attempt_id = $3 AND stop_reason = $4
-         RETURNING span_id",
+         RETURNING span_id, checksum",
     )
     .bind(generation_id.as_str())
     .bind(rollout_id.as_str())
@@ -57,14 +55,17 @@ pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> 
     .await?
     .ok_or_else(|| StoreError::not_found("generation", generation_id))?;
     let span = sqlx::query(
-        "DELETE FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3 RETURNING sequence_id",
+        "DELETE FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3 RETURNING sequence_id, body",
     )
     .bind(rollout_id.as_str())
     .bind(attempt_id.as_str())
     .bind(column::<&str>(&begun, "span_id")?)
     .fetch_one(write.connection())
     .await?;
-    record_at(write, call, count(&span, "sequence_id")?, false).await
+    let sequence_id = count(&span, "sequence_id")?;
+    let replaced =
+        Recorded::span(column(&span, "body")?, sequence_id)?.and(Recorded::generation(column(&begun, "checksum")?));
+    record_at(write, call, sequence_id, false, replaced).await
 }
 
 /// Stores a generation of an archive together with its span, as they were; whether they were not there before.
@@ -79,17 +80,29 @@ pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut spa
     raise_sequence_id(write, &span.rollout_id, span.sequence_id).await?;
     let parent = find_parent(write.connection(), &call).await?;
     insert(write.connection(), &call, parent.as_ref(), conversation.as_ref()).await?;
+    let recorded = Recorded::generation(Some(call.checksum(held_by(parent.as_ref()))?));
+    count_in(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
     Ok(true)
 }
 
-/// Records a call at its place. `is_first` says that its rollout has had none before, so that none need be looked for.
-async fn record_at(write: &mut Write, call: &CallRecord, sequence_id: u64, is_first: bool) -> Result<()> {
+/// Records a call of an attempt that is there at its place, instead of what is gone from there. `is_first` says that its
+/// rollout has had none before, so that none need be looked for.
+async fn record_at(
+    write: &mut Write,
+    call: &CallRecord,
+    sequence_id: u64,
+    is_first: bool,
+    replaced: Recorded,
+) -> Result<()> {
+    let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
     let conversation = match (&call.conversation, is_first) {
         (Some(written), true) => Some(written.whole()?),
         _ => stored_conversation(write.connection(), call).await?,
     };
-    insert_call_span(write.connection(), call, sequence_id).await?;
     let parent = if is_first { None } else { find_parent(write.connection(), call).await? };
+    let recorded = call.recorded(sequence_id, held_by(parent.as_ref()))?;
+    hear_of(write, rollout_id, attempt_id, recorded.without(replaced)).await?;
+    insert_call_span(write.connection(), call, sequence_id).await?;
     insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await
 }
 
@@ -139,6 +152,11 @@ struct Context {
     generation_id: String,
     /// Tokens of its prompt and answer.
     length: usize,
+}
+
+/// The tokens of a prompt that its parent holds.
+fn held_by(parent: Option<&Context>) -> usize {
+    parent.map_or(0, |parent| parent.length)
 }
 
 /// The generation of the same attempt whose prompt and answer are the longest prefix of this prompt; of equal ones,
@@ -209,9 +227,9 @@ async fn insert(
         "INSERT INTO generations (rollout_id, attempt_id, span_id, generation_id, branch_reason, model, sampled_tokens,
              logprobs, sampled_length, context_length, context_hash, stop_reason, weights_versions, sampling, seed,
              renderer, tokenizer, request_digest, client_gone, defect, parent_id, prompt_tokens, messages_parent_id,
-             messages, answer, messages_length, messages_hash)
+             messages, answer, messages_length, messages_hash, checksum)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-             $23, $24, $25, $26, $27)
+             $23, $24, $25, $26, $27, $28)
          ON CONFLICT (generation_id) DO NOTHING",
     )
     .bind(generation.rollout_id.as_str())
@@ -219,12 +237,13 @@ async fn insert(
     .bind(generation.span_id.as_str());
     let inserted = bind_generation(query, call)?
         .bind(parent.map(|parent| parent.generation_id.as_str()))
-        .bind(call.prompt_from(parent.map_or(0, |parent| parent.length)))
+        .bind(call.prompt_from(held_by(parent)))
         .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
         .bind(conversation.map(|conversation| conversation.messages.as_str()))
         .bind(conversation.map(|conversation| conversation.answer.as_str()))
         .bind(conversation.map(|conversation| conversation.length))
         .bind(conversation.map(|conversation| &conversation.hash[..]))
+        .bind(call.checksum(held_by(parent))?)
         .execute(connection)
         .await?
         .rows_affected();

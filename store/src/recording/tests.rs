@@ -292,7 +292,7 @@ async fn rows(store: &Store) -> Vec<crate::SqlRows> {
              run_id, step, queue_position
          FROM rollouts ORDER BY rollout_id",
         "SELECT rollout_id, attempt_id, sequence_id, status, end_time IS NULL AS open, worker_id,
-             last_heartbeat_time IS NULL AS unheard, metadata
+             last_heartbeat_time IS NULL AS unheard, metadata, span_count, generation_count, digest
          FROM attempts ORDER BY rollout_id, attempt_id",
         "SELECT * FROM completions ORDER BY position",
         "SELECT * FROM sequence_counters ORDER BY rollout_id",

@@ -23,6 +23,9 @@ impl Reporter for JsonReporter {
                 output::line(Value::Object(metrics));
             }
             TrainEvent::Finished(summary) => output::line(Value::Object(summary.to_json())),
+            TrainEvent::CheckpointPassedOver { directory, message } => {
+                output::line(json!({ "event": "checkpoint_passed_over", "checkpoint": directory, "reason": message }));
+            }
             TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
@@ -92,6 +95,9 @@ impl Reporter for TableReporter {
             TrainEvent::RunStarted { run_id, directory, step, max_steps } => {
                 let from = if step == 0 { String::new() } else { format!(", going on after {step}") };
                 self.line(&format!("run {run_id} in {}: at most {max_steps} updates{from}", directory.display()));
+            }
+            TrainEvent::CheckpointPassedOver { directory, message } => {
+                self.line(&format!("{directory} is passed over, as it cannot be gone on from: {message}"));
             }
             TrainEvent::AgentsAwaited { url } => {
                 self.line(&format!("harvesting: agents that call {url} and are rewarded there are learnt from"));

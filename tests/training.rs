@@ -290,6 +290,52 @@ fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
 }
 
 #[test]
+fn a_damaged_checkpoint_is_passed_over_for_the_one_before_it() {
+    let project = Project::new(UNEVEN, SMALL);
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    let max_steps = |from: &str, to: &str| {
+        let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+        std::fs::write(project.path("t.toml"), config.replace(from, to)).unwrap();
+    };
+    max_steps("max_steps = 5\nlearning", "max_steps = 3\nlearning");
+    project.train("run", &[]);
+    max_steps("max_steps = 3\nlearning", "max_steps = 5\nlearning");
+
+    // One bit of one weight.
+    let flip = |checkpoint: &str| {
+        let path = project.path("run/checkpoints").join(checkpoint).join("model.safetensors");
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    flip("000003");
+    let lines = project.train("run", &["--resume"]);
+    assert_eq!(lines[0]["event"], "checkpoint_passed_over");
+    assert_eq!(lines[0]["checkpoint"], "checkpoints/000003");
+    let reason = lines[0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("model.safetensors is not what was saved"), "{reason}");
+    assert_eq!(lines[1]["step"], 2, "the third update is made again");
+    let summary = lines.last().unwrap();
+    assert_eq!(summary["steps"], 5);
+    assert!(weights(summary) == weights(&undisturbed), "{summary}");
+    account(&project, "run", summary);
+
+    // None is left: an error that says why, and nothing is undone.
+    max_steps("max_steps = 5\nlearning", "max_steps = 6\nlearning");
+    flip("000005");
+    std::fs::remove_dir_all(project.path("run/checkpoints/000004")).unwrap();
+    let failed = Ran::from(project.command("run").arg("--resume").output().unwrap());
+    assert_eq!(failed.code, Some(1));
+    for part in
+        ["checkpoints/000005: model.safetensors is not what was saved", "checkpoints/000004: its directory is gone"]
+    {
+        assert!(failed.stderr.contains(part), "{}", failed.stderr);
+    }
+    flip("000005");
+    assert_eq!(project.train("run", &["--resume"]).last().unwrap()["steps"], 6);
+}
+
+#[test]
 fn what_was_trained_after_the_last_checkpoint_is_trained_again() {
     // Four rollouts of the first evaluation and nine of the first step are graded at once; those of the second step
     // wait for a file.

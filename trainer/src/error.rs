@@ -78,6 +78,17 @@ pub enum TrainError {
         /// What is wrong.
         message: String,
     },
+    /// A run has checkpoints, but none that it can go on from.
+    #[error(
+        "no checkpoint of run {run_id} is left to resume from: {message}; a new run begins without --resume, and a \
+         larger [trainer] keep_checkpoints leaves more to fall back to"
+    )]
+    NoCheckpointLeft {
+        /// The run.
+        run_id: String,
+        /// What is wrong with each.
+        message: String,
+    },
     /// The conversations cannot be rendered.
     #[error(transparent)]
     Render(#[from] RenderError),

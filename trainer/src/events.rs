@@ -29,6 +29,13 @@ pub enum TrainEvent {
         /// Updates at most.
         max_steps: u64,
     },
+    /// A checkpoint that a resumed run should go on from is damaged or gone, and the one before it is tried.
+    CheckpointPassedOver {
+        /// Where it is, as seen from the run's directory.
+        directory: String,
+        /// What is wrong with it.
+        message: String,
+    },
     /// No runner was started; rollouts wait for those that others start.
     RunnersAwaited {
         /// Where the server is.

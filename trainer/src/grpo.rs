@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
 use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::accounting::{self, TRAINED};
 use crate::batch::{self, Batch};
+use crate::checkpoints::{CheckpointState, Checkpoints, file_digests};
 use crate::collection::{self, Collected, Member, Phase, Plan, Policy};
 use crate::harvest::{self, HarvestState};
 use crate::metrics_file::MetricsFile;
@@ -61,20 +61,6 @@ pub struct Grpo {
     pub runner: watch::Receiver<Option<String>>,
 }
 
-/// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
-/// of these two.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct CheckpointState {
-    seed: u64,
-    /// Updates made.
-    step: u64,
-    /// Tasks read so far.
-    data_cursor: u64,
-    /// Rollouts read so far, of a run that harvests.
-    #[serde(default)]
-    harvest: HarvestState,
-}
-
 /// Where the run stands between two steps.
 struct Progress {
     /// Updates made; also the version of the weights.
@@ -94,14 +80,14 @@ struct End {
 impl Grpo {
     /// Trains until the stop rule or the limit of steps ends it, then scores the final tasks once.
     ///
-    /// With `resume`, goes on from the run's last checkpoint; what came after it is undone in the record.
+    /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
     pub async fn run(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.check_options()?;
         let started = Instant::now();
         if resume && let Some(end) = self.recorded_end().await? {
             return self.summarize(end, started, reporter).await;
         }
-        let mut progress = self.begin(resume).await?;
+        let mut progress = self.begin(resume, reporter).await?;
         reporter.report(TrainEvent::RunStarted {
             run_id: self.identity.run_id.clone(),
             directory: self.identity.directory.clone(),
@@ -153,20 +139,13 @@ impl Grpo {
         least("[trainer] evaluation.samples_per_task", self.options.evaluation.samples_per_task as u64, 1)
     }
 
-    /// Restores the last checkpoint, or starts at the weights that the learner was opened with.
-    async fn begin(&self, resume: bool) -> Result<Progress, TrainError> {
+    /// Restores the last checkpoint that is whole, or starts at the weights that the learner was opened with.
+    async fn begin(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<Progress, TrainError> {
         let run_id = &self.identity.run_id;
-        let mut state =
-            CheckpointState { seed: self.identity.seed, step: 0, data_cursor: 0, harvest: HarvestState::default() };
+        let mut state = self.state(0, 0, HarvestState::default());
         if resume {
-            if let Some(checkpoint) = self.record.latest_checkpoint(run_id).await? {
-                let wrong =
-                    |message: String| TrainError::Checkpoint { directory: checkpoint.directory.clone(), message };
-                state = serde_json::from_value(checkpoint.state.clone()).map_err(|error| wrong(error.to_string()))?;
-                if state.seed != self.identity.seed {
-                    return Err(wrong(format!("made with seed {}, not {}", state.seed, self.identity.seed)));
-                }
-                self.learner.load_checkpoint(&self.identity.directory.join(&checkpoint.directory)).await?;
+            if let Some(restored) = self.checkpoints().restore(reporter).await? {
+                state = restored;
             }
             self.record.rewind_run(run_id, state.step).await?;
             let undone = accounting::undone(self.record.as_ref(), run_id).await?;
@@ -368,9 +347,24 @@ impl Grpo {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
-        let (data_cursor, harvest) = (progress.data_cursor, progress.harvest.clone());
-        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest };
+        let files = file_digests(&directory).await?;
+        let state = CheckpointState { files, ..self.state(step, progress.data_cursor, progress.harvest.clone()) };
         Ok(CheckpointRecord { directory: name, state: json!(state) })
+    }
+
+    fn state(&self, step: u64, data_cursor: u64, harvest: HarvestState) -> CheckpointState {
+        CheckpointState { seed: self.identity.seed, step, data_cursor, harvest, files: BTreeMap::new() }
+    }
+
+    fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints {
+            record: self.record.as_ref(),
+            learner: self.learner.as_ref(),
+            run_id: &self.identity.run_id,
+            seed: self.identity.seed,
+            directory: &self.identity.directory,
+            kept: self.options.keep_checkpoints,
+        }
     }
 
     async fn record(

@@ -14,6 +14,7 @@
 mod accounting;
 mod advantages;
 mod batch;
+mod checkpoints;
 mod collection;
 mod error;
 mod events;

@@ -1,0 +1,181 @@
+//! A run's checkpoints: what their records say, and going on from the newest whose files are those that were saved.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use fulgurite_backends::Learner;
+use fulgurite_store::model::Checkpoint;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::harvest::HarvestState;
+use crate::{Record, Reporter, TrainError, TrainEvent};
+
+/// SHA-256 of each file of a checkpoint in hexadecimal digits, by its path in the directory.
+type FileDigests = BTreeMap<String, String>;
+
+/// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
+/// of the places.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CheckpointState {
+    pub seed: u64,
+    /// Updates made.
+    pub step: u64,
+    /// Tasks read so far.
+    pub data_cursor: u64,
+    /// Rollouts read so far, of a run that harvests.
+    #[serde(default)]
+    pub harvest: HarvestState,
+    /// What the files were when they were saved; empty in the records of older versions, which are taken as they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: FileDigests,
+}
+
+/// The checkpoints of one run.
+pub(crate) struct Checkpoints<'r> {
+    pub record: &'r dyn Record,
+    pub learner: &'r dyn Learner,
+    pub run_id: &'r str,
+    pub seed: u64,
+    /// What the directories in the records begin at.
+    pub directory: &'r Path,
+    /// As many of the newest as are kept; older ones have been removed.
+    pub kept: usize,
+}
+
+impl Checkpoints<'_> {
+    /// Loads the newest checkpoint whose files are those that were saved. The reporter is told of every newer one, and
+    /// why it was passed over. `None` if the run has no checkpoints yet.
+    ///
+    /// # Errors
+    /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not take
+    /// files that are whole.
+    pub async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
+        let checkpoints = self.record.checkpoints(self.run_id).await?;
+        let mut passed_over = Vec::new();
+        for (age, checkpoint) in checkpoints.iter().rev().enumerate() {
+            let directory = self.directory.join(&checkpoint.directory);
+            if age >= self.kept && !directory.exists() {
+                continue;
+            }
+            let state = self.state(checkpoint)?;
+            let Some(message) = damage(&directory, &state.files).await? else {
+                self.learner.load_checkpoint(&directory).await?;
+                return Ok(Some(state));
+            };
+            tracing::warn!(checkpoint = checkpoint.directory, %message, "a checkpoint is passed over");
+            passed_over.push(format!("{}: {message}", checkpoint.directory));
+            reporter.report(TrainEvent::CheckpointPassedOver { directory: checkpoint.directory.clone(), message });
+        }
+        if checkpoints.is_empty() {
+            return Ok(None);
+        }
+        let message = passed_over.join("; ");
+        Err(TrainError::NoCheckpointLeft { run_id: self.run_id.to_owned(), message })
+    }
+
+    fn state(&self, checkpoint: &Checkpoint) -> Result<CheckpointState, TrainError> {
+        let wrong = |message: String| TrainError::Checkpoint { directory: checkpoint.directory.clone(), message };
+        let state: CheckpointState =
+            serde_json::from_value(checkpoint.state.clone()).map_err(|error| wrong(error.to_string()))?;
+        match state.seed == self.seed {
+            true => Ok(state),
+            false => Err(wrong(format!("made with seed {}, not {}", state.seed, self.seed))),
+        }
+    }
+}
+
+/// Digests of all files below a directory. Reads every byte of them, on a thread of its own.
+pub(crate) async fn file_digests(directory: &Path) -> Result<FileDigests, TrainError> {
+    let directory = directory.to_owned();
+    in_background(&directory.clone(), move || {
+        let mut digests = FileDigests::new();
+        add_digests(&directory, "", &mut digests)?;
+        Ok(digests)
+    })
+    .await
+}
+
+/// What is wrong with a checkpoint's files, if something is.
+async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>, TrainError> {
+    if !directory.is_dir() {
+        return Ok(Some("its directory is gone".to_owned()));
+    }
+    let (path, files) = (directory.to_owned(), files.clone());
+    in_background(directory, move || {
+        Ok(files.iter().find_map(|(name, digest)| damage_of(&path.join(name), name, digest)))
+    })
+    .await
+}
+
+fn damage_of(path: &Path, name: &str, saved: &str) -> Option<String> {
+    match digest(path) {
+        Ok(found) if found == saved => None,
+        Ok(found) => Some(format!("{name} is not what was saved: its SHA-256 is {found}, not {saved}")),
+        Err(TrainError::File { message, .. }) => Some(format!("{name} cannot be read: {message}")),
+        Err(error) => Some(format!("{name} cannot be read: {error}")),
+    }
+}
+
+fn add_digests(directory: &Path, prefix: &str, digests: &mut FileDigests) -> Result<(), TrainError> {
+    let failed = |error: std::io::Error| file_error(directory, &error);
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let name = format!("{prefix}{name}");
+        if path.is_dir() {
+            add_digests(&path, &format!("{name}/"), digests)?;
+        } else {
+            digests.insert(name, digest(&path)?);
+        }
+    }
+    Ok(())
+}
+
+fn digest(path: &Path) -> Result<String, TrainError> {
+    let mut state = Sha256::new();
+    let mut file = File::open(path).map_err(|error| file_error(path, &error))?;
+    std::io::copy(&mut file, &mut state).map_err(|error| file_error(path, &error))?;
+    Ok(state.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn file_error(path: &Path, error: &std::io::Error) -> TrainError {
+    TrainError::File { path: path.to_owned(), message: error.to_string() }
+}
+
+async fn in_background<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce() -> Result<T, TrainError> + Send + 'static,
+) -> Result<T, TrainError> {
+    let path = PathBuf::from(path);
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| TrainError::File { path, message: error.to_string() })?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_changed_or_missing_file_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        std::fs::create_dir(path.join("inner")).unwrap();
+        std::fs::write(path.join("weights"), [0, 1, 2]).unwrap();
+        std::fs::write(path.join("inner/state"), "abc").unwrap();
+        let files = file_digests(path).await.unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["inner/state", "weights"]);
+        assert_eq!(files["inner/state"], "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(damage(path, &files).await.unwrap(), None);
+        std::fs::write(path.join("weights"), [0, 1, 3]).unwrap();
+        let message = damage(path, &files).await.unwrap().unwrap();
+        assert!(message.starts_with("weights is not what was saved: its SHA-256 is "), "{message}");
+        assert_eq!(damage(path, &FileDigests::new()).await.unwrap(), None, "nobody said what the files were");
+        std::fs::remove_file(path.join("inner/state")).unwrap();
+        let message = damage(path, &files).await.unwrap().unwrap();
+        assert!(message.starts_with("inner/state cannot be read: "), "{message}");
+        let gone = damage(&path.join("gone"), &files).await.unwrap();
+        assert_eq!(gone.as_deref(), Some("its directory is gone"));
+    }
+}

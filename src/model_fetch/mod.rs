@@ -45,41 +45,51 @@ pub struct ModelFetchArguments {
 
 /// Fetches what was asked for.
 pub async fn fetch(arguments: &ModelFetchArguments) -> Result<()> {
-    let source = &arguments.source;
-    let directory = arguments.directory.clone().unwrap_or_else(|| Path::new("models").join(&source.name));
+    let ModelFetchArguments { source, directory, files: names, json } = arguments;
+    let directory = directory.clone().unwrap_or_else(|| Path::new("models").join(&source.name));
     let started = Instant::now();
     let hub = Hub::from_environment(source.clone())?;
     let context = || format!("cannot fetch {source}");
     let Listing { commit, files } = hub.listing().await.with_context(context)?;
-    let first = selection::known_at_once(&files, &arguments.files).with_context(context)?;
-    let place = Place::open(&directory)?;
-    let (json, progress) = (arguments.json, Progress::new(arguments.json));
-    let mut fetching = Fetching { hub, commit, place, progress, json, fetched: vec![], bytes: 0 };
+    let first = selection::known_at_once(&files, names).with_context(context)?;
+    let (place, progress) = (Place::open(&directory)?, Progress::new(*json));
+    let mut fetching = Fetching { hub, commit, place, progress, json: *json, fetched: vec![], bytes: 0 };
     fetching.all(first).await.with_context(context)?;
-    if arguments.files.is_empty() {
+    if names.is_empty() {
         fetching.shards(&files).await.with_context(context)?;
     }
     fetching.progress.finish();
     let Fetching { commit, place, fetched, bytes, .. } = fetching;
     let count = fetched.len();
     place.settle(&commit, fetched)?;
-    if arguments.json {
+    let seconds = started.elapsed().as_secs_f64();
+    if *json {
         output::line(json!({
             "model": source.to_string(), "commit": commit, "directory": directory, "files_fetched": count,
-            "bytes_fetched": bytes, "seconds": started.elapsed().as_secs_f64(),
+            "bytes_fetched": bytes, "seconds": seconds,
         }));
-        return Ok(());
-    }
-    let what = if count == 0 {
-        "nothing was missing".to_owned()
     } else {
-        format!("{count} files, {} fetched", bytes_text(bytes))
+        tell(arguments, &directory, &commit, count, bytes);
+    }
+    Ok(())
+}
+
+/// What was done, and what can be done now.
+fn tell(arguments: &ModelFetchArguments, directory: &Path, commit: &str, count: usize, bytes: u64) {
+    let (source, bytes) = (&arguments.source, bytes_text(bytes));
+    let what = match count {
+        0 => "nothing was missing".to_owned(),
+        1 => format!("1 file, {bytes} fetched"),
+        _ => format!("{count} files, {bytes} fetched"),
     };
     output::line(format!("{source} at {} is in {}: {what}", &commit[..12], directory.display()));
     if arguments.files.is_empty() {
-        output::line(advice(source, &directory));
+        output::line(advice(source, directory));
     }
-    Ok(())
+    for file in arguments.files.iter().filter(|file| file.ends_with(".gguf")) {
+        let file = directory.join(file);
+        output::line(format!("to make a model directory of it: fulgurite model convert {} DIR", file.display()));
+    }
 }
 
 /// What can be done with a model directory.

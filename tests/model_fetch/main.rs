@@ -97,8 +97,14 @@ fn a_repository_that_was_renamed_is_found() {
     let (hub, bytes, directory) = one_file(1000);
     let mut command = fulgurite(["model", "fetch", "hf:someone/formerly", "--file", "q.gguf"]);
     command.arg(directory.path()).env("HF_ENDPOINT", hub.url()).env("NO_PROXY", "127.0.0.1").env_remove("HF_TOKEN");
-    assert!(command.status().unwrap().success());
+    let ran: Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(std::fs::read(directory.path().join("q.gguf")).unwrap(), bytes);
+    insta::assert_snapshot!(ran.stdout.replace(directory.path().to_str().unwrap(), "[directory]"), @"
+    fetched      1 KiB  q.gguf
+    someone/formerly at 0123456789ab is in [directory]: 1 file, 1 KiB fetched
+    to make a model directory of it: fulgurite model convert [directory]/q.gguf DIR
+    ");
 }
 
 #[test]

@@ -1,0 +1,7 @@
+//! Attacks that the built command withstands, a module each: seeded, bounded, and with a second client that is served.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod mutated_requests;
+mod raw_http;

@@ -229,6 +229,179 @@ async fn a_lie_ends_the_answer_before_it_is_believed() {
     assert_eq!(setup.generation().await.sampled_tokens, ids(&tokens));
 }
 
+/// A reply with this head and body, after which the connection is closed.
+fn raw(head: &str, body: &[u8]) -> Reply {
+    Reply::Raw(vec![Step::Bytes([head.as_bytes(), b"\r\n\r\n", body].concat()), Step::Close])
+}
+
+/// What a host may say instead of the second token of an honest answer, or of the whole answer. Each has its name.
+fn lies(honest: &[(u32, f64)]) -> Vec<(&'static str, Reply)> {
+    const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream";
+    let (first, second) = (honest[0], honest[1]);
+    let good = || Step::Event(generated(&[first], None));
+    let behind = |steps: Vec<Step>| Reply::Stream(std::iter::once(good()).chain(steps).collect());
+    let event = |event: Value| behind(vec![Step::Event(event), Step::End]);
+    let changed = |pointer: &str, value: Value| {
+        let mut changed = generated(&[second], None);
+        *changed.pointer_mut(pointer).unwrap() = value;
+        event(changed)
+    };
+    let text = generated(&[(second.0, -1.25)], None).to_string();
+    let written = |logprob: &str| behind(vec![Step::Text(text.replace("-1.25", logprob)), Step::End]);
+    let with = |key: &str, value: Value| {
+        let mut changed = generated(&[second], None);
+        changed[key] = value;
+        event(changed)
+    };
+    let weighed = |spans: &[(&str, usize, usize)]| {
+        let mut steps: Vec<Step> =
+            honest[1..honest.len() - 1].iter().map(|t| Step::Event(generated(&[*t], None))).collect();
+        steps.push(Step::Event(generated_by(&honest[honest.len() - 1..], "stop", spans)));
+        behind(steps.into_iter().chain(Step::done()).collect())
+    };
+    let whole = generated(honest, Some("stop"));
+    let (count, stop) = (honest.len(), honest[honest.len() - 1]);
+    let logprob = "/choices/0/logprobs/content/0/logprob";
+    vec![
+        ("no ids", changed("/choices/0/token_ids", Value::Null)),
+        ("ids that are no list", changed("/choices/0/token_ids", json!(second.0))),
+        ("more ids than logprobs", changed("/choices/0/token_ids", json!([second.0, second.0]))),
+        ("more logprobs than ids", changed("/choices/0/token_ids", json!([]))),
+        ("an id beyond the vocabulary", event(generated(&[(1_000_000, -0.5)], None))),
+        ("an id below 0", changed("/choices/0/token_ids", json!([-1]))),
+        ("an id of more than 32 bits", changed("/choices/0/token_ids", json!([(1_u64 << 33) + u64::from(second.0)]))),
+        ("half an id", changed("/choices/0/token_ids", json!([0.5]))),
+        ("an id in words", changed("/choices/0/token_ids", json!(["token"]))),
+        ("another token among the logprobs", changed("/choices/0/logprobs/content/0/token_id", json!(first.0 + 1))),
+        ("no logprobs", changed("/choices/0/logprobs", Value::Null)),
+        ("an empty list of logprobs", changed("/choices/0/logprobs/content", json!([]))),
+        ("logprobs that are no list", changed("/choices/0/logprobs/content", json!({}))),
+        ("an unknown logprob", changed(logprob, Value::Null)),
+        ("a logprob in words", changed(logprob, json!("-0.5"))),
+        ("a positive logprob", event(generated(&[(second.0, 0.5)], None))),
+        ("the logprob that stands for none", event(generated(&[(second.0, -9999.0)], None))),
+        ("NaN", written("NaN")),
+        ("infinity", written("Infinity")),
+        ("minus infinity", written("-Infinity")),
+        ("a logprob too large for a float", written("-1e999")),
+        (
+            "an alternative beyond the vocabulary",
+            changed("/choices/0/logprobs/content/0/top_logprobs/0/token_id", json!(77_777)),
+        ),
+        ("a positive alternative", changed("/choices/0/logprobs/content/0/top_logprobs/0/logprob", json!(3.0))),
+        ("another prompt", with("prompt_token_ids", json!([1, 2, 3]))),
+        ("a stop at no stop token", event(generated(&[second], Some("stop")))),
+        ("an aborted answer", event(generated(&[second], Some("abort")))),
+        ("a reason that there is not", event(generated(&[second], Some("tired")))),
+        ("a reason that is a number", changed("/choices/0/finish_reason", json!(7))),
+        ("tokens beyond the stop token", event(generated(&[stop, second], None))),
+        ("more tokens than were asked for", event(generated(&[second; 25], None))),
+        ("weights of fewer tokens", weighed(&[("1", 0, count - 1)])),
+        ("weights of more tokens", weighed(&[("1", 0, count + 1)])),
+        ("weights that overlap", weighed(&[("1", 0, 3), ("2", 1, count)])),
+        ("weights with a gap", weighed(&[("1", 0, 1), ("2", 2, count)])),
+        ("an event that comes twice", {
+            let mut steps = vec![good()];
+            steps.extend(honest[1..honest.len() - 1].iter().map(|t| Step::Event(generated(&[*t], None))));
+            steps.push(Step::Event(generated_by(&[stop], "stop", &[("1", 0, count)])));
+            behind(steps.into_iter().chain(Step::done()).collect())
+        }),
+        ("done before the end", behind(Step::done())),
+        ("nothing more", behind(vec![Step::End])),
+        ("a closed connection", behind(vec![Step::Close])),
+        ("a reset connection", behind(vec![Step::Reset])),
+        (
+            "half an event",
+            behind(vec![Step::Bytes(format!("data: {}", &text[..text.len() / 2]).into_bytes()), Step::End]),
+        ),
+        ("a page of HTML", behind(vec![Step::Text("<html>502 Bad Gateway</html>".into()), Step::End])),
+        ("bytes that are no text", behind(vec![Step::Bytes(b"data: \xff\xfe\x00\n\n".to_vec()), Step::End])),
+        ("an error among the events", event(json!({ "error": { "message": "out of memory", "code": 500 } }))),
+        ("choices that are no list", event(json!({ "choices": 7 }))),
+        ("no choice at all", behind(vec![Step::Event(json!({ "choices": [] })), Step::End])),
+        ("lists in lists without end", behind(vec![Step::Text(format!("{{\"x\":{}", "[".repeat(200_000))), Step::End])),
+        ("a line of eight megabytes", behind(vec![Step::Bytes(vec![b'x'; 8 << 20]), Step::End])),
+        (
+            "an error with status 200",
+            raw(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 33",
+                br#"{"error":{"message":"no engine"}}"#,
+            ),
+        ),
+        (
+            "a whole answer in place of events",
+            raw(
+                &format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}",
+                    whole.to_string().len()
+                ),
+                whole.to_string().as_bytes(),
+            ),
+        ),
+        (
+            "another type of content",
+            raw("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 13", b"<html></html>"),
+        ),
+        ("gzip that is none", raw(&format!("{STREAM}\r\ncontent-encoding: gzip\r\ncontent-length: 20"), &[0x1f; 20])),
+        ("an empty body", raw(&format!("{STREAM}\r\ncontent-length: 0"), b"")),
+        ("fewer bytes than its head says", raw(&format!("{STREAM}\r\ncontent-length: 1000"), b"data: {")),
+        (
+            "a chunk without a length",
+            raw(&format!("{STREAM}\r\ntransfer-encoding: chunked"), b"zz\r\nabc\r\n0\r\n\r\n"),
+        ),
+        ("no HTTP", raw("SSH-2.0-OpenSSH_9.6", b"")),
+        ("a status without content", raw("HTTP/1.1 204 No Content", b"")),
+        (
+            "a way to somewhere else",
+            raw("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0", b""),
+        ),
+    ]
+}
+
+/// Whether training may take a generation, as far as its own record says.
+fn can_be_trained(generation: &Generation) -> bool {
+    generation.stop_reason != "error"
+        && !generation.client_gone
+        && generation.defect.is_none()
+        && !generation.sampled_tokens.is_empty()
+        && generation.logprobs.is_some()
+        && !generation.weights_versions.is_empty()
+}
+
+#[tokio::test]
+async fn no_row_that_can_be_trained_holds_what_a_lying_host_said() {
+    let vllm = Vllm::new(true, true);
+    let host = vllm.serve().await;
+    let setup = Setup::new(&[&host]).await;
+    let honest = setup.tokens("I am 17.<|im_end|>");
+    assert!(lies(&honest).len() >= 37);
+    for stream in [false, true] {
+        for (name, lie) in lies(&honest) {
+            vllm.play(lie);
+            let response = setup.ask(stream).await;
+            let status = response.status().as_u16();
+            let text = response.text().await.unwrap_or_default();
+            assert!(vllm.scripts.lock().unwrap().is_empty(), "{name}: it was not asked: {text}");
+            let answered = if stream { text.contains("\"finish_reason\":\"") } else { status == 200 };
+            assert!(!answered || name.starts_with("weights"), "{name}: {status} {text}");
+        }
+    }
+    let (ids, logprobs) = (ids(&honest), logprobs(&honest));
+    for generation in setup.generations().await {
+        assert!(!can_be_trained(&generation), "{generation:?}");
+        // What is kept of an answer is what came before the lie.
+        let kept = generation.sampled_tokens.len();
+        let repeated = kept > 1 && generation.sampled_tokens[1] == ids[0];
+        assert!(repeated || ids.starts_with(&generation.sampled_tokens), "{generation:?}");
+        assert!(repeated || generation.logprobs.is_none_or(|told| told == logprobs[..kept]));
+    }
+    // Whoever tells the truth again is believed.
+    vllm.play(answer(&honest, &[("1", 0, honest.len())]));
+    assert_eq!(setup.ask_whole().await.0, 200);
+    let trained: Vec<Generation> = setup.generations().await.into_iter().filter(can_be_trained).collect();
+    assert_eq!(trained.iter().map(|generation| &generation.sampled_tokens).collect::<Vec<_>>(), [&ids]);
+}
+
 #[tokio::test]
 async fn a_host_that_died_is_an_error_that_may_be_tried_again_and_stores_nothing() {
     let vllm = Vllm::new(true, true);

@@ -8,8 +8,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// Prints a line at once. A reader that has gone away, as `head` does, ends the command without a word; a full disk ends
 /// it with one.
 pub fn line(text: impl Display) {
+    print(&format_args!("{text}\n"));
+}
+
+/// Prints a part of a line, as [`line`] does.
+pub fn piece(text: impl Display) {
+    print(&text);
+}
+
+fn print(text: &dyn Display) {
     let mut out = stdout().lock();
-    let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) else { return };
+    let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) else { return };
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }

@@ -5,70 +5,99 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::Tokenizer;
-use fulgurite_store::Store;
-use fulgurite_store::model::{FoundReward, Generation, GenerationFilter, ListFilter, Part, Rollout, Span};
+use fulgurite_store::model::{Attempt, AttemptRef, Rollout, SpanFilter};
+use fulgurite_store::{SpanPages, Store};
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::arguments::ShowArguments;
 use super::open;
-use super::transcript::{AttemptRecord, Style, Transcript};
+use super::transcript::{AttemptTranscript, Event, Style, header};
 use crate::config::LoadedConfig;
 use crate::output;
 use crate::paint::Paint;
 
-/// Shows one rollout whole.
+/// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {
     let store = open(&arguments.store).await?;
     let Some((rollout, _)) = store.get_rollout(&arguments.rollout).await? else {
         bail!("there is no rollout `{}` in this store", arguments.rollout);
     };
-    let transcript = read(&store, rollout).await?;
     if arguments.json {
-        output::line(transcript.json());
-        return Ok(());
+        return show_json(&store, &rollout).await;
     }
-    let tokenizers = if arguments.tokens { tokenizers(&arguments, &transcript)? } else { HashMap::new() };
+    let tokenizers = match arguments.tokens {
+        true => tokenizers(&arguments, &store.tokenizers_of(&rollout.rollout_id).await?)?,
+        false => HashMap::new(),
+    };
     let style = Style { paint: Paint::for_stdout(), tokens: arguments.tokens, tokenizers: &tokenizers };
-    transcript.lines(&style).into_iter().for_each(output::line);
+    header(&rollout, &style).into_iter().for_each(output::line);
+    for attempt in store.attempts(&rollout.rollout_id).await? {
+        output::line("");
+        let mut pages = events(&store, &attempt).await?;
+        let mut transcript = AttemptTranscript::new(attempt);
+        transcript.title(&style).into_iter().for_each(output::line);
+        while let Some(page) = pages.next_with_generations().await? {
+            for (span, generation) in page {
+                output::line("");
+                transcript.lines(&Event::new(span, generation), &style).into_iter().for_each(output::line);
+            }
+        }
+    }
     Ok(())
 }
 
-async fn read(store: &Store, rollout: Rollout) -> Result<Transcript> {
-    let rollout_id = rollout.rollout_id.clone();
-    let generations = GenerationFilter { rollout_id: Some(rollout_id.clone()), ..GenerationFilter::default() };
-    let of_rollout = ListFilter { rollout_id_in: Some(vec![rollout_id.clone()]), ..ListFilter::default() };
-    let in_order = Part::Newest { limit: None, sort_by: Some("sequence_id".to_owned()) };
-    let mut spans = by_attempt(store.list_spans(&of_rollout, &in_order).await?.items, |span: &Span| &span.attempt_id);
-    let mut generations =
-        by_attempt(store.generations(&generations).await?, |generation: &Generation| &generation.attempt_id);
-    let every = Part::Newest { limit: None, sort_by: None };
-    let mut rewards = by_attempt(store.list_rewards(&of_rollout, &every).await?.items, |found: &FoundReward| {
-        &found.recorded.attempt_id
-    });
-    let attempts = store.attempts(&rollout_id).await?.into_iter().map(|attempt| {
-        let id = attempt.attempt_id.clone();
-        let spans = spans.remove(&id).unwrap_or_default();
-        let generations = generations.remove(&id).unwrap_or_default();
-        let rewards = rewards.remove(&id).unwrap_or_default();
-        AttemptRecord::new(attempt, spans, generations, rewards)
-    });
-    Ok(Transcript { attempts: attempts.collect(), rollout })
+/// One object in one line.
+async fn show_json(store: &Store, rollout: &Rollout) -> Result<()> {
+    let (before, after) = around_list(json!(rollout), "attempts");
+    output::piece(before);
+    for (index, attempt) in store.attempts(&rollout.rollout_id).await?.into_iter().enumerate() {
+        let mut pages = events(store, &attempt).await?;
+        let (before, after) = around_list(json!(attempt), "events");
+        output::piece(format!("{}{before}", comma(index)));
+        let mut shown = 0;
+        while let Some(page) = pages.next_with_generations().await? {
+            for (span, generation) in page {
+                output::piece(format!("{}{}", comma(shown), Event::new(span, generation).json()));
+                shown += 1;
+            }
+        }
+        output::piece(after);
+    }
+    output::line(after);
+    Ok(())
 }
 
-fn by_attempt<T>(records: Vec<T>, attempt_id: impl Fn(&T) -> &String) -> HashMap<String, Vec<T>> {
-    let mut groups: HashMap<String, Vec<T>> = HashMap::new();
-    for record in records {
-        groups.entry(attempt_id(&record).clone()).or_default().push(record);
-    }
-    groups
+/// The text of an object before and behind the elements of a list that it gets under a key.
+fn around_list(mut object: Value, key: &str) -> (String, String) {
+    let mark = Uuid::now_v7().to_string();
+    object[key] = json!([mark]);
+    let text = object.to_string();
+    let (before, after) = text.split_once(&format!("\"{mark}\"")).unwrap_or((&text, ""));
+    (before.to_owned(), after.to_owned())
+}
+
+/// Between two elements of a list.
+fn comma(index: usize) -> &'static str {
+    if index == 0 { "" } else { "," }
+}
+
+/// What happened in an attempt, in order.
+async fn events(store: &Store, attempt: &Attempt) -> Result<SpanPages> {
+    let filter = SpanFilter {
+        rollout_id: attempt.rollout_id.clone(),
+        attempt: Some(AttemptRef::Id(attempt.attempt_id.clone())),
+        ..SpanFilter::default()
+    };
+    Ok(store.span_pages(&filter).await?)
 }
 
 /// The tokenizers that are known, by fingerprint. One that was named must be that of some call.
-fn tokenizers(arguments: &ShowArguments, transcript: &Transcript) -> Result<HashMap<String, Tokenizer>> {
+fn tokenizers(arguments: &ShowArguments, used: &[String]) -> Result<HashMap<String, Tokenizer>> {
     let mut found = HashMap::new();
     if let Some(path) = &arguments.tokenizer {
         let tokenizer = open_tokenizer(path)?;
-        let mut used = transcript.tokenizers().peekable();
-        if used.peek().is_some() && !used.any(|fingerprint| fingerprint == tokenizer.fingerprint()) {
+        if !used.is_empty() && !used.iter().any(|fingerprint| fingerprint == tokenizer.fingerprint()) {
             bail!("{} is another tokenizer than that of this rollout's calls", path.display());
         }
         found.insert(tokenizer.fingerprint().to_owned(), tokenizer);

@@ -1,8 +1,10 @@
 //! One rollout as people read it: what was asked, what was answered, what it earned.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fulgurite_renderers::Tokenizer;
+use fulgurite_store::found_reward;
 use fulgurite_store::model::{Attempt, FoundReward, Generation, Object, Rollout, Span};
 use serde_json::{Value, json};
 
@@ -12,20 +14,18 @@ use super::table::cell;
 use crate::paint::Paint;
 use crate::time;
 
-/// A rollout with all that was recorded of it.
-pub struct Transcript {
-    /// The rollout.
-    pub rollout: Rollout,
-    /// Its attempts, first to latest.
-    pub attempts: Vec<AttemptRecord>,
+/// An attempt as far as it has been read: only what later lines refer to is kept of it.
+pub struct AttemptTranscript {
+    attempt: Attempt,
+    /// Its calls so far.
+    calls: Vec<Earlier>,
 }
 
-/// An attempt with all that was recorded of it.
-pub struct AttemptRecord {
-    /// The attempt.
-    pub attempt: Attempt,
-    /// What happened, in order.
-    pub events: Vec<Event>,
+/// What later calls and rewards refer to of a call.
+struct Earlier {
+    generation_id: String,
+    /// Of its prompt's messages and its answer, in their order.
+    message_hashes: Vec<u64>,
 }
 
 /// One thing that happened in an attempt.
@@ -65,35 +65,25 @@ pub struct Style<'t> {
     pub tokenizers: &'t HashMap<String, Tokenizer>,
 }
 
-impl AttemptRecord {
-    /// Puts together what was recorded of one attempt. `spans` are in order.
-    pub fn new(attempt: Attempt, spans: Vec<Span>, generations: Vec<Generation>, rewards: Vec<FoundReward>) -> Self {
-        let mut generations: HashMap<String, Generation> =
-            generations.into_iter().map(|generation| (generation.span_id.clone(), generation)).collect();
-        let mut rewards: HashMap<String, FoundReward> =
-            rewards.into_iter().map(|found| (found.recorded.span_id.clone(), found)).collect();
-        let event = |span: Span| {
-            if let Some(generation) = generations.remove(&span.span_id) {
-                Event::Call(Box::new(Call::new(generation, &span.attributes)))
-            } else if let Some(found) = rewards.remove(&span.span_id) {
-                Event::Reward(Box::new(found))
-            } else {
-                Event::Span(Box::new(span))
-            }
-        };
-        Self { attempt, events: spans.into_iter().map(event).collect() }
+impl Event {
+    /// What a span tells of, given the generation that it is of.
+    pub fn new(span: Span, generation: Option<Generation>) -> Self {
+        if let Some(generation) = generation {
+            Self::Call(Box::new(Call::new(generation, &span.attributes)))
+        } else if let Some(found) = found_reward(&span) {
+            Self::Reward(Box::new(found))
+        } else {
+            Self::Span(Box::new(span))
+        }
     }
 
-    fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.events.iter().filter_map(|event| match event {
-            Event::Call(call) => Some(&**call),
-            Event::Reward(_) | Event::Span(_) => None,
-        })
-    }
-
-    /// The number of a call, counting from 1.
-    fn number(&self, generation_id: &str) -> Option<usize> {
-        self.calls().position(|call| call.generation.generation_id == generation_id).map(|index| index + 1)
+    /// The event for programs.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::Call(call) => json!({ "generation": call.generation, "answer": call.answer.content }),
+            Self::Reward(found) => json!({ "reward": found }),
+            Self::Span(span) => json!({ "span": span }),
+        }
     }
 }
 
@@ -109,9 +99,26 @@ impl Call {
     }
 
     /// How many of this call's messages an earlier one has already shown, its answer included.
-    fn shared_with(&self, earlier: &Call) -> usize {
-        let shown = earlier.messages.iter().chain([&earlier.answer]);
-        self.messages.iter().zip(shown).take_while(|(new, old)| new == old).count()
+    fn shared_with(&self, earlier: &Earlier) -> usize {
+        let shown = earlier.message_hashes.iter();
+        self.messages.iter().zip(shown).take_while(|(new, old)| new.hash() == **old).count()
+    }
+
+    /// What is kept of it once it has been shown.
+    fn as_earlier(&self) -> Earlier {
+        let shown = self.messages.iter().chain([&self.answer]);
+        Earlier {
+            generation_id: self.generation.generation_id.clone(),
+            message_hashes: shown.map(Message::hash).collect(),
+        }
+    }
+}
+
+impl Message {
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.role, &self.content).hash(&mut hasher);
+        hasher.finish()
     }
 }
 
@@ -123,48 +130,23 @@ fn plain(value: Option<&Value>) -> String {
     }
 }
 
-impl Transcript {
-    /// The transcript for programs: one object.
-    pub fn json(&self) -> Value {
-        let attempts: Vec<Value> = self.attempts.iter().map(attempt_json).collect();
-        let mut value = json!(self.rollout);
-        value["attempts"] = json!(attempts);
-        value
-    }
-
-    /// The transcript for people, line by line.
-    pub fn lines(&self, style: &Style) -> Vec<String> {
-        let mut lines = self.header(style);
-        for record in &self.attempts {
-            lines.push(String::new());
-            lines.extend(attempt_lines(record, style));
+/// What is said of a rollout before its attempts, line by line.
+pub fn header(rollout: &Rollout, style: &Style) -> Vec<String> {
+    let Rollout { rollout_id, input, start_time, end_time, mode, resources_id, status, metadata, .. } = rollout;
+    let mut lines = vec![style.paint.bold(&format!("rollout {rollout_id}: {status}"))];
+    let mut field = |name: &str, value: String| {
+        if !value.is_empty() {
+            lines.push(format!("  {name:<10} {value}"));
         }
-        lines
-    }
-
-    /// Fingerprints of the tokenizers of its calls.
-    pub fn tokenizers(&self) -> impl Iterator<Item = &str> {
-        self.attempts.iter().flat_map(AttemptRecord::calls).map(|call| call.generation.tokenizer.as_str())
-    }
-
-    fn header(&self, style: &Style) -> Vec<String> {
-        let Rollout { rollout_id, input, start_time, end_time, mode, resources_id, status, metadata, .. } =
-            &self.rollout;
-        let mut lines = vec![style.paint.bold(&format!("rollout {rollout_id}: {status}"))];
-        let mut field = |name: &str, value: String| {
-            if !value.is_empty() {
-                lines.push(format!("  {name:<10} {value}"));
-            }
-        };
-        field("mode", mode.map_or(String::new(), |mode| mode.to_string()));
-        let metadata_text = |key: &str| cell(metadata.as_ref().and_then(|metadata| metadata.get(key)));
-        field("run", metadata_text("run_id"));
-        field("step", metadata_text("step"));
-        field("started", duration(*start_time, *end_time));
-        field("resources", resources_id.clone().unwrap_or_default());
-        field("input", plain(Some(input)));
-        lines
-    }
+    };
+    field("mode", mode.map_or(String::new(), |mode| mode.to_string()));
+    let metadata_text = |key: &str| cell(metadata.as_ref().and_then(|metadata| metadata.get(key)));
+    field("run", metadata_text("run_id"));
+    field("step", metadata_text("step"));
+    field("started", duration(*start_time, *end_time));
+    field("resources", resources_id.clone().unwrap_or_default());
+    field("input", plain(Some(input)));
+    lines
 }
 
 /// When something began, and how long it took if it is over.
@@ -173,63 +155,62 @@ fn duration(start: f64, end: Option<f64>) -> String {
     format!("{}{took}", time::text(start))
 }
 
-fn attempt_json(record: &AttemptRecord) -> Value {
-    let events: Vec<Value> = record
-        .events
-        .iter()
-        .map(|event| match event {
-            Event::Call(call) => json!({ "generation": call.generation, "answer": call.answer.content }),
-            Event::Reward(found) => json!({ "reward": found }),
-            Event::Span(span) => json!({ "span": span }),
-        })
-        .collect();
-    let mut value = json!(record.attempt);
-    value["events"] = json!(events);
-    value
-}
+impl AttemptTranscript {
+    /// Nothing of the attempt has been read yet.
+    pub fn new(attempt: Attempt) -> Self {
+        Self { attempt, calls: Vec::new() }
+    }
 
-fn attempt_lines(record: &AttemptRecord, style: &Style) -> Vec<String> {
-    let attempt = &record.attempt;
-    let title = format!("attempt {}, {}: {}", attempt.sequence_id, attempt.attempt_id, attempt.status);
-    let mut lines = vec![style.paint.bold(&title)];
-    if let Some(worker_id) = &attempt.worker_id {
-        lines.push(format!("  {:<10} {worker_id}", "worker"));
+    /// What is said of it before its events.
+    pub fn title(&self, style: &Style) -> Vec<String> {
+        let attempt = &self.attempt;
+        let title = format!("attempt {}, {}: {}", attempt.sequence_id, attempt.attempt_id, attempt.status);
+        let mut lines = vec![style.paint.bold(&title)];
+        if let Some(worker_id) = &attempt.worker_id {
+            lines.push(format!("  {:<10} {worker_id}", "worker"));
+        }
+        lines.push(format!("  {:<10} {}", "started", duration(attempt.start_time, attempt.end_time)));
+        let reason = cell(attempt.metadata.as_ref().and_then(|metadata| metadata.get("reason")));
+        if !reason.is_empty() {
+            lines.push(format!("  {:<10} {}", "reason", style.paint.red(&reason)));
+        }
+        lines
     }
-    lines.push(format!("  {:<10} {}", "started", duration(attempt.start_time, attempt.end_time)));
-    let reason = cell(attempt.metadata.as_ref().and_then(|metadata| metadata.get("reason")));
-    if !reason.is_empty() {
-        lines.push(format!("  {:<10} {}", "reason", style.paint.red(&reason)));
-    }
-    let mut calls = 0;
-    for event in &record.events {
-        lines.push(String::new());
+
+    /// The next event, line by line.
+    pub fn lines(&mut self, event: &Event, style: &Style) -> Vec<String> {
         match event {
             Event::Call(call) => {
-                lines.extend(call_lines(record, calls, call, style));
-                calls += 1;
+                let lines = call_lines(self, call, style);
+                self.calls.push(call.as_earlier());
+                lines
             }
-            Event::Reward(found) => lines.push(reward_line(record, found, style)),
-            Event::Span(span) => lines.push(span_line(span, style)),
+            Event::Reward(found) => vec![reward_line(self, found, style)],
+            Event::Span(span) => vec![span_line(span, style)],
         }
     }
-    lines
+
+    /// The number of a call, counting from 1.
+    fn number(&self, generation_id: &str) -> Option<usize> {
+        self.calls.iter().position(|call| call.generation_id == generation_id).map(|index| index + 1)
+    }
 }
 
-/// A call, `earlier` calls of its attempt having been shown before.
-fn call_lines(record: &AttemptRecord, earlier: usize, call: &Call, style: &Style) -> Vec<String> {
+/// A call that comes next.
+fn call_lines(attempt: &AttemptTranscript, call: &Call, style: &Style) -> Vec<String> {
     let generation = &call.generation;
     let versions = match &generation.weights_versions[..] {
         [] => "unknown".to_owned(),
         versions => weights(versions),
     };
-    let title = format!("#{} {}", earlier + 1, generation.generation_id);
+    let title = format!("#{} {}", attempt.calls.len() + 1, generation.generation_id);
     let seconds = generation.end_time - generation.start_time;
     let mut lines = vec![format!(
         "  {} {}",
         style.paint.cyan(&title),
         style.paint.dim(&format!("{}, weights {versions}, {seconds:.3} s", generation.model))
     )];
-    let (shown, origin) = origin(record, earlier, call);
+    let (shown, origin) = origin(attempt, call);
     lines.push(format!("  {}", style.paint.dim(&origin)));
     for message in call.messages.iter().skip(shown) {
         lines.extend(message_lines(message, style));
@@ -243,19 +224,19 @@ fn call_lines(record: &AttemptRecord, earlier: usize, call: &Call, style: &Style
 }
 
 /// How many of a call's messages need not be shown again, and what it goes on from.
-fn origin(record: &AttemptRecord, earlier: usize, call: &Call) -> (usize, String) {
+fn origin(attempt: &AttemptTranscript, call: &Call) -> (usize, String) {
     // That a conversation begins is said by the line itself.
     let reason = call.generation.branch_reason.as_deref().filter(|reason| *reason != "first_turn");
     let branch = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     if let Some(parent_id) = &call.generation.parent_id {
-        let parent = record.calls().find(|parent| parent.generation.generation_id == *parent_id);
-        let name = record.number(parent_id).map_or(parent_id.clone(), |number| format!("#{number}"));
+        let parent = attempt.calls.iter().find(|parent| parent.generation_id == *parent_id);
+        let name = attempt.number(parent_id).map_or(parent_id.clone(), |number| format!("#{number}"));
         return (
             parent.map_or(0, |parent| call.shared_with(parent)),
             format!("continues {name}, token by token{branch}"),
         );
     }
-    let nearest = record.calls().take(earlier).enumerate().map(|(index, other)| (call.shared_with(other), index)).max();
+    let nearest = attempt.calls.iter().enumerate().map(|(index, other)| (call.shared_with(other), index)).max();
     match nearest {
         Some((shared, index)) if shared > 0 => {
             (shared, format!("begins anew{branch}, like #{} up to message {shared}", index + 1))
@@ -302,7 +283,7 @@ fn token_lines(generation: &Generation, style: &Style) -> Vec<String> {
     generation.sampled_tokens.iter().enumerate().map(line).collect()
 }
 
-fn reward_line(record: &AttemptRecord, found: &FoundReward, style: &Style) -> String {
+fn reward_line(attempt: &AttemptTranscript, found: &FoundReward, style: &Style) -> String {
     let reward = &found.recorded.reward;
     let value = format!("{:+.3}", reward.value);
     let value = if reward.value < 0.0 { style.paint.red(&value) } else { style.paint.green(&value) };
@@ -312,7 +293,7 @@ fn reward_line(record: &AttemptRecord, found: &FoundReward, style: &Style) -> St
     };
     let whom = match &found.recorded.generation_id {
         None => "the attempt".to_owned(),
-        Some(id) => record.number(id).map_or(id.clone(), |number| format!("#{number}")),
+        Some(id) => attempt.number(id).map_or(id.clone(), |number| format!("#{number}")),
     };
     format!("  reward {value} {}{parts}: for {whom}, from a span {}", reward.name, found.span_name)
 }

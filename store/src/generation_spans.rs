@@ -98,7 +98,7 @@ pub(crate) fn wire_span_from_row(row: &AnyRow) -> Result<Span> {
     })
 }
 
-fn raw_span(span: Span, generation_id: &str) -> Span {
+pub(crate) fn raw_span(span: Span, generation_id: &str) -> Span {
     let (first, second) = span.span_id.split_at_checked(8).unwrap_or((&span.span_id, ""));
     Span {
         span_id: format!("{second}{first}"),

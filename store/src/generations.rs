@@ -38,6 +38,13 @@ impl Store {
         rebuild(&mut connection, &rows).await
     }
 
+    /// Fingerprints of the tokenizers that a rollout's generations were made with.
+    pub async fn tokenizers_of(&self, rollout_id: &str) -> Result<Vec<String>> {
+        let mut sql = Sql::new("SELECT DISTINCT tokenizer FROM generations WHERE rollout_id = ");
+        sql.text(rollout_id).push(" ORDER BY tokenizer");
+        sql.all(&mut *self.reader().await?).await?.iter().map(|row| column(row, "tokenizer")).collect()
+    }
+
     /// The generations of an attempt behind a place among all, 0 being before the first: places and ids, in their order.
     /// One whose place is behind another's was committed after it, too.
     pub async fn generations_behind(

@@ -144,7 +144,8 @@ impl Store {
     }
 }
 
-fn found_reward(span: &Span) -> Option<FoundReward> {
+/// The reward that a span holds, if it does, with whose it is.
+pub fn found_reward(span: &Span) -> Option<FoundReward> {
     Some(FoundReward {
         rollout_id: span.rollout_id.clone(),
         span_name: span.name.clone(),

@@ -107,7 +107,7 @@ impl Store {
 }
 
 /// Spans as they are stored.
-const STORED: &str = "(SELECT *, NULL AS raw_of FROM spans) AS spans";
+pub(crate) const STORED: &str = "(SELECT *, NULL AS raw_of FROM spans) AS spans";
 
 /// A page of the spans of `source`, which has their columns and `raw_of`.
 async fn query_in(source: &str, connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Paginated<Span>> {
@@ -124,7 +124,7 @@ async fn query_in(source: &str, connection: &mut AnyConnection, filter: &SpanFil
 }
 
 /// The attempt that a filter asks for; one without a name, which nothing meets, if there is no latest one.
-async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Option<String>> {
+pub(crate) async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Option<String>> {
     match &filter.attempt {
         None => Ok(None),
         Some(AttemptRef::Id(id)) => Ok(Some(id.clone())),
@@ -136,7 +136,12 @@ async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) 
 }
 
 fn page_of_bodies(source: &str, filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> {
-    let mut sql = Sql::new("SELECT body, raw_of FROM ");
+    wanted("SELECT body, raw_of FROM ", source, filter, attempt_id)
+}
+
+/// `select` from `source`, the rows of a page in their order.
+pub(crate) fn wanted(select: &str, source: &str, filter: &SpanFilter, attempt_id: Option<&str>) -> Result<Sql> {
+    let mut sql = Sql::new(select);
     sql.push(source);
     push_conditions(&mut sql, filter, attempt_id);
     let mut page = filter.page.clone();
@@ -146,7 +151,7 @@ fn page_of_bodies(source: &str, filter: &SpanFilter, attempt_id: Option<&str>) -
 }
 
 /// How many spans meet a filter, of which its page has `found`.
-async fn total(
+pub(crate) async fn total(
     connection: &mut AnyConnection,
     source: &str,
     filter: &SpanFilter,

@@ -190,6 +190,20 @@ impl Sql {
         self.push(if separator == "(" { "(NULL)" } else { ")" })
     }
 
+    /// Appends `(a, b, ..)` of at most so many numbers, of which there is at least one. The last stands there several
+    /// times, so that there is one text, which the databases prepare once.
+    pub fn integers(&mut self, values: impl IntoIterator<Item = i64>, at_most: usize) -> &mut Self {
+        let mut last = None;
+        let mut values = values.into_iter();
+        for place in 0..at_most {
+            last = values.next().or(last);
+            if let Some(value) = last {
+                self.push(if place == 0 { "(" } else { ", " }).integer(value);
+            }
+        }
+        self.push(")")
+    }
+
     /// Appends `(a, b, ..)` of hashes, of which there is at least one. The last stands there several times, so that there
     /// are few texts, which the databases prepare once.
     pub fn hashes<const N: usize>(&mut self, hashes: &[[u8; N]]) -> &mut Self {

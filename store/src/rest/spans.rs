@@ -2,6 +2,8 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -118,11 +120,11 @@ impl Shaped for SpanSearch {
 pub(super) async fn list(
     State(store): State<Store>,
     pairs: Query<Vec<(String, String)>>,
-) -> Result<JsonText, RestError> {
+) -> Result<Response, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
-pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<JsonText, RestError> {
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Response, RestError> {
     query(&store, body.or_empty().parse()?).await
 }
 
@@ -133,7 +135,10 @@ fn json_text(text: String) -> JsonText {
     ([(CONTENT_TYPE, "application/json")], text)
 }
 
-async fn query(store: &Store, search: SpanSearch) -> Result<JsonText, RestError> {
+/// Spans that are put together in memory, at most; of more, the reply is written as they are read.
+const AT_ONCE: u64 = 256;
+
+async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
         rollout_id: search.rollout_id,
@@ -145,7 +150,12 @@ async fn query(store: &Store, search: SpanSearch) -> Result<JsonText, RestError>
         filter_logic: search.filter_logic,
         page: search.paging.page()?,
     };
-    Ok(json_text(store.query_spans_as_json(&filter).await?))
+    if filter.page.limit.is_some_and(|limit| limit <= AT_ONCE) {
+        return Ok(json_text(store.query_spans_as_json(&filter).await?).into_response());
+    }
+    let pieces = Box::pin(store.spans_as_json_pieces(&filter).await?);
+    let body = axum::body::Body::from_stream(pieces.inspect_err(|error| tracing::warn!(%error, "a list broke off")));
+    Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use common::{Process, fulgurite};
+use common::{Process, fulgurite, resident_bytes};
 use serde_json::Value;
 
 /// Updates of a run in a suite of tests. `SOAK_UPDATES` makes it longer.
@@ -47,13 +47,6 @@ group_size = 4
 learning_rate = 1e-5
 evaluation = { every = 20, samples_per_task = 2 }
 "#;
-
-/// Bytes that a process holds.
-fn resident_bytes(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    1024 * line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
-}
 
 fn median(values: &[u64]) -> f64 {
     let mut values = values.to_vec();

@@ -252,9 +252,11 @@ fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
     let project = Project::new(UNEVEN, SMALL);
     let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
 
-    // Killed again and again: after so many recorded steps and so many milliseconds more.
+    // Killed again and again: after so many recorded steps and so many milliseconds more. `TRAINER_KILLS` says how often.
+    let kills: usize = std::env::var("TRAINER_KILLS").map_or(5, |kills| kills.parse().unwrap());
     let mut resume: &[&str] = &[];
-    for (steps, milliseconds) in [(0, 30), (1, 0), (1, 90), (3, 10), (4, 60)] {
+    for kill in 0..kills {
+        let (steps, milliseconds) = (5 * kill / kills, (30 + 67 * kill as u64) % 100);
         let mut train = project.command("killed").args(resume).stdout(Stdio::null()).spawn().unwrap();
         let run = project.path("killed");
         eventually("a step", || (run.join("config.json").exists() && recorded_steps(&run) >= steps).then_some(()));

@@ -1,7 +1,10 @@
 //! Attacks that the built command withstands, a module each: seeded, bounded, and with a second client that is served.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod cancelled_streams;
 #[path = "../common/mod.rs"]
 mod common;
+mod idle_connections;
+mod long_lists;
 mod mutated_requests;
 mod raw_http;

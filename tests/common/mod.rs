@@ -236,6 +236,22 @@ impl Answer {
     }
 }
 
+/// Bytes that a process holds.
+pub fn resident_bytes(process: u32) -> u64 {
+    status_bytes(process, "VmRSS:").unwrap()
+}
+
+/// Bytes that a process has held at most; 0 once it has ended.
+pub fn peak_bytes(process: u32) -> u64 {
+    status_bytes(process, "VmHWM:").unwrap_or(0)
+}
+
+fn status_bytes(process: u32, field: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
+    Some(1024 * line.trim().trim_end_matches(" kB").parse::<u64>().ok()?)
+}
+
 /// Keeps no connections, so that a killed server's are not taken for its successor's.
 pub fn client() -> reqwest::blocking::Client {
     reqwest::blocking::Client::builder().pool_max_idle_per_host(0).timeout(PATIENCE).build().unwrap()

@@ -49,8 +49,8 @@ impl Checkpoints<'_> {
     /// why it was passed over. `None` if the run has no checkpoints yet.
     ///
     /// # Errors
-    /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not take
-    /// files that are whole.
+    /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not
+    /// take files that are whole.
     pub async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
         let checkpoints = self.record.checkpoints(self.run_id).await?;
         let mut passed_over = Vec::new();

@@ -9,10 +9,12 @@
 //! - [`tinker`]: hosts that speak the Tinker API, and its messages.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
+//! - [`FairShare`]: places for work whose size clients choose, which take turns. [`aside`] keeps other tasks from waiting for it.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod datum;
 mod error;
+mod fair_share;
 mod learner;
 mod llama_cpp;
 mod loss_function;
@@ -32,6 +34,7 @@ mod vllm;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
+pub use fair_share::{FairShare, Place, ShareFull, ShareLimits, aside};
 pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
 pub use loss_function::{LossFunction, RatioBounds};

@@ -6,6 +6,7 @@ use fulgurite_backends::WeightsVersion;
 use crate::adapter::Adapter;
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, find_weights};
+use crate::grammars::GrammarLimits;
 use crate::memory::MemoryNeed;
 use crate::policy::Policy;
 use crate::published::PublishedWeights;
@@ -26,13 +27,22 @@ pub struct EngineOptions {
     pub prefix_cache_bytes: usize,
     /// Where the large products are computed. Changes no result.
     pub device: Device,
+    /// What a schema or grammar that an answer is kept to may take.
+    pub grammar_limits: GrammarLimits,
 }
 
 impl Default for EngineOptions {
     /// All of the machine's cores.
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self { threads, queue_limit: 1024, max_batch: 64, prefix_cache_bytes: 512 << 20, device: Device::Cpu }
+        Self {
+            threads,
+            queue_limit: 1024,
+            max_batch: 64,
+            prefix_cache_bytes: 512 << 20,
+            device: Device::Cpu,
+            grammar_limits: GrammarLimits::default(),
+        }
     }
 }
 

@@ -64,6 +64,7 @@ pub use device::Device;
 pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
 pub use gguf::{convert_gguf, is_gguf};
+pub use grammars::GrammarLimits;
 pub use inspection::{INSPECTED_RANK, ModelInspection, inspect_model};
 pub use learner::EmbeddedLearner;
 pub use lora::{LoraModule, LoraOptions};

@@ -39,7 +39,7 @@ impl EmbeddedSampler {
         vocabulary: Option<Arc<Vocabulary>>,
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
-        let queue_limit = options.queue_limit;
+        let EngineOptions { queue_limit, grammar_limits, .. } = options;
         let (queue, waiting): (_, Receiver<Generation>) = sync_channel(queue_limit);
         let pool = thread_pool("fulgurite-sampler", options.threads)?;
         let thread = std::thread::Builder::new()
@@ -47,7 +47,8 @@ impl EmbeddedSampler {
             .spawn(move || pool.install(|| Scheduler::new(options).run(waiting)))
             .map_err(EngineError::io("start", "the sampler's thread"))?;
         let vocabulary_size = published.current().policy.weights.model.config.vocab_size;
-        let grammars = vocabulary.as_ref().map(|vocabulary| Arc::new(Grammars::new(vocabulary, vocabulary_size)));
+        let grammars =
+            vocabulary.as_ref().map(|vocabulary| Arc::new(Grammars::new(vocabulary, vocabulary_size, grammar_limits)));
         Ok(Self { published, queue: Some(queue), queue_limit, vocabulary, grammars, thread: Some(thread) })
     }
 
@@ -77,9 +78,7 @@ impl EmbeddedSampler {
             let message = "a constraint needs a stop token, which ends the answer".to_owned();
             return Err(BackendError::InvalidRequest { message });
         }
-        let compiled = tokio::task::spawn_blocking(move || grammars.begin(&constraint)).await;
-        let broken = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
-        Ok(Some(compiled.map_err(broken)??))
+        grammars.begin(constraint, request.affinity.as_deref()).await.map(Some)
     }
 }
 

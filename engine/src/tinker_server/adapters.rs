@@ -5,9 +5,15 @@ use fulgurite_backends::tinker::wire::LoraConfig;
 use super::names::fresh_seed;
 use crate::{LoraModule, LoraOptions};
 
+/// The greatest rank of an adapter: a matrix of it takes as many numbers for each of its inputs and outputs.
+const GREATEST_RANK: u32 = 1024;
+
 /// What is trained beside the base, as a client asks for it; nothing where it asks for all weights, which is rank 0.
 pub(super) fn asked_adapter(asked: Option<LoraConfig>) -> Result<Option<LoraConfig>, String> {
     match asked.filter(|config| config.rank > 0) {
+        Some(config) if config.rank > GREATEST_RANK => {
+            Err(format!("lora_config.rank is {}, but must be at most {GREATEST_RANK}", config.rank))
+        }
         Some(config) if modules(&config).is_empty() => {
             Err("train_attn, train_mlp and train_unembed are all false, which leaves nothing to train".into())
         }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use fulgurite_backends::aside;
 use fulgurite_backends::tinker::wire::protobuf::ForwardBackwardRequest;
 use fulgurite_backends::tinker::wire::{
     CancelFutureRequest, ClientConfig, CreateModelRequest, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
@@ -89,7 +90,24 @@ fn dynamic_config() -> DynamicConfig {
 }
 
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(Refusal::unreadable)
+    unless_small(body.len(), || serde_json::from_slice(body).map_err(|error| unreadable::<T>(body, &error)))
+}
+
+/// Why a body cannot be read, and which of its fields is at fault.
+fn unreadable<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Refusal {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(placed) if placed.path().iter().next().is_some() => Refusal::unreadable(placed),
+        _ => Refusal::unreadable(error),
+    }
+}
+
+/// Bodies up to this size are read where they arrive: it takes less than a millisecond.
+const SMALL: usize = 64 * 1024;
+
+/// Works at what came of a body of so many bytes: aside from other requests, unless it is small.
+fn unless_small<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes <= SMALL { work() } else { aside(work) }
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
@@ -150,20 +168,22 @@ async fn forward_backward(State(server): Server, headers: HeaderMap, body: Bytes
     if !matches!(encoding, "" | "identity") {
         return Err(Refusal::bad_request(format!("bodies in {encoding} are not read: client/config asks for none")));
     }
-    let (model_id, place, request, forward_only) = match header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF) {
-        true => {
-            let message = ForwardBackwardRequest::decode(body).map_err(Refusal::unreadable)?;
-            let request = TrainingRequest::from_message(&message);
-            let given = u64::try_from(message.seq_id).map_err(|_| Refusal::bad_request("seq_id is below 0"))?;
-            (message.model_id, Some(given).filter(|&place| place > 0), request, message.forward_only)
-        }
-        false => {
-            let JsonForwardBackwardRequest { model_id, seq_id, forward_backward_input } = read(&body)?;
-            let request = TrainingRequest::from_json(&forward_backward_input);
-            (model_id, seq_id, request, false)
-        }
-    };
-    submit_pass(&server, &model_id, place, request, forward_only)
+    let is_binary = header(&headers, &CONTENT_TYPE).starts_with(PROTOBUF);
+    unless_small(body.len(), || forward_backward_of(&server, body, is_binary))
+}
+
+/// Takes a pass in either form of the wire.
+fn forward_backward_of(server: &TinkerServer, body: Bytes, is_binary: bool) -> Submitted {
+    if !is_binary {
+        let JsonForwardBackwardRequest { model_id, seq_id, forward_backward_input } = read(&body)?;
+        let request = TrainingRequest::from_json(&forward_backward_input);
+        return submit_pass(server, &model_id, seq_id, request, false);
+    }
+    let message = ForwardBackwardRequest::decode(body).map_err(Refusal::unreadable)?;
+    let request = TrainingRequest::from_message(&message);
+    let given = u64::try_from(message.seq_id).map_err(|_| Refusal::bad_request("seq_id is below 0"))?;
+    let place = Some(given).filter(|&place| place > 0);
+    submit_pass(server, &message.model_id, place, request, message.forward_only)
 }
 
 async fn forward(State(server): Server, body: Bytes) -> Submitted {

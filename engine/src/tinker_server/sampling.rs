@@ -171,6 +171,8 @@ impl TinkerServer {
     pub(super) async fn sample(self: &Arc<Self>, request: WireRequest) -> Result<SubmittedRequest, Refusal> {
         let sampler = self.sampler_of(&request)?;
         let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
+        // Before anything is made of its counts.
+        let (asked, asked_of_prompt) = read_request(&request, &base)?;
         let place = request.seq_id.map_or_else(fresh_id, |place| place.to_string());
         let request_id = format!("{}/{place}", sampler.sampler_id);
         let sequence_ids = (0..request.num_samples).map(|index| format!("{request_id}/{index}")).collect();
@@ -179,7 +181,6 @@ impl TinkerServer {
             sample_sequence_ids: Some(sequence_ids),
             ..SubmittedRequest::default()
         };
-        let (asked, asked_of_prompt) = read_request(&request, &base)?;
         let promise = match self.futures.take(acknowledgement.clone(), Fingerprint::of(&request))? {
             Taken::New(promise) => promise,
             Taken::Known(known) => return Ok(known),

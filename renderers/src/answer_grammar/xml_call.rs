@@ -5,6 +5,9 @@ use super::{CalledTool, GrammarWriter};
 use crate::RenderError;
 use crate::parsing::ParameterTypes;
 
+/// Bytes of the grammar of a call: the definitions of its schema stand in it once for each parameter that refers to any.
+const LONGEST_CALL: usize = 4 << 20;
+
 const PARAMETER_END: &str = "</parameter>";
 
 /// What a schema of arguments may say beside its properties.
@@ -43,6 +46,10 @@ impl GrammarWriter<'_> {
         let types = ParameterTypes::of(&[tool.declaration()]);
         for (key, property) in &properties {
             let parameter = self.xml_parameter(name, key, &with_definitions(property, schema), &types, rules)?;
+            if call.len() + parameter.len() > LONGEST_CALL {
+                let why = format!("with the definitions that each refers to they take more than {LONGEST_CALL} bytes");
+                return Err(self.unsupported_in(name, &why));
+            }
             call.push_str(&match required.contains(&key.as_str()) {
                 true => format!(" {parameter}"),
                 false => format!(" ({parameter})?"),
@@ -106,11 +113,23 @@ impl GrammarWriter<'_> {
 /// A property's schema with the definitions that it may refer to.
 fn with_definitions(property: &Value, schema: &Map<String, Value>) -> Value {
     let mut property = property.clone();
+    if !refers(&property) {
+        return property;
+    }
     if let Some(fields) = property.as_object_mut() {
         let definitions = ["$defs", "definitions"].into_iter().filter_map(|key| Some((key, schema.get(key)?)));
         fields.extend(definitions.map(|(key, value)| (key.to_owned(), value.clone())));
     }
     property
+}
+
+/// Whether a schema refers to another.
+fn refers(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.contains_key("$ref") || fields.values().any(refers),
+        Value::Array(items) => items.iter().any(refers),
+        _ => false,
+    }
 }
 
 /// The values that a schema lists.

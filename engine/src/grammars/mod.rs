@@ -1,15 +1,33 @@
+//! Grammars that answers are kept to: compiled under limits, on threads of their own.
+
+mod limits;
+mod schema_cost;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 
-use fulgurite_backends::Constraint;
+use fulgurite_backends::{BackendError, Constraint, FairShare, ShareFull, ShareLimits};
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
+use tokio::sync::oneshot;
 use toktrie::{ApproximateTokEnv, InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie};
+
+pub use limits::GrammarLimits;
 
 use crate::{EngineError, Vocabulary};
 
 /// Grammars that are kept compiled: clients send the same few with every request.
 const KEPT: usize = 64;
+
+/// Stack of a thread that compiles, in bytes: the compiler calls itself for each property of an object, and for each
+/// reference of a chain. What is not used of it takes no memory.
+const STACK: usize = 256 << 20;
+
+/// How many grammars are compiled together, and how many may wait.
+const SHARE: ShareLimits = ShareLimits { places: 2, waiting_of_owner: 64, waiting: 1024 };
 
 /// Compiles constraints for one model's vocabulary.
 pub(crate) struct Grammars {
@@ -18,6 +36,8 @@ pub(crate) struct Grammars {
     factory: OnceLock<Result<ParserFactory, String>>,
     /// By their text, the last used at the end. None of them has read a token.
     compiled: Mutex<VecDeque<(String, Matcher)>>,
+    limits: GrammarLimits,
+    share: FairShare,
 }
 
 impl std::fmt::Debug for Grammars {
@@ -27,17 +47,42 @@ impl std::fmt::Debug for Grammars {
 }
 
 impl Grammars {
-    pub(crate) fn new(vocabulary: &Vocabulary, vocabulary_size: usize) -> Self {
+    pub(crate) fn new(vocabulary: &Vocabulary, vocabulary_size: usize, limits: GrammarLimits) -> Self {
         Self {
             words: vocabulary.words(vocabulary_size),
             factory: OnceLock::new(),
             compiled: Mutex::new(VecDeque::new()),
+            limits,
+            share: FairShare::new(SHARE),
         }
     }
 
-    /// The grammar of an answer that begins. May take long; a constraint that cannot be compiled is told with the
-    /// compiler's own words.
-    pub(crate) fn begin(&self, constraint: &Constraint) -> Result<Grammar, EngineError> {
+    /// The grammar of an answer that begins, compiled aside on a thread of its own; those of one `owner` wait for each
+    /// other. A constraint that cannot be compiled is told with the compiler's own words.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        constraint: Constraint,
+        owner: Option<&str>,
+    ) -> Result<Grammar, BackendError> {
+        let full = |full: ShareFull| BackendError::Overloaded { limit: full.waiting };
+        let place = self.share.enter(owner.unwrap_or_default()).await.map_err(full)?;
+        let (sender, receiver) = oneshot::channel();
+        let grammars = Arc::clone(self);
+        let compile = move || {
+            // Others wait until it has ended, whether or not anybody still wants to know.
+            let _place = place;
+            if !sender.is_closed() {
+                drop(sender.send(grammars.grammar(&constraint)));
+            }
+        };
+        let thread = thread::Builder::new().name("fulgurite-grammar".into()).stack_size(STACK);
+        thread.spawn(compile).map_err(EngineError::io("start", "a thread that compiles grammars"))?;
+        let broken = |_| EngineError::Panicked { message: "the compiler of grammars".to_owned() };
+        Ok(receiver.await.map_err(broken)??)
+    }
+
+    fn grammar(&self, constraint: &Constraint) -> Result<Grammar, EngineError> {
+        self.limits.check(constraint)?;
         let key = match constraint {
             Constraint::JsonSchema(schema) => schema.to_string(),
             Constraint::Lark(grammar) => format!("lark: {grammar}"),
@@ -45,7 +90,8 @@ impl Grammars {
         let matcher = match self.kept(&key) {
             Some(matcher) => matcher,
             None => {
-                let matcher = self.compile(constraint).map_err(EngineError::constraint)?;
+                let compiled = self.compile(constraint);
+                let matcher = compiled.map_err(|words| EngineError::constraint(self.limits.named(words)))?;
                 // What one answer makes of the lexer's states is not shared with others: the limits that keep a
                 // grammar from becoming too complex then depend on the answer alone.
                 let copy = matcher.deep_clone();
@@ -74,7 +120,8 @@ impl Grammars {
     }
 
     fn compile(&self, constraint: &Constraint) -> Result<Matcher, String> {
-        let factory = self.factory.get_or_init(|| factory(&self.words).map_err(|error| error.to_string())).as_ref()?;
+        let factory = self.factory.get_or_init(|| factory(&self.words, self.limits).map_err(|error| error.to_string()));
+        let factory = factory.as_ref()?;
         let grammar = match constraint {
             Constraint::JsonSchema(schema) => TopLevelGrammar::from_json_schema(schema.clone()),
             Constraint::Lark(grammar) => TopLevelGrammar::from_lark(grammar.clone()),
@@ -86,7 +133,10 @@ impl Grammars {
 
 /// The vocabulary has one token more than the model: the end of a text that is complete, which stands for the stop
 /// tokens that each request has of its own.
-fn factory(words: &[Vec<u8>]) -> Result<ParserFactory, Box<dyn std::error::Error + Send + Sync>> {
+fn factory(
+    words: &[Vec<u8>],
+    limits: GrammarLimits,
+) -> Result<ParserFactory, Box<dyn std::error::Error + Send + Sync>> {
     let end = words.len() as u32;
     let words = [words, &[Vec::new()]].concat();
     let trie = TokTrie::from(&TokRxInfo::new(end + 1, end), &words);
@@ -94,8 +144,7 @@ fn factory(words: &[Vec<u8>]) -> Result<ParserFactory, Box<dyn std::error::Error
     let slices = llguidance::earley::SlicedBiasComputer::general_slices();
     let mut factory = ParserFactory::new(&environment, InferenceCapabilities::default(), &slices)?;
     factory.quiet();
-    // Errors go to the client: what has been sampled so far is nothing that it needs to be told.
-    factory.limits_mut().verbose_errors = false;
+    *factory.limits_mut() = limits.of_parser();
     Ok(factory)
 }
 

@@ -37,6 +37,7 @@ mod resources;
 mod rest;
 mod rewarded;
 mod rewards;
+mod rollout_pages;
 mod rollouts;
 mod runs;
 mod signals;

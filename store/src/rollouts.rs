@@ -265,7 +265,7 @@ fn validate_config(max_attempts: u32) -> Result<()> {
     Ok(())
 }
 
-fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<()> {
+pub(crate) fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<()> {
     sql.push(" WHERE 1 = 1");
     if let Some(run_id) = &filter.run_id {
         sql.push(" AND run_id = ").text(run_id);
@@ -322,7 +322,10 @@ pub(crate) async fn existing_rollout(connection: &mut AnyConnection, rollout_id:
     find_rollout(connection, rollout_id).await?.ok_or_else(|| StoreError::not_found("rollout", rollout_id))
 }
 
-async fn latest_attempts(connection: &mut AnyConnection, rollouts: &[Rollout]) -> Result<HashMap<String, Attempt>> {
+pub(crate) async fn latest_attempts(
+    connection: &mut AnyConnection,
+    rollouts: &[Rollout],
+) -> Result<HashMap<String, Attempt>> {
     let mut attempts = HashMap::new();
     for rollouts in rollouts.chunks(IDS_PER_QUERY) {
         // In the order of their sequence ids, so that the latest is what remains.

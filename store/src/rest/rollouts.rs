@@ -2,18 +2,24 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::future::ready;
+use futures::stream::{self, try_unfold};
+use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::error::RestError;
 use super::input::{Body, Paging, Path, field, paged, parameters, seconds, value_field};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::Store;
 use crate::model::{
     Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, DriftReport, FilterLogic, NewRollout, Paginated, Rollout,
     RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
 };
+use crate::sql::{to_integer, to_json};
+use crate::{Store, StoreError};
 
 type Pairs = Query<Vec<(String, String)>>;
 
@@ -182,15 +188,18 @@ impl Shaped for RolloutSearch {
     ];
 }
 
-pub(super) async fn list(State(store): State<Store>, pairs: Pairs) -> Reply<Paginated<RolloutReply>> {
+pub(super) async fn list(State(store): State<Store>, pairs: Pairs) -> Result<Response, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
-pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<RolloutReply>> {
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Response, RestError> {
     query(&store, body.or_empty().parse()?).await
 }
 
-async fn query(store: &Store, search: RolloutSearch) -> Reply<Paginated<RolloutReply>> {
+/// Rollouts that are put together in memory, at most; of more, the reply is written as they are read.
+const AT_ONCE: u64 = 256;
+
+async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestError> {
     let filter = RolloutFilter {
         status_in: search.status_in,
         rollout_id_in: search.rollout_id_in,
@@ -201,8 +210,33 @@ async fn query(store: &Store, search: RolloutSearch) -> Reply<Paginated<RolloutR
         mode: search.mode,
         page: search.paging.page()?,
     };
+    if filter.page.limit.is_none_or(|limit| limit > AT_ONCE) {
+        return in_parts(store, &filter).await;
+    }
     let Paginated { items, limit, offset, total } = store.query_rollouts(&filter).await?;
-    Ok(Json(Paginated { items: items.into_iter().map(RolloutReply::from).collect(), limit, offset, total }))
+    let items: Vec<RolloutReply> = items.into_iter().map(RolloutReply::from).collect();
+    Ok(Json(Paginated { items, limit, offset, total }).into_response())
+}
+
+/// The same text, written as the rollouts are read.
+async fn in_parts(store: &Store, filter: &RolloutFilter) -> Result<Response, RestError> {
+    let pages = store.rollout_pages(filter).await?;
+    let limit = filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?;
+    let (offset, total) = (filter.page.offset, pages.total);
+    let parts = try_unfold((pages, ""), |(mut pages, separator)| async move {
+        let Some(rollouts) = pages.next().await? else { return Ok::<_, StoreError>(None) };
+        let (mut text, mut separator) = (String::new(), separator);
+        for rollout in rollouts {
+            text.push_str(separator);
+            text.push_str(&to_json("rollout", &RolloutReply::from(rollout))?);
+            separator = ",";
+        }
+        Ok(Some((text, (pages, separator))))
+    });
+    let end = format!(r#"],"limit":{limit},"offset":{offset},"total":{total}}}"#);
+    let text = stream::once(ready(Ok(r#"{"items":["#.to_owned()))).chain(parts).chain(stream::once(ready(Ok(end))));
+    let text = text.inspect_err(|error: &StoreError| tracing::warn!(%error, "a list broke off"));
+    Ok(([(CONTENT_TYPE, "application/json")], axum::body::Body::from_stream(text)).into_response())
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Option<RolloutReply>> {

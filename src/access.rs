@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -81,6 +82,8 @@ pub struct Entrance {
     pub door: Door,
     /// What keys open.
     pub keyring: Keyring,
+    /// Greatest body of a request, in bytes.
+    pub body_limit: usize,
 }
 
 /// Lets a request in if the door is open and its key opens what it asks for. Without an admin key, everything is open
@@ -91,7 +94,7 @@ pub async fn check(
     request: Request,
     next: Next,
 ) -> Response {
-    let Entrance { door, keyring } = &*entrance;
+    let Entrance { door, keyring, body_limit } = &*entrance;
     let route = route.as_ref().map(MatchedPath::as_str);
     let (mut parts, body) = request.into_parts();
     if !door.is_open() {
@@ -105,6 +108,10 @@ pub async fn check(
     };
     if let Err(refused) = admitted {
         return refusal(route, &parts, refused.into());
+    }
+    // Nothing is read of a body that is known to be too large.
+    if body.size_hint().lower() > *body_limit as u64 {
+        return refusal(route, &parts, Refused::BodyTooLarge { limit: *body_limit });
     }
     let mut request = Request::from_parts(parts, body);
     if let Ok(holder) = holder {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
-use fulgurite_engine::{Device, EngineOptions, ModelConfig};
+use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
@@ -121,6 +121,14 @@ pub struct ProxyConfig {
     pub call_seconds: f64,
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
+    /// Requests of more than 64 KiB that are read, rendered and tokenised at the same time, beside all smaller ones; half
+    /// of the processors unless told otherwise.
+    pub large_requests_at_once: usize,
+    /// Requests of more than 64 KiB of one attempt or session that may wait for that. Whose turn it is goes round among
+    /// attempts and sessions; more than these are refused with 429.
+    pub large_requests_waiting: usize,
+    /// Bytes of the schemas of an answer and of the tools that it may call instead, where it is to keep to them.
+    pub schema_bytes: usize,
 }
 
 impl Default for ProxyConfig {
@@ -135,6 +143,8 @@ impl Default for ProxyConfig {
             budget,
             sampling_limits,
             keep_alive,
+            large_requests,
+            schema_bytes,
             ..
         } = ProxyOptions::default();
         Self {
@@ -149,6 +159,9 @@ impl Default for ProxyConfig {
             silence_seconds: sampling_limits.silence.as_secs_f64(),
             call_seconds: sampling_limits.whole.as_secs_f64(),
             keep_alive_seconds: keep_alive.as_secs_f64(),
+            large_requests_at_once: large_requests.at_once,
+            large_requests_waiting: large_requests.waiting,
+            schema_bytes,
         }
     }
 }
@@ -185,20 +198,48 @@ pub struct EngineConfig {
     /// `cpu`, or a CUDA device for the large products: `cuda` for the first, `cuda:1` for the second. No result depends on
     /// it. Needs a program that was built with the feature `fulgurite-cuda/cuda`.
     pub device: Device,
+    /// Bytes of a schema or grammar that an answer is to keep to; larger ones are refused.
+    pub grammar_bytes: usize,
+    /// JSON values in such a schema: each property, keyword and item is one.
+    pub grammar_values: usize,
+    /// What `multipleOf` and `patternProperties` of such a schema may cost: remainders that are told apart, and pairs of
+    /// patterns that are compared.
+    pub grammar_work: u64,
+    /// Steps of the compiler for such a schema or grammar, about 50,000 of which take a millisecond.
+    pub grammar_steps: u64,
+    /// States that such a schema or grammar may have while an answer is sampled, about 1.5 kB each.
+    pub grammar_states: usize,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        let EngineOptions { threads, prefix_cache_bytes, device, .. } = EngineOptions::default();
-        Self { threads, prefix_cache_bytes, device }
+        let EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, .. } = EngineOptions::default();
+        let GrammarLimits { bytes, values, work, steps, states } = grammar_limits;
+        Self {
+            threads,
+            prefix_cache_bytes,
+            device,
+            grammar_bytes: bytes,
+            grammar_values: values,
+            grammar_work: work,
+            grammar_steps: steps,
+            grammar_states: states,
+        }
     }
 }
 
 impl EngineConfig {
     /// What an engine is opened with.
     pub fn options(&self) -> EngineOptions {
-        let Self { threads, prefix_cache_bytes, device } = *self;
-        EngineOptions { threads, prefix_cache_bytes, device, ..EngineOptions::default() }
+        let Self { threads, prefix_cache_bytes, device, .. } = *self;
+        let grammar_limits = GrammarLimits {
+            bytes: self.grammar_bytes,
+            values: self.grammar_values,
+            work: self.grammar_work,
+            steps: self.grammar_steps,
+            states: self.grammar_states,
+        };
+        EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, ..EngineOptions::default() }
     }
 }
 

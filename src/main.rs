@@ -63,15 +63,18 @@ fn begin_log() -> anyhow::Result<()> {
 
 fn runtime() -> anyhow::Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(workers()?).enable_all().build().context("cannot start")
+    builder.worker_threads(workers()?).thread_stack_size(STACK).enable_all().build().context("cannot start")
 }
 
-/// Threads that serve: one for every two processors. The others are left to those who sample, train and commit, each on
-/// threads of their own; and where there is work for one thread alone, a second one costs more to wake than it saves.
-/// [`WORKERS`] says otherwise.
+/// Stack of a thread that serves, in bytes: more than what clients send can make it need. What is not used of it takes no
+/// memory.
+const STACK: usize = 16 << 20;
+
+/// Threads that serve: one for every two processors, so that the others are left to those who sample, train and commit,
+/// each on threads of their own; but two at least, so that no call waits for another's. [`WORKERS`] says otherwise.
 fn workers() -> anyhow::Result<usize> {
     let Some(said) = std::env::var_os(WORKERS) else {
-        return Ok(std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2).max(1));
+        return Ok(std::thread::available_parallelism().map_or(1, |processors| processors.get() / 2).max(2));
     };
     let number = said.to_str().and_then(|said| said.parse().ok()).filter(|number| *number > 0);
     number.with_context(|| format!("{WORKERS} is {said:?}, but must be a whole number above 0"))

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
-use fulgurite_proxy::{Budget, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
+use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::model::ModelWeights;
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
@@ -114,6 +114,11 @@ impl RunningServer {
             budget: budget(config.proxy.budget)?,
             sampling_limits: sampling_limits(&config.proxy)?,
             keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
+            schema_bytes: config.proxy.schema_bytes,
+            large_requests: LargeRequestLimits {
+                at_once: config.proxy.large_requests_at_once,
+                waiting: config.proxy.large_requests_waiting,
+            },
         };
         let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
         let export =
@@ -123,7 +128,7 @@ impl RunningServer {
         let door = Door::new();
         let route_options = RouteOptions { body_limit, scan_before_calls: watchdog_interval.is_none() };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let entrance = Arc::new(Entrance { door: door.clone(), keyring });
+        let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit });
         let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), route_options))
             .merge(metrics.routes())

@@ -328,6 +328,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     assert!(shown.contains("trainer.group_size = 8  # default\n"), "{shown}");
     let processors = std::thread::available_parallelism().unwrap();
     let shown = shown.replace(&format!("engine.threads = {processors} "), "engine.threads = [processors] ");
+    let at_once = format!("at_once = {} ", processors.get().div_ceil(2));
+    let shown = shown.replace(&at_once, "at_once = [half of them] ");
     let shown: Vec<&str> = shown.lines().filter(|line| !line.starts_with("trainer.")).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     server.listen = "127.0.0.1:4747"  # default
@@ -385,11 +387,19 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.silence_seconds = 300.0  # default
     proxy.call_seconds = 3600.0  # default
     proxy.keep_alive_seconds = 10.0  # default
+    proxy.large_requests_at_once = [half of them]  # default
+    proxy.large_requests_waiting = 16  # default
+    proxy.schema_bytes = 262144  # default
     store.url = "sqlite://fulgurite.db"  # default (serve)
     store.synchronous = "full"  # default
     engine.threads = [processors]  # default
     engine.prefix_cache_bytes = 536870912  # default
     engine.device = "cpu"  # default
+    engine.grammar_bytes = 262144  # default
+    engine.grammar_values = 4096  # default
+    engine.grammar_work = 10000  # default
+    engine.grammar_steps = 1000000  # default
+    engine.grammar_states = 50000  # default
     telemetry.otlp_endpoint = null  # default
     telemetry.content = false  # default
     tinker_server.directory = "fulgurite-tinker"  # default

@@ -33,17 +33,19 @@ pub(crate) struct ForcedCall {
 
 impl AnswerForm {
     /// What the answer to `prompt` must be kept to while it is sampled, in the model's format and as far as its host
-    /// can. `tools` are those that the model is shown.
+    /// can. `tools` are those that the model is shown; all schemas together may take `schema_bytes`.
     pub(crate) fn constraint(
         &self,
         renderer: &dyn Renderer,
         host: &Capabilities,
         prompt: &[u32],
         tools: &[Value],
+        schema_bytes: usize,
     ) -> Result<Option<Constraint>, ProxyError> {
         let single = self.single_call.is_some();
         if let Some(call) = &self.call {
             let tools = call.tools(tools)?;
+            check_size(call.field, tools.iter(), schema_bytes)?;
             return constraint(call.field, renderer, host, prompt, &AnswerShape::Calls { tools: &tools, single });
         }
         if let Some(field) = self.single_call.filter(|_| !renderer.response_format().may_end_behind_a_call()) {
@@ -56,6 +58,7 @@ impl AnswerForm {
         }
         match &self.json {
             Some(JsonForm { field, schema }) => {
+                check_size(field, std::iter::once(schema).chain(tools), schema_bytes)?;
                 constraint(field, renderer, host, prompt, &AnswerShape::Json { schema, tools })
             }
             None => Ok(None),
@@ -80,6 +83,18 @@ impl ForcedCall {
             )),
             (true, None) => Err(ProxyError::invalid(field, format!("{field} asks for a call, but there are no tools"))),
         }
+    }
+}
+
+/// Refuses schemas that are too large together: what is made of them may take many times as much.
+fn check_size<'v>(field: &str, schemas: impl Iterator<Item = &'v Value>, limit: usize) -> Result<(), ProxyError> {
+    let bytes: usize = schemas.map(|schema| schema.to_string().len()).sum();
+    match bytes > limit {
+        true => Err(ProxyError::invalid(
+            field,
+            format!("{field} has schemas of {bytes} bytes, over the limit of {limit} (proxy.schema_bytes)"),
+        )),
+        false => Ok(()),
     }
 }
 

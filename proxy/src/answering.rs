@@ -10,6 +10,7 @@ use crate::call;
 use crate::call_facts::CallFacts;
 use crate::error::ProxyError;
 use crate::gateway::InFlight;
+use crate::large_requests::RequestSize;
 use crate::logged_requests::Identity;
 use crate::model_request::ModelRequest;
 use crate::planning::{Planner, earlier_answers};
@@ -37,6 +38,8 @@ pub(crate) struct Caller {
     /// Whether its answers may be trained, whatever the rules for side requests say.
     pub(crate) trainable: Option<bool>,
     pub(crate) facts: Arc<CallFacts>,
+    /// Of the body.
+    pub(crate) size: RequestSize,
 }
 
 impl Caller {
@@ -112,7 +115,7 @@ pub(crate) async fn answer(
         trainable: caller.trainable,
     };
     let is_new = earlier.is_empty();
-    let plan = planner.plan(&open.request, earlier).await?;
+    let plan = caller.size.work(proxy, || planner.plan(&open.request, earlier)).await??;
     if !is_new {
         let is_whole = plan.calls.iter().all(|call| call.ended_earlier().is_some());
         if is_whole { &metrics.replayed } else { &metrics.resumed }.increment(1);

@@ -1,4 +1,4 @@
-use fulgurite_backends::BackendError;
+use fulgurite_backends::{BackendError, ShareFull};
 use fulgurite_renderers::RenderError;
 use fulgurite_store::{BodyTooSlow, Refused, StoreError};
 
@@ -52,6 +52,19 @@ pub(crate) enum ProxyError {
         /// The limit.
         limit: usize,
     },
+    /// The body is longer than the model's longest prompt can be.
+    #[error("the request has {bytes} bytes, but a prompt of {context_length} tokens takes at most {limit}")]
+    BodyOverContext {
+        /// Bytes of the body.
+        bytes: usize,
+        /// The most that a prompt of the context's length takes, JSON around it included.
+        limit: usize,
+        /// Tokens that prompt and answer may have together.
+        context_length: usize,
+    },
+    /// Other large requests wait already.
+    #[error(transparent)]
+    TooManyLarge(#[from] ShareFull),
     /// No model of that name is served.
     #[error("the model `{model}` does not exist here; served: {served}")]
     UnknownModel {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::Proxy;
 use crate::answering::Caller;
 use crate::error::ProxyError;
+use crate::large_requests::{RequestSize, check_against_context};
 use crate::request_body::{parse, read_body};
 use crate::whose_call::CallPath;
 
@@ -29,7 +30,10 @@ impl Incoming {
     pub(crate) async fn of(proxy: &Proxy, caller: Caller, request: Request) -> Result<Self, ProxyError> {
         let (parts, body) = request.into_parts();
         let body = read_body(body, proxy).await?;
-        let fields = parse(&body)?;
+        let size = RequestSize::of(body.len(), &caller.whose);
+        check_against_context(proxy, &size, &body).await?;
+        let fields = size.work(proxy, || parse(&body)).await??;
+        let caller = Caller { size, ..caller };
         Ok(Self { caller, headers: parts.headers, query: parts.uri.query().map(str::to_owned), body, fields })
     }
 

@@ -6,7 +6,7 @@
 //! - [`log_access`]: a line for each request.
 //!
 //! Inside, on the way of a request: `incoming` is one as it came; `upstream` passes it on if its model is not sampled
-//! here. `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
+//! here. `large_requests` work at what is large in turns, aside from other calls, and refuse what no prompt can be. `openai` and `anthropic` (those dialects: requests, responses, streams, errors) and
 //! `gateway` (Agent-lightning 1.0's way to the same calls) make a `model_request` of what `request_body` read;
 //! `whose_call` reads whose it is (by path, key or headers) and `attribution` finds that in the store; `answering` finds in the `request_log` whether it came before, and `planning` makes a
 //! `call` of it for each answer, if the attempt's `budget` has something left: from prompt to record (`sampling`, `recording`) the same for every dialect. `attempt_memory` knows
@@ -38,6 +38,7 @@ mod gate;
 mod gateway;
 mod incoming;
 mod json_text;
+mod large_requests;
 mod logged_requests;
 mod message_attributes;
 mod metering;
@@ -67,6 +68,7 @@ mod whose_call;
 pub use access_log::log_access;
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
 pub use budget::Budget;
+pub use large_requests::LargeRequestLimits;
 pub use proxy::{Proxy, ProxyOptions, SampledModel, ServedModel, UpstreamModel};
 pub use routes::{refused, routes, unknown_route};
 pub use sampling::SamplingLimits;

@@ -54,7 +54,7 @@ pub(crate) struct Plan {
 
 impl Planner<'_> {
     /// A call for each of the answers that a request asks for. `earlier` has what was sampled for them before.
-    pub(crate) async fn plan(
+    pub(crate) fn plan(
         self,
         logged: &LoggedRequest,
         mut earlier: Vec<Option<RecordedCall>>,
@@ -150,7 +150,9 @@ impl Planner<'_> {
             Prompt::Messages(said) => &said.tools,
             Prompt::Text(_) | Prompt::Tokens(_) => &[],
         };
-        self.request.asked.form.constraint(&*self.model.renderer, &self.info.capabilities, prompt, tools)
+        let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
+        let schema_bytes = self.proxy.shared.options.schema_bytes;
+        self.request.asked.form.constraint(renderer, capabilities, prompt, tools, schema_bytes)
     }
 
     /// Whether an answer ends behind its first call. Nothing is masked for this: what is sampled is the model's own.

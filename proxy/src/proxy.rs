@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fulgurite_backends::{Sampler, Upstream};
+use fulgurite_backends::{FairShare, Sampler, Upstream};
 use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_store::Store;
 use serde_json::{Map, Value};
@@ -14,6 +14,7 @@ use crate::ending::Ending;
 use crate::error::ProxyError;
 use crate::gate::Gate;
 use crate::gateway::{Gateway, RemoteModels};
+use crate::large_requests::LargeRequestLimits;
 use crate::request_log::RequestLog;
 use crate::sampling::SamplingLimits;
 use crate::telemetry::Telemetry;
@@ -103,6 +104,10 @@ pub struct ProxyOptions {
     pub sampling_limits: SamplingLimits,
     /// For how long a stream says nothing before it gives a sign of life.
     pub keep_alive: Duration,
+    /// How requests of more than 64 KiB are worked at.
+    pub large_requests: LargeRequestLimits,
+    /// Bytes that the schemas may have that an answer is to keep to.
+    pub schema_bytes: usize,
 }
 
 impl Default for ProxyOptions {
@@ -119,6 +124,8 @@ impl Default for ProxyOptions {
             budget: Budget::default(),
             sampling_limits: SamplingLimits::default(),
             keep_alive: Duration::from_secs(10),
+            large_requests: LargeRequestLimits::default(),
+            schema_bytes: 256 * 1024,
         }
     }
 }
@@ -153,6 +160,8 @@ pub(crate) struct Shared {
     pub(crate) upstream_requests: Arc<RequestLog<Passed>>,
     pub(crate) kept_replies: KeptReplies,
     pub(crate) argued_renderers: ArguedRenderers,
+    /// Places in which large requests are worked at.
+    pub(crate) large_requests: FairShare,
 }
 
 /// Requests of sessions, and of those that are passed on, that are kept once they are over, so that their retries are recognised.
@@ -169,6 +178,7 @@ impl Proxy {
         let started = crate::call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
+        let large_requests = options.large_requests.share();
         let shared = Shared {
             store,
             models,
@@ -186,6 +196,7 @@ impl Proxy {
             upstream_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
             kept_replies: KeptReplies::default(),
             argued_renderers: ArguedRenderers::default(),
+            large_requests,
         };
         let shared = Arc::new(shared);
         let remembering = Arc::downgrade(&shared);

@@ -51,6 +51,12 @@ impl TokenBytes {
         Ok(this)
     }
 
+    /// Bytes of the longest token.
+    pub(crate) fn longest(&self) -> usize {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        self.ends.iter().zip(starts).map(|(end, start)| end - start).max().unwrap_or_default()
+    }
+
     /// The bytes of a token; `None` where the id has none.
     pub(crate) fn get(&self, id: u32) -> Option<&[u8]> {
         let index = usize::try_from(id).ok()?;

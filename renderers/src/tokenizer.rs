@@ -270,6 +270,11 @@ impl Tokenizer {
         self.bytes.get(token)
     }
 
+    /// Bytes of the longest token, at least 1.
+    pub fn longest_token_bytes(&self) -> usize {
+        self.bytes.longest().max(1)
+    }
+
     /// A token's bytes; those of U+FFFD for an id outside the vocabulary, such as a row that pads the model's matrix.
     pub(crate) fn bytes_or_replacement(&self, token: u32) -> &[u8] {
         self.bytes.get(token).unwrap_or("\u{fffd}".as_bytes())

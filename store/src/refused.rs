@@ -13,14 +13,21 @@ pub enum Refused {
     /// The server finishes what it has begun, and begins nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// Its head says that its body is over the limit.
+    #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
+    BodyTooLarge {
+        /// The limit.
+        limit: usize,
+    },
 }
 
 impl Refused {
-    /// 401 or 403 for a key, 503 while the server ends.
+    /// 401 or 403 for a key, 503 while the server ends, 413 for a body.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Key(refused) => refused.status(),
             Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
 }

@@ -5,6 +5,9 @@ mod cancelled_streams;
 #[path = "../common/mod.rs"]
 mod common;
 mod idle_connections;
+mod large_prompts;
 mod long_lists;
 mod mutated_requests;
 mod raw_http;
+mod schema_bombs;
+mod unbounded_counts;

@@ -27,7 +27,9 @@ async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -
     if let Some(model) = proxy.upstream_model(&incoming.fields) {
         return pass_on(proxy, model, Route::Messages, incoming).await;
     }
-    answer(proxy, incoming.caller, read(incoming.fields, id.clone())?).await
+    let Incoming { caller, fields, .. } = incoming;
+    let request = caller.size.work(proxy, || read(fields, id.clone())).await??;
+    answer(proxy, caller, request).await
 }
 
 /// `POST /v1/messages/count_tokens`, also below an attempt's path: how long the prompt of such a request is.
@@ -44,8 +46,10 @@ async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyE
     if let Some(model) = proxy.upstream_model(&incoming.fields) {
         return pass_on(proxy, model, Route::CountTokens, incoming).await;
     }
-    let prompt = read_prompt(incoming.fields)?;
+    let Incoming { caller, fields, .. } = incoming;
+    let prompt = caller.size.work(proxy, || read_prompt(fields)).await??;
     let model = proxy.shared.argued_renderers.of(proxy.sampled_model(&prompt.model)?, &prompt.rest)?;
-    let rendered = model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown).map_err(ProxyError::from)?;
+    let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
+    let rendered = caller.size.work(proxy, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
 }

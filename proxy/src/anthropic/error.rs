@@ -61,6 +61,9 @@ fn message(error: &ProxyError) -> String {
             too_long(*prompt_tokens, maximum)
         }
         ProxyError::TokensSpent { prompt_tokens, maximum, .. } => too_long(*prompt_tokens, *maximum),
+        ProxyError::BodyOverContext { bytes, limit, context_length } => {
+            format!("prompt is too long: a request of {bytes} bytes, and {context_length} tokens take at most {limit}")
+        }
         other => other.to_string(),
     }
 }
@@ -87,7 +90,7 @@ pub(super) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
         tracing::error!(%error, "model call failed");
     }
     let mut response = (status, axum::Json(body(error, request_id))).into_response();
-    if matches!(status.as_u16(), 503 | 529) {
+    if matches!(status.as_u16(), 429 | 503 | 529) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
     request_id.on(response)

@@ -75,9 +75,9 @@ pub(crate) async fn call(
     }
     let Incoming { caller, fields, .. } = incoming;
     let request = match route {
-        Route::ChatCompletions => chat_request::read(fields)?,
-        Route::Completions => completion_request::read(fields)?,
-        _ => responses::read(fields, &proxy, caller.whose.named_rollout()).await?,
+        Route::ChatCompletions => caller.size.work(&proxy, || chat_request::read(fields)).await??,
+        Route::Completions => caller.size.work(&proxy, || completion_request::read(fields)).await??,
+        _ => responses::read(fields, &proxy, &caller).await?,
     };
     Ok(answer(&proxy, caller, request).await?)
 }

@@ -56,5 +56,7 @@ async fn call(
     if let Some(model) = proxy.upstream_model(&incoming.fields) {
         return Ok(pass_on(proxy, model, route, incoming).await?);
     }
-    Ok(answer(proxy, incoming.caller, read(incoming.fields)?).await?)
+    let Incoming { caller, fields, .. } = incoming;
+    let request = caller.size.work(proxy, || read(fields)).await??;
+    Ok(answer(proxy, caller, request).await?)
 }

@@ -41,6 +41,12 @@ fn shape(error: &ProxyError) -> Shape {
         ProxyError::PromptTooLong { parameter, .. } | ProxyError::TokensSpent { parameter, .. } => {
             Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded")).about(parameter)
         }
+        ProxyError::BodyOverContext { .. } => {
+            Shape::new(StatusCode::BAD_REQUEST, INVALID, Some("context_length_exceeded"))
+        }
+        ProxyError::TooManyLarge(_) => {
+            Shape::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some("rate_limit_exceeded"))
+        }
         ProxyError::BodyTooLarge { .. } => {
             Shape::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, Some("request_too_large"))
         }
@@ -68,6 +74,7 @@ fn shape(error: &ProxyError) -> Shape {
                     (INVALID, "insufficient_permissions")
                 }
                 Refused::ShuttingDown => (SERVER, "shutting_down"),
+                Refused::BodyTooLarge { .. } => (INVALID, "request_too_large"),
             };
             Shape::new(refused.status(), kind, Some(code))
         }
@@ -124,6 +131,10 @@ pub(crate) fn message(error: &ProxyError) -> String {
             let words = too_long(*prompt_tokens, *maximum);
             format!("{words} No more is left of the attempt's budget of {tokens} tokens.")
         }
+        ProxyError::BodyOverContext { bytes, limit, context_length } => format!(
+            "This model's maximum context length is {context_length} tokens. However, your request has {bytes} bytes, \
+             and no prompt of so many tokens takes more than {limit}. Please reduce the length of the messages."
+        ),
         other => other.to_string(),
     }
 }
@@ -164,7 +175,7 @@ impl IntoResponse for OpenAiError {
             tracing::error!(error = %self.0, "model call failed");
         }
         let mut response = (status, axum::Json(body(&self.0))).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -8,7 +8,7 @@ use super::earlier_responses::{EarlierResponses, visible_response};
 use super::recorded_response::recorded_response;
 use super::response_request;
 use crate::Proxy;
-use crate::answering::answer;
+use crate::answering::{Caller, answer};
 use crate::error::ProxyError;
 use crate::incoming::Incoming;
 use crate::model_request::ModelRequest;
@@ -27,18 +27,14 @@ pub(crate) async fn create(
         return Ok(pass_on(&proxy, model, Route::Responses, incoming).await?);
     }
     let Incoming { caller, fields, .. } = incoming;
-    let request = read(fields, &proxy, caller.whose.named_rollout()).await?;
+    let request = read(fields, &proxy, &caller).await?;
     Ok(answer(&proxy, caller, request).await?)
 }
 
-/// Reads and checks a request of a caller of that rollout or of none, who may go on from responses of its own.
-pub(crate) async fn read(
-    body: Map<String, Value>,
-    proxy: &Proxy,
-    rollout_id: Option<&str>,
-) -> Result<ModelRequest, ProxyError> {
-    let earlier = EarlierResponses::named_in(&body, proxy, rollout_id).await?;
-    response_request::read(body, &earlier)
+/// Reads and checks a request of a caller, who may go on from responses of its own rollout, or of none.
+pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
+    let earlier = EarlierResponses::named_in(&body, proxy, caller.whose.named_rollout()).await?;
+    caller.size.work(proxy, || response_request::read(body, &earlier)).await?
 }
 
 /// The path of a response, which may be below an attempt's.

@@ -1,0 +1,142 @@
+//! Bodies as large as they may be, and larger: others are served beside them.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::{Server, client, model_flag, tiny_model};
+
+const MEGABYTE: usize = 1 << 20;
+
+fn serve(directory: &Path, context_length: usize) -> Server {
+    let model = tiny_model(directory, context_length);
+    Server::start(directory, ["--model", &model_flag("tiny", &model)])
+}
+
+fn chat(content: &str) -> Value {
+    json!({ "model": "tiny", "max_tokens": 1, "messages": [{ "role": "user", "content": content }] })
+}
+
+/// Text of words that no two pieces of share, so that nothing of it is found encoded already.
+fn text(bytes: usize) -> String {
+    let words = (0_u64..).map(|place| format!("{:x} ", place.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let mut text = String::with_capacity(bytes + 20);
+    for word in words {
+        text.push_str(&word);
+        if text.len() >= bytes {
+            return text;
+        }
+    }
+    text
+}
+
+#[test]
+fn an_8_mb_prompt_does_not_stop_other_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    // Long enough that its bytes alone say nothing.
+    let server = serve(directory.path(), 40_000_000);
+    let large = chat(&text(8 * MEGABYTE)).to_string();
+    let url = server.url.as_str();
+    let healthy = |until: &dyn Fn() -> bool| {
+        let (client, begin, mut answered) = (reqwest::blocking::Client::new(), Instant::now(), 0_u32);
+        while !until() {
+            assert_eq!(client.get(format!("{url}/healthz")).send().unwrap().status(), 200);
+            answered += 1;
+        }
+        f64::from(answered) / begin.elapsed().as_secs_f64()
+    };
+    let begin = Instant::now();
+    let alone = healthy(&|| begin.elapsed() > Duration::from_secs(2));
+    let (is_over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let beside = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let counted = client().post(format!("{url}/v1/messages/count_tokens")).body(large).send();
+            // Others stop whatever came of it.
+            is_over.store(true, Ordering::Release);
+            assert_eq!(counted.unwrap().status(), 200);
+        });
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                server.post("/v1/chat/completions", &chat("Say")).expect(200);
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        healthy(&|| is_over.load(Ordering::Acquire))
+    });
+    let ratio = beside / alone;
+    eprintln!("/healthz beside it: {ratio:.2} of {alone:.0} a second, {calls:?} calls");
+    // Three threads share with it what one had alone; that it is not stopped is what must hold everywhere.
+    assert!(ratio > 0.1, "{beside} a second beside {alone}");
+    assert!(calls.load(Ordering::Relaxed) >= 3, "{calls:?} calls beside it");
+}
+
+#[test]
+fn a_prompt_that_no_context_holds_is_refused_by_its_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), 2048);
+    let body = chat(&text(30 * MEGABYTE));
+    let refused = server.post("/v1/chat/completions", &body).expect(400);
+    assert_eq!(refused["error"]["code"], "context_length_exceeded");
+    let words = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        words.starts_with("This model's maximum context length is 2048 tokens. However, your request has"),
+        "{words}"
+    );
+    let refused = server.post("/v1/messages", &body).expect(400);
+    assert_eq!(refused["error"]["type"], "invalid_request_error");
+    assert!(refused["error"]["message"].as_str().unwrap().starts_with("prompt is too long: "), "{refused}");
+    // What is a little too long is told in tokens, as before.
+    let refused = server.post("/v1/chat/completions", &chat(&text(100_000))).expect(400);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("your messages resulted in"), "{refused}");
+}
+
+/// What a server says to a head and the beginning of a body, of which the rest does not come.
+fn answer_to_head(server: &Server, path: &str, length: u64) -> String {
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n");
+    stream.write_all(format!("{head}content-length: {length}\r\n\r\n{{").as_bytes()).unwrap();
+    let mut said = String::new();
+    let mut buffer = [0; 4096];
+    while !said.contains('}') {
+        match stream.read(&mut buffer).unwrap() {
+            0 => break,
+            read => said.push_str(std::str::from_utf8(&buffer[..read]).unwrap()),
+        }
+    }
+    said
+}
+
+#[test]
+fn a_content_length_over_the_limit_is_refused_before_the_body_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), 2048);
+    let words = format!("the request body is over the limit of {} bytes (server.body_limit_bytes)", 32 * MEGABYTE);
+    for path in [
+        "/v1/chat/completions",
+        "/v1/messages",
+        "/v1/responses",
+        "/v1/agl/queues/rollouts/enqueue",
+        "/v1/traces",
+        "/api/v1/asample",
+    ] {
+        for length in [33 * MEGABYTE as u64, 1 << 40] {
+            let said = answer_to_head(&server, path, length);
+            assert!(said.starts_with("HTTP/1.1 413 ") && said.contains(&words), "{path} {length}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_chunked_body_is_refused_where_it_passes_the_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path(), 2048);
+    // So little over it that the client has sent all when it is answered.
+    let endless = std::io::repeat(b' ').take(32 * MEGABYTE as u64 + 1000);
+    let answered = server.post_text("/v1/chat/completions", reqwest::blocking::Body::new(endless));
+    assert_eq!(answered.expect(413)["error"]["code"], "request_too_large");
+}

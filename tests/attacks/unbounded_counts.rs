@@ -1,0 +1,121 @@
+//! Every count that a client sends, as no client means it: refused by name, and nothing is made of it before.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::{Answer, Server, tiny_model};
+
+/// What stands for a count: more than there can be, at the ends of what numbers hold, below zero, and no whole number.
+const COUNTS: [&str; 7] =
+    ["1000000000", "2147483648", "9223372036854775808", "18446744073709551616", "-1", "1e308", "1.5"];
+
+fn serve(directory: &Path) -> Server {
+    let model = tiny_model(directory, 128);
+    let config = directory.join("c.toml");
+    let models = format!("[[models]]\nname = \"tiny\"\nbackend = \"embedded\"\npath = {model:?}\n");
+    std::fs::write(&config, models).unwrap();
+    Server::start(directory, ["--config".as_ref(), config.as_os_str()])
+}
+
+/// Posts a body in which a field, `a.b` below another, has a value that Rust's numbers may not hold.
+fn post(server: &Server, path: &str, body: &Value, field: &str, value: &str) -> Answer {
+    let mut body = body.clone();
+    let place = field.split('.').fold(&mut body, |place, name| &mut place[name]);
+    *place = json!("@");
+    server.post_text(path, body.to_string().replace("\"@\"", value))
+}
+
+/// Peak of the memory that the server has held, in bytes.
+fn peak_memory(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[test]
+fn counts_that_nobody_means_take_no_memory_and_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path());
+    let chat = json!({ "model": "tiny", "max_tokens": 1, "messages": [{ "role": "user", "content": "Say" }] });
+    let text = json!({ "model": "tiny", "max_tokens": 1, "prompt": "Say" });
+    let mut with_logprobs = chat.clone();
+    with_logprobs["logprobs"] = json!(true);
+    let response = json!({ "model": "tiny", "max_output_tokens": 1, "input": "Say" });
+    let session = server.post("/api/v1/create_session", &json!({ "tags": [], "sdk_version": "0" })).expect(200);
+    let sampler = server.post(
+        "/api/v1/create_sampling_session",
+        &json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" }),
+    );
+    let sample = json!({
+        "sampling_session_id": sampler.expect(200)["sampling_session_id"], "num_samples": 1,
+        "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [1, 2] }] },
+        "sampling_params": { "max_tokens": 1 },
+    });
+    let before = peak_memory(&server);
+    // Those that a limit of the answer may be beyond: the context ends it first.
+    let may_be_large = ["max_tokens", "max_completion_tokens", "max_output_tokens", "top_k", "seed"];
+    for (path, body, fields) in [
+        ("/v1/chat/completions", &chat, &["n", "max_tokens", "max_completion_tokens"][..]),
+        ("/v1/chat/completions", &with_logprobs, &["top_logprobs"]),
+        ("/v1/completions", &text, &["n", "best_of", "logprobs", "max_tokens"]),
+        ("/v1/responses", &response, &["max_output_tokens", "top_logprobs"]),
+        ("/v1/messages", &chat, &["max_tokens"]),
+        (
+            "/api/v1/asample",
+            &sample,
+            &[
+                "num_samples",
+                "topk_prompt_logprobs",
+                "topk_sample_logprobs",
+                "prompt_alt_tokens_k",
+                "sampling_params.max_tokens",
+            ],
+        ),
+        ("/v1/agl/queues/rollouts/dequeue", &json!({}), &["wait_seconds"]),
+    ] {
+        for field in fields {
+            for value in COUNTS {
+                // A limit that is only large is one.
+                let last = field.rsplit('.').next().unwrap();
+                let is_taken = may_be_large.contains(&last) && !["-1", "1e308", "1.5"].contains(&value);
+                let waits = *field == "wait_seconds" && !["-1"].contains(&value);
+                if waits {
+                    continue;
+                }
+                let answered = post(&server, path, body, field, value);
+                let is_refused = [400, 422].contains(&answered.status) && answered.text.contains(last);
+                let is_answered = is_taken && answered.status == 200;
+                assert!(is_refused || is_answered, "{path} {field} {value}: {} {}", answered.status, answered.text);
+            }
+        }
+    }
+    let grown = peak_memory(&server) - before;
+    assert!(grown < 100 << 20, "it took {grown} bytes");
+}
+
+#[test]
+fn parts_of_lists_that_nobody_means_are_refused_or_end_where_the_list_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path());
+    for path in [
+        "/v1/agl/rollouts",
+        "/v1/agl/workers",
+        "/v1/agl/resources",
+        "/v1/fulgurite/generations",
+        "/v1/fulgurite/rewarded-attempts",
+    ] {
+        for name in ["limit", "offset", "after"] {
+            for value in COUNTS {
+                let answered = server.get(&format!("{path}?{name}={value}"));
+                assert!([200, 400, 422].contains(&answered.status), "{path} {name} {value}: {answered:?}");
+                assert!(!answered.text.contains("usize"), "{path} {name} {value}: {answered:?}");
+            }
+        }
+    }
+    for value in COUNTS {
+        let answered = post(&server, "/v1/agl/queues/rollouts/dequeue", &json!({}), "limit", value);
+        assert!([200, 400, 422].contains(&answered.status), "{value}: {answered:?}");
+    }
+    server.get("/healthz").expect(200);
+}

@@ -14,7 +14,14 @@ use crate::query::arguments::{
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
-#[command(name = "fulgurite", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "fulgurite",
+    version,
+    long_version = crate::version::LONG_VERSION,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -33,6 +33,7 @@ mod timed_body;
 mod trace_export;
 mod train;
 mod transfer;
+mod version;
 
 use std::process::ExitCode;
 

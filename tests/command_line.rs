@@ -239,7 +239,23 @@ fn a_wrong_call_is_exit_code_2_and_nothing_on_stdout() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}");
         assert!(ran.stderr.contains("--help"), "{arguments:?}: {}", ran.stderr);
     }
-    assert_eq!(printed(["--version"]), format!("fulgurite {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_program_says_what_it_was_built_from() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(printed(["-V"]), format!("fulgurite {version}\n"));
+    let long = printed(["--version"]);
+    let lines: Vec<&str> = long.lines().collect();
+    let told =
+        |at: usize, what: &str| lines[at].strip_prefix(what).unwrap_or_else(|| panic!("{long}")).trim().to_owned();
+    assert_eq!((lines.len(), lines[0]), (4, format!("fulgurite {version}").as_str()), "{long}");
+    let commit = told(1, "commit:");
+    let is_commit = commit.len() == 40 && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Where there is no checkout, as in an unpacked archive, nobody knows.
+    assert!(is_commit || (commit == "unknown" && !Path::new(".git").exists()), "{long}");
+    assert!(told(2, "target:").contains('-'), "{long}");
+    assert!(["none", "cuda"].contains(&told(3, "features:").as_str()), "{long}");
 }
 
 #[test]

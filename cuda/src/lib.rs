@@ -27,6 +27,9 @@ pub use matrix::Matrix;
 #[cfg(not(feature = "cuda"))]
 pub use no_device::{Device, DeviceMatrix, Matrix};
 
+/// Whether the program was built with the feature, and devices can be opened.
+pub const BUILT_IN: bool = cfg!(feature = "cuda");
+
 /// Bytes of a device's memory that an open [`Device`] takes for what is sent there and back.
 pub const WORKSPACE_BYTES: u64 = 3 * (WORKSPACE * size_of::<f32>()) as u64;
 

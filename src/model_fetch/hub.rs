@@ -1,10 +1,11 @@
 //! The hub's HTTP: what a repository holds, and its files.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue, LOCATION, RANGE, RETRY_AFTER};
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use serde::Deserialize;
 
 use super::digest::Digest;
@@ -18,6 +19,8 @@ const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 const ENDPOINT: &str = "HF_ENDPOINT";
 /// In the environment: who asks.
 const TOKEN: &str = "HF_TOKEN";
+/// In the environment: a file of certificates to trust beside the usual ones, as of a network that looks into TLS.
+const CERTIFICATES: &str = "SSL_CERT_FILE";
 
 /// A listing of more bytes is not read.
 const LONGEST_LISTING: usize = 64 << 20;
@@ -94,7 +97,9 @@ impl Hub {
             token.is_none() || endpoint.scheme() == "https" || is_loopback(&endpoint),
             "{TOKEN} would go to {endpoint} in the clear: name an https address in {ENDPOINT}, or unset {TOKEN}"
         );
-        let client = Client::builder()
+        let client = certificates()?
+            .into_iter()
+            .fold(Client::builder(), ClientBuilder::add_root_certificate)
             .redirect(redirect::Policy::none())
             .connect_timeout(Duration::from_secs(30))
             .read_timeout(SILENCE)
@@ -252,6 +257,15 @@ fn endpoint(said: &str) -> Result<Url> {
     let is_http = matches!(url.scheme(), "http" | "https") && url.host().is_some();
     ensure!(is_http && url.query().is_none(), "{ENDPOINT} is {said:?}, but must be like {DEFAULT_ENDPOINT}");
     Ok(url)
+}
+
+fn certificates() -> Result<Vec<Certificate>> {
+    let Some(file) = std::env::var_os(CERTIFICATES).filter(|file| !file.is_empty()) else { return Ok(vec![]) };
+    let context = || format!("{CERTIFICATES} is {}: no certificates can be read there", Path::new(&file).display());
+    let bundle = std::fs::read(&file).with_context(context)?;
+    let found = Certificate::from_pem_bundle(&bundle).with_context(context)?;
+    ensure!(!found.is_empty(), "{}", context());
+    Ok(found)
 }
 
 fn bearer(token: &str) -> Result<HeaderValue> {

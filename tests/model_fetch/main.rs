@@ -348,13 +348,20 @@ fn a_full_disk_is_said_and_what_is_there_is_gone_on_with() {
 }
 
 #[test]
-fn a_token_never_goes_out_in_the_clear() {
+fn a_token_never_goes_out_in_the_clear_and_what_the_environment_says_is_checked() {
     let directory = tempdir().unwrap();
     let mut command = fulgurite(["model", "fetch", "hf:someone/tiny"]);
     command.arg(directory.path()).env("HF_ENDPOINT", "http://hub.invalid").env("HF_TOKEN", "hf_secret");
     let ran: Ran = command.output().unwrap().into();
     let failure = ran.failure(directory.path());
     assert!(failure.contains("in the clear") && !failure.contains("hf_secret"), "{failure}");
+    let without = directory.path().join("without.pem");
+    std::fs::write(&without, "none").unwrap();
+    for file in [without, directory.path().join("missing.pem")] {
+        let mut command = fulgurite(["model", "fetch", "hf:someone/tiny"]);
+        let ran: Ran = command.env("SSL_CERT_FILE", &file).env_remove("HF_TOKEN").output().unwrap().into();
+        assert!(ran.failure(directory.path()).contains("SSL_CERT_FILE is [directory]/"), "{}", ran.stderr);
+    }
     for (endpoint, said) in [("hub", "which is no address"), ("ftp://hub.invalid", "must be like https://")] {
         let mut command = fulgurite(["model", "fetch", "hf:someone/tiny"]);
         let ran: Ran = command.env("HF_ENDPOINT", endpoint).env_remove("HF_TOKEN").output().unwrap().into();

@@ -70,6 +70,11 @@ impl Need {
                 Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
                 _ => Ok(()),
             },
+            (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
+                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                _ => Ok(()),
+            },
+            (Need::ModelCalls | Need::Admin, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
             (Need::Admin, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
             (Need::Rollout | Need::Admin, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
         }
@@ -87,7 +92,7 @@ pub struct Entrance {
 }
 
 /// Lets a request in if the door is open and its key opens what it asks for. Without an admin key, everything is open
-/// whatever key is sent; a key that names an attempt says whose a call is all the same.
+/// whatever key is sent; a key that names an attempt says whose a call is all the same, and rewards no other rollout.
 pub async fn check(
     State(entrance): State<Arc<Entrance>>,
     route: Option<MatchedPath>,
@@ -102,7 +107,11 @@ pub async fn check(
     }
     let holder = holder(keyring, &parts.headers);
     let admitted = match (&holder, Need::of(&parts.method, route), &keyring.admin) {
-        (_, Need::Nothing, _) | (_, _, None) => Ok(()),
+        (_, Need::Nothing, _) => Ok(()),
+        (Ok(holder @ (KeyHolder::Attempt { .. } | KeyHolder::Grader { .. })), need @ Need::Rollout, None) => {
+            need.is_met_by(holder, rollout_id(&mut parts).await.as_deref())
+        }
+        (_, _, None) => Ok(()),
         (Ok(holder), need, Some(_)) => need.is_met_by(holder, rollout_id(&mut parts).await.as_deref()),
         (Err(refused), ..) => Err(refused.clone()),
     };
@@ -237,6 +246,7 @@ mod tests {
     #[test]
     fn a_key_opens_its_own_door() {
         let of = |id: &str| KeyHolder::Attempt { rollout_id: id.into(), attempt_id: "a".into() };
+        let grader = |id: &str| KeyHolder::Grader { rollout_id: id.into(), attempt_id: "a".into() };
         let other = KeyRefused::OtherRollout { of: "r".into(), asked: "s".into() };
         for (need, holder, rollout_id, expected) in [
             (Need::Admin, KeyHolder::Admin, None, Ok(())),
@@ -247,6 +257,15 @@ mod tests {
             (Need::Rollout, of("r"), Some("r"), Ok(())),
             (Need::Rollout, of("r"), Some("s"), Err(other)),
             (Need::Admin, of("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a rollout" })),
+            (Need::Rollout, grader("r"), Some("r"), Ok(())),
+            (
+                Need::Rollout,
+                grader("s"),
+                Some("r"),
+                Err(KeyRefused::OtherRollout { of: "s".into(), asked: "r".into() }),
+            ),
+            (Need::ModelCalls, grader("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a grader" })),
+            (Need::Admin, grader("r"), None, Err(KeyRefused::AdminOnly { of: "a grader" })),
             (Need::ModelCalls, KeyHolder::ModelCalls, Some("s"), Ok(())),
             (Need::Rollout, KeyHolder::ModelCalls, Some("s"), Err(KeyRefused::AdminOnly { of: "model calls" })),
         ] {

@@ -108,8 +108,8 @@ fn what_a_store_holds_is_shown_as_tables() {
     assert_eq!(drift["calls"], json!(server.query("drift")));
     server.get("/rollout/ro-none/drift").expect(404);
     insta::assert_snapshot!(table(&server, ["rewards"]), @r"
-    rollout    attempt      seq  reward  name     components  generation  span
-    ro-played  at-########  2    +0.500  primary  exact 1                 agentlightning.annotation
+    rollout    attempt      seq  reward  name     components  given by  generation  span
+    ro-played  at-########  2    +0.500  primary  exact 1     unknown               agentlightning.annotation
     ");
     insta::assert_snapshot!(table(&server, ["workers"]), @r"
     worker  status  rollout  attempt  heard of  asked                busy                 idle
@@ -344,7 +344,8 @@ fn what_a_store_holds_is_shown_as_json() {
         "agentlightning.reward.0.name": "primary",
         "agentlightning.reward.0.value": 0.5,
         "agentlightning.reward.1.name": "exact",
-        "agentlightning.reward.1.value": 1.0
+        "agentlightning.reward.1.value": 1.0,
+        "fulgurite.reward.giver": "unknown"
       },
       "events": [],
       "links": [],

@@ -42,6 +42,7 @@ pub fn reward(sequence_id: u64, generation_id: Option<&str>, value: f64) -> Reco
         time: None,
         generation_id: generation_id.map(str::to_owned),
         reward: Reward::new(value),
+        giver: None,
     }
 }
 

@@ -11,9 +11,9 @@ pub fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, St
     [
         // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`.
         ("OPENAI_BASE_URL", url(&["v1"])),
-        ("OPENAI_API_KEY", assignment.key.clone()),
+        ("OPENAI_API_KEY", assignment.agent_key()),
         ("ANTHROPIC_BASE_URL", url(&[])),
-        ("ANTHROPIC_API_KEY", assignment.key.clone()),
+        ("ANTHROPIC_API_KEY", assignment.agent_key()),
         ("FULGURITE_ROLLOUT_ID", assignment.rollout_id.clone()),
         ("FULGURITE_ATTEMPT_ID", assignment.attempt_id.clone()),
         ("FULGURITE_TASK", assignment.task.to_string()),

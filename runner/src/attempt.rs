@@ -93,6 +93,12 @@ impl Workshop {
         })
     }
 
+    /// What the server is told of who grades: the program's bare name.
+    pub fn grader_name(&self) -> Option<String> {
+        let path = &self.grader.as_ref()?.path;
+        Some(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned())
+    }
+
     /// Runs one attempt to its end and reports it. One that the server gives up meanwhile is killed. Dropping the future kills
     /// every process of the attempt and reports nothing.
     ///

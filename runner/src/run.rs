@@ -70,6 +70,7 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
 async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Result<(), RunnerError> {
     // A predecessor of the same name may have died with attempts in hand.
     server.release().await?;
+    let grader = crew.workshop.grader_name();
     let mut reply_lost = false;
     loop {
         crew.tally_ended()?;
@@ -83,7 +84,7 @@ async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Resu
             reply_lost = false;
         }
         let wait = if options.until_idle { Duration::ZERO } else { QUEUE_WAIT };
-        let dequeued: Dequeued = server.dequeue(options.parallel - crew.size(), wait).await?;
+        let dequeued: Dequeued = server.dequeue(options.parallel - crew.size(), wait, grader.as_deref()).await?;
         reply_lost |= dequeued.reply_lost;
         let idle = dequeued.assignments.is_empty();
         for assignment in dequeued.assignments {

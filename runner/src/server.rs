@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
+use uuid::Uuid;
 
 /// The header of a dequeue's reply that holds the keys of the attempts in it.
 const KEY_HEADER: &str = "x-fulgurite-key";
+
+/// The header that holds the keys of their graders, in the same order.
+const GRADER_KEY_HEADER: &str = "x-fulgurite-grader-key";
 
 /// What an attempt's agents are given for a key when the server hands out none, as other servers than ours do.
 const ANY_KEY: &str = "fulgurite";
@@ -36,8 +40,10 @@ pub struct Assignment {
     pub attempt_id: String,
     /// The rollout's input.
     pub task: Value,
-    /// What opens the attempt's own routes.
-    pub key: String,
+    /// What opens the attempt's own routes; `None` of a server that hands out no keys.
+    pub key: Option<String>,
+    /// What opens its reward when it is graded. The agent never gets it.
+    pub grader_key: Option<String>,
 }
 
 /// What an attempt is called on the server.
@@ -91,6 +97,11 @@ pub struct Server {
 }
 
 impl Assignment {
+    /// What the attempt's programs send for a key.
+    pub fn agent_key(&self) -> String {
+        self.key.clone().unwrap_or_else(|| ANY_KEY.to_owned())
+    }
+
     /// What the attempt is called on the server.
     pub fn name(&self) -> AttemptName {
         AttemptName { rollout_id: self.rollout_id.clone(), attempt_id: self.attempt_id.clone() }
@@ -129,20 +140,26 @@ impl Server {
         url
     }
 
-    /// Takes up to `limit` rollouts off the queue, waiting for up to `wait` until there is one.
-    pub async fn dequeue(&self, limit: usize, wait: Duration) -> Result<Dequeued, RunnerError> {
+    /// Takes up to `limit` rollouts off the queue, waiting for up to `wait` until there is one. With a `grader`, which
+    /// this is the name of, the server lets nobody else reward them.
+    pub async fn dequeue(&self, limit: usize, wait: Duration, grader: Option<&str>) -> Result<Dequeued, RunnerError> {
         let url = self.url(&["v1", "agl", "queues", "rollouts", "dequeue"]);
-        let body = json!({"limit": limit, "worker_id": self.worker_id, "wait_seconds": wait.as_secs_f64()});
+        let mut body = json!({"limit": limit, "worker_id": self.worker_id, "wait_seconds": wait.as_secs_f64()});
+        if let Some(grader) = grader {
+            body["grader"] = json!(grader);
+        }
         let request = self.post(&url, &body).timeout(wait + REQUEST_TIMEOUT);
         let reply = self.send_patiently(&url, request).await?;
-        let keys = keys(&reply.headers);
+        let (agents, graders) = (keys(&reply.headers, KEY_HEADER), keys(&reply.headers, GRADER_KEY_HEADER));
+        let of = |keys: &[String], index: usize| keys.get(index).or(keys.last()).cloned();
         let rollouts: Vec<AttemptedRollout> = reply.json(&url)?;
         let assignments =
             rollouts.into_iter().enumerate().map(|(index, AttemptedRollout { rollout, attempt })| Assignment {
                 rollout_id: rollout.rollout_id,
                 attempt_id: attempt.attempt_id,
                 task: rollout.input,
-                key: keys.get(index).or(keys.last()).cloned().unwrap_or_else(|| ANY_KEY.to_owned()),
+                key: of(&agents, index),
+                grader_key: of(&graders, index),
             });
         Ok(Dequeued { assignments: assignments.collect(), reply_lost: reply.earlier_lost })
     }
@@ -184,10 +201,17 @@ impl Server {
         Ok(attempt.status)
     }
 
-    /// Posts the attempt's reward.
+    /// Posts the attempt's reward in the name of who gives it: its grader, or the agent that printed it. However often
+    /// it is sent, it is given once.
     pub async fn reward(&self, assignment: &Assignment, reward: &Reward) -> Result<(), RunnerError> {
         let url = self.attempt_url(assignment, &["reward"]);
-        self.send_patiently(&url, self.post(&url, reward)).await.map(|_| ())
+        let request = self.client.post(url.clone()).timeout(REQUEST_TIMEOUT).json(reward);
+        let request = match assignment.grader_key.as_ref().or(assignment.key.as_ref()).or(self.admin_key.as_ref()) {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        };
+        let request = request.header("idempotency-key", Uuid::now_v7().to_string());
+        self.send_patiently(&url, request).await.map(|_| ())
     }
 
     /// Whether somebody, the agent itself for one, has posted a reward for the attempt.
@@ -265,8 +289,8 @@ fn unreachable(url: &Url, patience: Duration, reason: &str) -> RunnerError {
 
 /// The keys in the reply's headers, in the order of its attempts: one header each, or one header with commas. A single key is
 /// every attempt's.
-fn keys(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(KEY_HEADER).iter().filter_map(|value| value.to_str().ok());
+fn keys(headers: &HeaderMap, name: &str) -> Vec<String> {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty()).collect()
 }
 
@@ -343,9 +367,10 @@ mod tests {
     #[test]
     fn keys_come_in_several_headers_or_in_one() {
         let mut headers = HeaderMap::new();
-        assert!(keys(&headers).is_empty());
+        assert!(keys(&headers, KEY_HEADER).is_empty());
         headers.append(KEY_HEADER, "a, b".parse().unwrap());
         headers.append(KEY_HEADER, "c".parse().unwrap());
-        assert_eq!(keys(&headers), ["a", "b", "c"]);
+        assert_eq!(keys(&headers, KEY_HEADER), ["a", "b", "c"]);
+        assert!(keys(&headers, GRADER_KEY_HEADER).is_empty());
     }
 }

@@ -73,6 +73,34 @@ async fn the_grader_reads_what_the_agent_printed() {
 }
 
 #[tokio::test]
+async fn a_reward_comes_with_its_givers_key_and_the_same_idempotency_key_each_time() {
+    let given = async |grade: Option<&str>, lost: usize| {
+        let server = Scripted::start([json!(1), json!(2)]).await;
+        {
+            let mut record = server.record();
+            record.keys = Some("agent-key".to_owned());
+            record.grader_keys = grade.map(|_| "grader-key".to_owned());
+            record.lost_rewards = lost;
+        }
+        let agent = r#"env | grep -q grader-key && exit 1; echo '{"reward": 0.5}'"#;
+        let summary = run_until_idle(RunnerOptions { grade: grade.map(shell), ..options(&server, agent) }).await;
+        assert_eq!(summary.succeeded, 2);
+        let record = server.record();
+        (record.reward_keys.clone(), record.graders[0].clone())
+    };
+    let (keys, grader) = given(Some(r#"echo '{"reward": 1}'"#), 1).await;
+    assert_eq!(grader, "sh");
+    let authorizations: Vec<_> = keys.iter().map(|[authorization, _]| authorization.as_deref().unwrap()).collect();
+    assert_eq!(authorizations, ["Bearer grader-key"; 3]);
+    let [lost, again, other] = [0, 1, 2].map(|index| keys[index][1].clone().unwrap());
+    assert!(lost == again && again != other, "{keys:?}");
+
+    let (keys, grader) = given(None, 0).await;
+    assert_eq!(grader, Value::Null, "what nobody grades is said to be graded by nobody");
+    assert_eq!(keys[0][0].as_deref(), Some("Bearer agent-key"));
+}
+
+#[tokio::test]
 async fn a_posted_reward_is_enough() {
     for annotation in [json!({"agentlightning.reward.0.value": 1.0}), json!({"reward": 1.0})] {
         let (rewards, ending) = play("echo bye", None, vec![annotation]).await;

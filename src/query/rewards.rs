@@ -19,7 +19,7 @@ pub async fn rewards(arguments: RewardsArguments) -> Result<()> {
 
 impl Record for FoundReward {
     const COLUMNS: &'static [&'static str] =
-        &["rollout", "attempt", "seq", "reward", "name", "components", "generation", "span"];
+        &["rollout", "attempt", "seq", "reward", "name", "components", "given by", "generation", "span"];
 
     async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
         Ok(store.list_rewards(filter, part).await?)
@@ -38,6 +38,7 @@ impl Record for FoundReward {
             format!("{:+.3}", recorded.reward.value),
             recorded.reward.name.clone(),
             cut(&components(&recorded.reward)),
+            recorded.giver.map_or(String::new(), |giver| giver.to_string()),
             recorded.generation_id.clone().unwrap_or_default(),
             self.span_name.clone(),
         ]

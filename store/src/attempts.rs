@@ -176,6 +176,7 @@ pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
         worker_id: column(row, "worker_id")?,
         last_heartbeat_time: column(row, "last_heartbeat_time")?,
         metadata: optional_json(row, "metadata")?,
+        grader: column(row, "grader")?,
     })
 }
 
@@ -183,7 +184,8 @@ pub(crate) fn attempt_from_row(row: &AnyRow) -> Result<Attempt> {
 macro_rules! rollout_and_attempt {
     () => {
         "r.*, a.attempt_id, a.sequence_id, a.start_time AS attempt_start_time, a.end_time AS attempt_end_time,
-         a.status AS attempt_status, a.worker_id, a.last_heartbeat_time, a.metadata AS attempt_metadata"
+         a.status AS attempt_status, a.worker_id, a.last_heartbeat_time, a.metadata AS attempt_metadata,
+         a.grader"
     };
 }
 pub(crate) use rollout_and_attempt;
@@ -202,6 +204,7 @@ pub(crate) fn attempt_beside_rollout(row: &AnyRow) -> Result<Option<Attempt>> {
         worker_id: column(row, "worker_id")?,
         last_heartbeat_time: column(row, "last_heartbeat_time")?,
         metadata: optional_json(row, "attempt_metadata")?,
+        grader: column(row, "grader")?,
     }))
 }
 
@@ -251,11 +254,12 @@ pub(crate) async fn insert_attempt(
     rollout_id: &str,
     attempt_id: &str,
     worker_id: Option<&str>,
+    grader: Option<&str>,
 ) -> Result<Attempt> {
     let row = sqlx::query(
-        "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id, span_count,
+        "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, status, worker_id, grader, span_count,
              generation_count, digest)
-         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4, 0, 0, 0 FROM attempts
+         SELECT $1, $2, COALESCE(MAX(sequence_id), 0) + 1, $3, 'preparing', $4, $5, 0, 0, 0 FROM attempts
          WHERE rollout_id = $1
          RETURNING *",
     )
@@ -263,6 +267,7 @@ pub(crate) async fn insert_attempt(
     .bind(plain("attempt_id", attempt_id)?)
     .bind(now())
     .bind(optional_plain("worker_id", worker_id)?)
+    .bind(optional_plain("grader", grader)?)
     .fetch_one(connection)
     .await?;
     attempt_from_row(&row)

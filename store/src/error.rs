@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::model::GatewayState;
+use crate::reward_refused::RewardRefused;
 
 /// Why the store could not do what it was asked. Nothing has been changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,6 +40,12 @@ pub enum StoreError {
         /// Its id.
         id: String,
     },
+    /// Whoever gives a reward may not.
+    #[error(transparent)]
+    RewardRefused(#[from] RewardRefused),
+    /// A request came before with the same `Idempotency-Key` and another body.
+    #[error("Idempotency-Key: the same key came with another body before")]
+    KeyReused,
     /// The request makes no sense.
     #[error("{field}: {message}")]
     Invalid {

@@ -17,7 +17,8 @@ use crate::attempts::hear_of;
 use crate::checksums::Recorded;
 use crate::gateway::open_attempt;
 use crate::model::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanStatus, StatusCode};
-use crate::rewards::{self, recorded_reward};
+use crate::reward_rights::{Sender, admit};
+use crate::rewards::{self, EVENT_TYPE, recorded_reward};
 use crate::spans::{allocate_sequence_id, insert_span};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
@@ -30,13 +31,24 @@ pub(crate) const REWARD: &str = "reward";
 const FIRST_ATTEMPT: &str = "0";
 
 const SPAN_NAME: &str = "agentlightning.event";
-const EVENT_TYPE: &str = "agentlightning.event.type";
 const EVENT_DATA: &str = "agentlightning.event.data";
 
 impl Store {
     /// Records an event of an attempt, which is made if its rollout has none of that name. The data of a reward must
     /// be an object whose `value` is a number.
     pub async fn add_event(&self, rollout_id: &str, attempt_id: &str, event_type: &str, data: Value) -> Result<Event> {
+        self.add_event_of(&Sender::Server, rollout_id, attempt_id, event_type, data).await
+    }
+
+    /// As [`Store::add_event`]; a reward is refused if whoever sends it may not give it.
+    pub async fn add_event_of(
+        &self,
+        sender: &Sender,
+        rollout_id: &str,
+        attempt_id: &str,
+        event_type: &str,
+        data: Value,
+    ) -> Result<Event> {
         let event = Event {
             event_type: event_type.to_owned(),
             rollout_id: rollout_id.to_owned(),
@@ -44,8 +56,9 @@ impl Store {
             timestamp: now(),
             data,
         };
-        let (name, attributes) = span_parts(&event)?;
-        self.write(move |write| Box::pin(async move { record(write, event, name, attributes).await })).await
+        let (name, attributes) = span_parts(&event, sender)?;
+        let sender = sender.clone();
+        self.write(move |write| Box::pin(async move { record(write, event, &sender, name, attributes).await })).await
     }
 
     /// The events of the attempt that counts, in the order in which they were recorded: those that were posted, the
@@ -70,11 +83,11 @@ impl Store {
 }
 
 /// Name and attributes of the span that keeps an event.
-fn span_parts(event: &Event) -> Result<(&'static str, Object)> {
+fn span_parts(event: &Event, sender: &Sender) -> Result<(&'static str, Object)> {
     let (name, mut attributes) = if event.event_type == REWARD {
         let value = event.data.get("value").and_then(Value::as_f64);
         let value = value.ok_or_else(|| StoreError::invalid("data.value", "Input should be a valid number"))?;
-        (rewards::ANNOTATION, rewards::attributes(&Reward::new(value), None))
+        (rewards::ANNOTATION, rewards::attributes(&Reward::new(value), None, sender.giver()))
     } else {
         (SPAN_NAME, Map::new())
     };
@@ -84,8 +97,11 @@ fn span_parts(event: &Event) -> Result<(&'static str, Object)> {
     Ok((name, attributes))
 }
 
-async fn record(write: &mut Write, event: Event, name: &str, attributes: Object) -> Result<Event> {
-    open_attempt(write, &event.rollout_id, &event.attempt_id).await?;
+async fn record(write: &mut Write, event: Event, sender: &Sender, name: &str, attributes: Object) -> Result<Event> {
+    let attempt = open_attempt(write, &event.rollout_id, &event.attempt_id).await?;
+    if name == rewards::ANNOTATION {
+        admit(write.connection(), &attempt, None, sender).await?;
+    }
     let id = Uuid::now_v7().simple().to_string();
     let span = Span {
         rollout_id: event.rollout_id.clone(),

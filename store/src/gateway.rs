@@ -272,7 +272,7 @@ pub(crate) async fn open_attempt(write: &mut Write, rollout_id: &str, attempt_id
     }
     existing_rollout(write.connection(), rollout_id).await?;
     write.rollout_changed(rollout_id);
-    insert_attempt(write.connection(), rollout_id, attempt_id, None).await
+    insert_attempt(write.connection(), rollout_id, attempt_id, None, None).await
 }
 
 async fn delete(write: &mut Write, rollout_id: &str) -> Result<bool> {

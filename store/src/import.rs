@@ -236,8 +236,8 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
     existing_rollout(connection, &attempt.rollout_id).await?;
     let inserted = sqlx::query(
         "INSERT INTO attempts (rollout_id, attempt_id, sequence_id, start_time, end_time, status, worker_id,
-             last_heartbeat_time, metadata, span_count, generation_count, digest)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0, 0) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
+             last_heartbeat_time, metadata, grader, span_count, generation_count, digest)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, 0) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
     )
     .bind(attempt.rollout_id.as_str())
     .bind(plain("attempt_id", &attempt.attempt_id)?)
@@ -248,6 +248,7 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
     .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
     .bind(OptionalReal(attempt.last_heartbeat_time))
     .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+    .bind(optional_plain("grader", attempt.grader.as_deref())?)
     .execute(connection)
     .await?;
     Ok(inserted.rows_affected() > 0)

@@ -23,6 +23,13 @@ pub enum KeyHolder {
         /// The attempt that the key was made for, to which calls belong that do not say whose they are.
         attempt_id: String,
     },
+    /// Whoever runs an attempt's grader: its rewards, and nothing else.
+    Grader {
+        /// Its rollout.
+        rollout_id: String,
+        /// The attempt that is graded.
+        attempt_id: String,
+    },
     /// An agent that says itself whose its calls are: model calls of any rollout, and nothing else.
     ModelCalls,
 }

@@ -27,7 +27,7 @@ pub use generation::{Generation, NewGeneration, WeightsFrom};
 pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
 pub use packed_generation::{PackedGeneration, PackingError};
 pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
-pub use reward::{RecordedReward, Reward, Rewarded, RewardedAttempts};
+pub use reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
     UnaccountedGeneration,
@@ -227,6 +227,9 @@ pub struct Attempt {
     pub last_heartbeat_time: Option<f64>,
     /// Whatever its worker wants to find again.
     pub metadata: Option<Object>,
+    /// What gives its rewards, as its worker called it when it took the rollout; nothing is written where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grader: Option<String>,
 }
 
 /// A rollout and its latest attempt.

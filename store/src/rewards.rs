@@ -1,150 +1,22 @@
 //! Rewards, stored as Agent-lightning's annotation spans, so that whoever reads spans finds them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
-use uuid::Uuid;
 
-use crate::attempts::existing_attempt;
-use crate::model::{AttemptRef, Object, RecordedReward, Reward, Span, SpanFilter, SpanStatus, StatusCode};
-use crate::spans::{allocate_sequence_id, insert_span};
-use crate::writer::{Write, now};
-use crate::{Result, Store, StoreError};
+use crate::model::{Object, RecordedReward, Reward, RewardGiver, Span};
 
 pub(crate) const ANNOTATION: &str = "agentlightning.annotation";
-const REWARD: &str = "agentlightning.reward";
+pub(crate) const REWARD: &str = "agentlightning.reward";
+/// The attribute that says who gave a reward. The server alone writes it.
+pub(crate) const GIVER: &str = "fulgurite.reward.giver";
+/// The attribute that says which event of Agent-lightning's a span keeps.
+pub(crate) const EVENT_TYPE: &str = "agentlightning.event.type";
 const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.
 const RESPONSE_ID: &str = "gen_ai.response.id";
 
-impl Store {
-    /// Gives a reward to an attempt, or to one of its generations. The attempt's status does not matter, and does not
-    /// change.
-    pub async fn add_reward(
-        &self,
-        rollout_id: &str,
-        attempt: impl Into<AttemptRef>,
-        generation_id: Option<&str>,
-        reward: Reward,
-    ) -> Result<RecordedReward> {
-        validate(&reward)?;
-        let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
-        let generation_id = generation_id.map(str::to_owned);
-        self.write(move |write| {
-            Box::pin(async move { record(write, rollout_id, attempt, generation_id, reward).await })
-        })
-        .await
-    }
-
-    /// Gives a reward to a generation of a rollout, whichever attempt it belongs to.
-    pub async fn add_generation_reward(
-        &self,
-        rollout_id: &str,
-        generation_id: &str,
-        reward: Reward,
-    ) -> Result<RecordedReward> {
-        validate(&reward)?;
-        let (rollout_id, generation_id) = (rollout_id.to_owned(), generation_id.to_owned());
-        self.write(move |write| {
-            Box::pin(async move {
-                let attempt = AttemptRef::Id(attempt_of(write, &rollout_id, &generation_id).await?);
-                record(write, rollout_id, attempt, Some(generation_id), reward).await
-            })
-        })
-        .await
-    }
-
-    /// The rewards among an attempt's spans, in order of sequence id; the last one without a generation is the
-    /// attempt's final reward. None if the attempt is not known.
-    pub async fn rewards(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Vec<RecordedReward>> {
-        let filter =
-            SpanFilter { rollout_id: rollout_id.to_owned(), attempt: Some(attempt.into()), ..SpanFilter::default() };
-        Ok(self.query_spans(&filter).await?.items.iter().filter_map(recorded_reward).collect())
-    }
-}
-
-fn validate(reward: &Reward) -> Result<()> {
-    if !reward.value.is_finite() {
-        return Err(StoreError::invalid("value", "must be a finite number"));
-    }
-    if reward.name.is_empty() {
-        return Err(StoreError::invalid("name", "must not be empty"));
-    }
-    match reward.components.iter().find(|(name, value)| name.is_empty() || !value.is_finite()) {
-        None => Ok(()),
-        Some((name, _)) => {
-            Err(StoreError::invalid(format!("components.{name}"), "must be a finite number with a name"))
-        }
-    }
-}
-
-/// The attempt that a generation of a rollout belongs to.
-async fn attempt_of(write: &mut Write, rollout_id: &str, generation_id: &str) -> Result<String> {
-    let row = sqlx::query("SELECT attempt_id FROM generations WHERE generation_id = $1 AND rollout_id = $2")
-        .bind(generation_id)
-        .bind(rollout_id)
-        .fetch_optional(write.connection())
-        .await?;
-    match row {
-        Some(row) => crate::sql::column(&row, "attempt_id"),
-        None => {
-            crate::rollouts::existing_rollout(write.connection(), rollout_id).await?;
-            Err(StoreError::not_found("generation", generation_id))
-        }
-    }
-}
-
-async fn record(
-    write: &mut Write,
-    rollout_id: String,
-    attempt: AttemptRef,
-    generation_id: Option<String>,
-    reward: Reward,
-) -> Result<RecordedReward> {
-    let attempt_id = existing_attempt(write.connection(), &rollout_id, &attempt).await?.attempt_id;
-    if let Some(generation_id) = &generation_id
-        && attempt_of(write, &rollout_id, generation_id).await? != attempt_id
-    {
-        return Err(StoreError::not_found("generation", generation_id));
-    }
-    let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
-    let id = Uuid::now_v7().simple().to_string();
-    let time = now();
-    let span = Span {
-        rollout_id,
-        attempt_id,
-        sequence_id,
-        // The id's low half is its random one.
-        span_id: id[16..].to_owned(),
-        trace_id: id,
-        parent_id: None,
-        name: ANNOTATION.to_owned(),
-        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
-        attributes: attributes(&reward, generation_id.as_deref()),
-        events: Vec::new(),
-        links: Vec::new(),
-        start_time: Some(time),
-        end_time: Some(time),
-        context: None,
-        parent: None,
-        resource: Arc::default(),
-        extra: Object::new(),
-    };
-    if !insert_span(write, &span).await? {
-        return Err(StoreError::Conflict { kind: "span", id: span.span_id });
-    }
-    Ok(RecordedReward {
-        attempt_id: span.attempt_id,
-        span_id: span.span_id,
-        sequence_id,
-        time: Some(time),
-        generation_id,
-        reward,
-    })
-}
-
-pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object {
+pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>, giver: RewardGiver) -> Object {
     let mut attributes = Object::new();
     let primary = std::iter::once((reward.name.as_str(), reward.value));
     let components = reward.components.iter().map(|(name, value)| (name.as_str(), *value));
@@ -156,6 +28,7 @@ pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>) -> Object
         attributes.insert(format!("{LINK}.0.key_match"), json!(RESPONSE_ID));
         attributes.insert(format!("{LINK}.0.value_match"), json!(generation_id));
     }
+    attributes.insert(GIVER.to_owned(), json!(giver));
     attributes
 }
 
@@ -167,6 +40,7 @@ pub(crate) fn recorded_reward(span: &Span) -> Option<RecordedReward> {
         sequence_id: span.sequence_id,
         time: span.start_time,
         generation_id: linked_generation(&span.attributes).map(str::to_owned),
+        giver: span.attributes.get(GIVER).and_then(Value::as_str).and_then(RewardGiver::from_word),
     })
 }
 
@@ -233,6 +107,7 @@ fn linked_generation(attributes: &Object) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::SpanFilter;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]
@@ -257,6 +132,7 @@ mod tests {
                 "agentlightning.reward.0.name": "solved", "agentlightning.reward.0.value": 1.0,
                 "agentlightning.reward.1.name": "z", "agentlightning.reward.1.value": 0.5,
                 "agentlightning.reward.2.name": "a", "agentlightning.reward.2.value": -2.0,
+                "fulgurite.reward.giver": "admin",
             })
         );
         assert_eq!(
@@ -264,6 +140,7 @@ mod tests {
             json!({
                 "agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 0.25,
                 "agentlightning.link.0.key_match": "gen_ai.response.id", "agentlightning.link.0.value_match": "g",
+                "fulgurite.reward.giver": "admin",
             })
         );
     }

@@ -70,7 +70,7 @@ impl Store {
                 if !is_new && let Some(attempt) = latest_attempt(write.connection(), &rollout.rollout_id).await? {
                     return Ok(AttemptedRollout { rollout, attempt });
                 }
-                hand_out(write, rollout, worker_id.as_deref()).await
+                hand_out(write, rollout, worker_id.as_deref(), None).await
             })
         })
         .await
@@ -82,7 +82,7 @@ impl Store {
         self.write(move |write| {
             Box::pin(async move {
                 let rollout = existing_rollout(write.connection(), &rollout_id).await?;
-                hand_out(write, rollout, worker_id.as_deref()).await
+                hand_out(write, rollout, worker_id.as_deref(), None).await
             })
         })
         .await
@@ -96,6 +96,18 @@ impl Store {
         worker_id: Option<&str>,
         wait: Duration,
     ) -> Result<Vec<AttemptedRollout>> {
+        self.dequeue_graded_rollouts(limit, worker_id, None, wait).await
+    }
+
+    /// As [`Store::dequeue_rollouts`], for a worker that has the attempts graded: from then on their rewards are those
+    /// that their grader gives, or whoever holds the admin key.
+    pub async fn dequeue_graded_rollouts(
+        &self,
+        limit: usize,
+        worker_id: Option<&str>,
+        grader: Option<&str>,
+        wait: Duration,
+    ) -> Result<Vec<AttemptedRollout>> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -106,10 +118,12 @@ impl Store {
             let queued = self.signals().queued.notified();
             tokio::pin!(queued);
             queued.as_mut().enable();
-            let worker_id = worker_id.map(str::to_owned);
+            let (worker_id, grader) = (worker_id.map(str::to_owned), grader.map(str::to_owned));
             let taken = self
                 .writer()?
-                .write_if_awaited(move |write| Box::pin(async move { take(write, limit, worker_id.as_deref()).await }))
+                .write_if_awaited(move |write| {
+                    Box::pin(async move { take(write, limit, worker_id.as_deref(), grader.as_deref()).await })
+                })
                 .await?;
             rollouts_were_taken(&taken);
             if !taken.is_empty() {
@@ -477,9 +491,14 @@ async fn rollout_finished(write: &mut Write, rollout_id: &str) -> Result<()> {
     Ok(())
 }
 
-async fn hand_out(write: &mut Write, mut rollout: Rollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
+async fn hand_out(
+    write: &mut Write,
+    mut rollout: Rollout,
+    worker_id: Option<&str>,
+    grader: Option<&str>,
+) -> Result<AttemptedRollout> {
     set_rollout_status(write, &mut rollout, RolloutStatus::Preparing).await?;
-    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, &new_attempt_id(), worker_id).await?;
+    let attempt = insert_attempt(write.connection(), &rollout.rollout_id, &new_attempt_id(), worker_id, grader).await?;
     if let Some(worker_id) = worker_id {
         worker_took(write.connection(), worker_id, &attempt).await?;
     }
@@ -487,7 +506,12 @@ async fn hand_out(write: &mut Write, mut rollout: Rollout, worker_id: Option<&st
     Ok(AttemptedRollout { rollout, attempt })
 }
 
-async fn take(write: &mut Write, limit: i64, worker_id: Option<&str>) -> Result<Vec<AttemptedRollout>> {
+async fn take(
+    write: &mut Write,
+    limit: i64,
+    worker_id: Option<&str>,
+    grader: Option<&str>,
+) -> Result<Vec<AttemptedRollout>> {
     let rows = sqlx::query("SELECT * FROM rollouts WHERE queue_position IS NOT NULL ORDER BY queue_position LIMIT $1")
         .bind(limit)
         .fetch_all(write.connection())
@@ -500,7 +524,7 @@ async fn take(write: &mut Write, limit: i64, worker_id: Option<&str>) -> Result<
     }
     let mut taken = Vec::with_capacity(rows.len());
     for row in &rows {
-        taken.push(hand_out(write, rollout_from_row(row)?, worker_id).await?);
+        taken.push(hand_out(write, rollout_from_row(row)?, worker_id, grader).await?);
     }
     Ok(taken)
 }

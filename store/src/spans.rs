@@ -10,6 +10,7 @@ use crate::attempts::{count_in, existing_attempt, find_attempt, hear_of};
 use crate::checksums::Recorded;
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, wire_span_from_row};
 use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
+use crate::reward_rights::{Sender, settle, speaks_of_reward};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::writer::Write;
 use crate::{Result, Store};
@@ -33,23 +34,35 @@ impl Store {
     /// Stores spans and notes that their attempts have been heard of. Gives each as JSON text; a span that is there
     /// already is left as it is, and `None` stands in its place. All are stored, or none.
     pub async fn add_spans(&self, spans: Vec<Span>) -> Result<Vec<Option<String>>> {
+        self.add_spans_of(Sender::Server, spans).await
+    }
+
+    /// As [`Store::add_spans`]. A reward in a span counts if the sender may give it, and is set aside in the span if
+    /// not.
+    pub async fn add_spans_of(&self, sender: Sender, mut spans: Vec<Span>) -> Result<Vec<Option<String>>> {
         if spans.is_empty() {
             return Ok(Vec::new());
         }
         // Here, and not where one job at a time is done.
-        let bodies: Vec<String> = spans.iter().map(body).collect::<Result<_>>()?;
+        let mut bodies: Vec<String> = spans.iter().map(body).collect::<Result<_>>()?;
+        let with_rewards: Vec<bool> = spans.iter().map(speaks_of_reward).collect();
         self.write(move |write| {
             Box::pin(async move {
                 let mut stored = vec![false; spans.len()];
                 for indices in grouped(&spans, attempt_key) {
                     let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
+                    let rollout_id = rollout_id.to_owned();
                     let attempt = AttemptRef::Id(attempt_id.to_owned());
-                    existing_attempt(write.connection(), rollout_id, &attempt).await?;
+                    let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                    for index in indices.iter().copied().filter(|index| with_rewards[*index]) {
+                        settle(write.connection(), &attempt, &sender, &mut spans[index]).await?;
+                        bodies[index] = body(&spans[index])?;
+                    }
                     let body = |index: usize| Ok(bodies[index].clone());
                     insert_of_attempt(write, &spans, body, &indices, &mut stored).await?;
                     let new = indices.iter().filter(|index| stored[**index]).map(|index| spans[*index].sequence_id);
                     if let Some(last) = new.max() {
-                        raise_sequence_id(write, rollout_id, last).await?;
+                        raise_sequence_id(write, &rollout_id, last).await?;
                     }
                 }
                 Ok(bodies.into_iter().zip(stored).map(|(body, stored)| stored.then_some(body)).collect())
@@ -61,10 +74,16 @@ impl Store {
     /// Stores what tracers send, in bulk: as [`Store::add_spans`], but a span of an unknown attempt is passed over
     /// alone, and a span without a place in its rollout gets the next, in the given order. Tells the fate of each.
     pub async fn ingest_spans(&self, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+        self.ingest_spans_of(Sender::Server, spans).await
+    }
+
+    /// As [`Store::ingest_spans`], with rewards as in [`Store::add_spans_of`].
+    pub async fn ingest_spans_of(&self, sender: Sender, spans: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
         if spans.is_empty() {
             return Ok(Vec::new());
         }
-        self.write(move |write| Box::pin(async move { ingest(write, spans).await })).await
+        let with_rewards: Vec<bool> = spans.iter().map(|incoming| speaks_of_reward(&incoming.span)).collect();
+        self.write(move |write| Box::pin(async move { ingest(write, &sender, spans, &with_rewards).await })).await
     }
 
     /// Spans of a rollout that meet a filter; none if the rollout is not known. The span of a generation gets its
@@ -217,7 +236,12 @@ fn grouped<'s, K: Copy + Eq + Hash>(spans: &'s [Span], key: impl Fn(&'s Span) ->
     groups
 }
 
-async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<Ingested>> {
+async fn ingest(
+    write: &mut Write,
+    sender: &Sender,
+    incoming: Vec<IncomingSpan>,
+    with_rewards: &[bool],
+) -> Result<Vec<Ingested>> {
     let (mut spans, given): (Vec<Span>, Vec<Option<u64>>) =
         incoming.into_iter().map(|incoming| (incoming.span, incoming.sequence_id)).unzip();
     let mut known = vec![false; spans.len()];
@@ -225,8 +249,13 @@ async fn ingest(write: &mut Write, incoming: Vec<IncomingSpan>) -> Result<Vec<In
     for indices in &of_attempts {
         let (rollout_id, attempt_id) = attempt_key(&spans[indices[0]]);
         let attempt = AttemptRef::Id(attempt_id.to_owned());
-        let is_known = find_attempt(write.connection(), rollout_id, &attempt).await?.is_some();
-        indices.iter().for_each(|index| known[*index] = is_known);
+        let Some(attempt) = find_attempt(write.connection(), rollout_id, &attempt).await? else { continue };
+        for index in indices.iter().copied() {
+            known[index] = true;
+            if with_rewards[index] {
+                settle(write.connection(), &attempt, sender, &mut spans[index]).await?;
+            }
+        }
     }
     number(write, &mut spans, &given, &known).await?;
     let mut stored = vec![false; spans.len()];

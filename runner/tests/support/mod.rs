@@ -22,12 +22,20 @@ pub struct Record {
     pub handed_out: usize,
     /// The keys of the tasks in the next reply, if the server has any.
     pub keys: Option<String>,
+    /// The keys of their graders.
+    pub grader_keys: Option<String>,
+    /// What every dequeue calls the grader.
+    pub graders: Vec<Value>,
     /// The `limit` of every dequeue.
     pub limits: Vec<u64>,
     /// Attempt id and body of every report of how an attempt ended.
     pub endings: Vec<(String, Value)>,
     /// Attempt id and body of every reward.
     pub rewards: Vec<(String, Value)>,
+    /// `Authorization` and `Idempotency-Key` of every reward, those whose answer was lost included.
+    pub reward_keys: Vec<[Option<String>; 2]>,
+    /// This many rewards are taken and then answered 502.
+    pub lost_rewards: usize,
     /// The worker id of every release.
     pub releases: Vec<String>,
     /// The `Authorization` header of every release.
@@ -105,6 +113,7 @@ async fn dequeue(State(shared): State<Shared>, Json(body): Json<Value>) -> Respo
         return answer;
     }
     record.limits.push(limit);
+    record.graders.push(body["grader"].clone());
     let mut rollouts = Vec::new();
     while (rollouts.len() as u64) < limit
         && let Some(task) = record.queue.pop_front()
@@ -117,10 +126,13 @@ async fn dequeue(State(shared): State<Shared>, Json(body): Json<Value>) -> Respo
         record.lost_replies = left;
         return StatusCode::BAD_GATEWAY.into_response();
     }
-    match &record.keys {
-        Some(keys) => ([("x-fulgurite-key", keys.clone())], Json(rollouts)).into_response(),
-        None => Json(rollouts).into_response(),
+    let mut response = Json(rollouts).into_response();
+    for (name, keys) in [("x-fulgurite-key", &record.keys), ("x-fulgurite-grader-key", &record.grader_keys)] {
+        if let Some(keys) = keys {
+            response.headers_mut().insert(name, keys.parse().unwrap());
+        }
     }
+    response
 }
 
 /// The n-th rollout to be handed out, every field of it, as the server writes it.
@@ -179,9 +191,16 @@ async fn spans(State(shared): State<Shared>) -> Json<Value> {
 async fn reward(
     State(shared): State<Shared>,
     Path((_, attempt)): Path<(String, String)>,
+    headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> Response {
     let mut record = lock(&shared);
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    record.reward_keys.push(["authorization", "idempotency-key"].map(header));
+    if let Some(left) = record.lost_rewards.checked_sub(1) {
+        record.lost_rewards = left;
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
     if record.refuse_rewards {
         return (StatusCode::BAD_REQUEST, "too late").into_response();
     }

@@ -48,6 +48,7 @@ struct Claims {
 #[serde(rename_all = "snake_case")]
 enum Opens {
     Attempt { rollout_id: String, attempt_id: String },
+    Grader { rollout_id: String, attempt_id: String },
     ModelCalls,
 }
 
@@ -82,6 +83,12 @@ impl IssuedKeys {
         self.key(Opens::Attempt { rollout_id, attempt_id }, now() as u64 + ISSUED_KEY_SECONDS)
     }
 
+    /// The key of whoever runs an attempt's grader, from now on: the agent is never given it.
+    pub fn grader_key(&self, rollout_id: &str, attempt_id: &str) -> String {
+        let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
+        self.key(Opens::Grader { rollout_id, attempt_id }, now() as u64 + ISSUED_KEY_SECONDS)
+    }
+
     /// A key to model calls of any rollout, from now on for `seconds`.
     pub fn model_calls_key(&self, seconds: u64) -> String {
         self.key(Opens::ModelCalls, now() as u64 + seconds)
@@ -103,6 +110,7 @@ impl IssuedKeys {
         }
         Ok(match opens {
             Opens::Attempt { rollout_id, attempt_id } => KeyHolder::Attempt { rollout_id, attempt_id },
+            Opens::Grader { rollout_id, attempt_id } => KeyHolder::Grader { rollout_id, attempt_id },
             Opens::ModelCalls => KeyHolder::ModelCalls,
         })
     }

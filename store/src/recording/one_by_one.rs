@@ -26,7 +26,7 @@ pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> R
     let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
     let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
     insert_rollout(write, session, RolloutStatus::Preparing).await?;
-    let attempt = insert_attempt(write.connection(), rollout_id, attempt_id, None).await?;
+    let attempt = insert_attempt(write.connection(), rollout_id, attempt_id, None, None).await?;
     record_next(write, call).await?;
     let attempt = existing_attempt(write.connection(), rollout_id, &AttemptRef::Id(attempt.attempt_id)).await?;
     apply(write, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await?;

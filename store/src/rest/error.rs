@@ -126,9 +126,11 @@ impl IntoResponse for RestError {
 
 fn store_failure(error: &StoreError) -> (StatusCode, Value) {
     let status = match error {
-        StoreError::Conflict { .. } | StoreError::IllegalTransition { .. } | StoreError::InUse { .. } => {
-            StatusCode::CONFLICT
-        }
+        StoreError::RewardRefused(_) => StatusCode::FORBIDDEN,
+        StoreError::Conflict { .. }
+        | StoreError::IllegalTransition { .. }
+        | StoreError::InUse { .. }
+        | StoreError::KeyReused => StatusCode::CONFLICT,
         StoreError::Busy { .. } | StoreError::Unavailable { .. } | StoreError::Closed | StoreError::ReadOnly => {
             StatusCode::SERVICE_UNAVAILABLE
         }

@@ -1,11 +1,12 @@
 //! Reading paths, parameters and bodies, with errors that say where every mistake is.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Extensions, StatusCode};
 use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -13,8 +14,11 @@ use serde_json::{Value, json};
 
 use super::error::{Mistake, RestError};
 use super::shape::{Shape, Shaped};
-use crate::BodyTooSlow;
-use crate::model::{Object, Page, SortOrder};
+use crate::model::{Object, Page, Repeat, SortOrder};
+use crate::{BodyTooSlow, KeyHolder, Sender};
+
+/// Characters that an `Idempotency-Key` may have.
+const LONGEST_IDEMPOTENCY_KEY: usize = 255;
 
 /// What the variable parts of a path hold.
 pub(super) struct Path<T>(pub T);
@@ -25,6 +29,45 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, RestError> {
         let path = axum::extract::Path::from_request_parts(parts, state).await;
         path.map(|axum::extract::Path(path)| Self(path)).map_err(|error| RestError::BadRequest(error.body_text()))
+    }
+}
+
+/// Who sends a request, by its key.
+pub(super) struct SentBy(pub Sender);
+
+impl<S: Send + Sync> FromRequestParts<S> for SentBy {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Infallible> {
+        Ok(Self(sender(&parts.extensions)))
+    }
+}
+
+/// Who sends a request with these extensions, where the key's holder stands if a key opened it.
+pub(super) fn sender(extensions: &Extensions) -> Sender {
+    Sender::Client(extensions.get::<KeyHolder>().cloned())
+}
+
+/// How a request may be the repetition of an earlier one: by its `Idempotency-Key`, or as client libraries count their
+/// tries.
+pub(super) struct Repeats(pub Repeat);
+
+impl<S: Send + Sync> FromRequestParts<S> for Repeats {
+    type Rejection = RestError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, RestError> {
+        let mut keys = parts.headers.get_all("idempotency-key").iter();
+        if let Some(first) = keys.next() {
+            let key = first.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_IDEMPOTENCY_KEY);
+            return match key.filter(|_| keys.all(|other| other == first)) {
+                Some(key) => Ok(Self(Repeat::Key(key.to_owned()))),
+                None => Err(RestError::BadRequest(format!(
+                    "Idempotency-Key must be one text of 1 to {LONGEST_IDEMPOTENCY_KEY} visible ASCII characters"
+                ))),
+            };
+        }
+        let tries = parts.headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok()?.parse().ok());
+        Ok(Self(if tries.unwrap_or(0_u32) > 0 { Repeat::Retry } else { Repeat::New }))
     }
 }
 

@@ -1,15 +1,15 @@
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::RestError;
-use super::input::{Body, Path, parameters};
+use super::input::{Body, Path, Repeats, parameters, sender};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::Store;
-use crate::model::{Object, RecordedReward, Reward, RewardedAttempts};
+use crate::model::{AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, RewardedAttempts};
+use crate::{Sender, Store};
 
 /// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`: in the order in which they were given.
 pub(super) async fn list(
@@ -50,6 +50,8 @@ struct RewardRequest {
     /// Numbers by name; their order is kept.
     #[serde(default)]
     components: Object,
+    #[serde(default)]
+    giver: Option<RewardGiver>,
 }
 
 impl Shaped for RewardRequest {
@@ -57,40 +59,71 @@ impl Shaped for RewardRequest {
         Field::required("value", Shape::Number),
         Field::nullable("name", Shape::Text),
         Field::optional("components", Shape::Map(&Shape::Number)),
+        Field::nullable("giver", Shape::Word(RewardGiver::WORDS)),
     ]);
 }
 
-fn reward(body: Body) -> Result<Reward, RestError> {
-    let request: RewardRequest = body.parse()?;
-    let number = |(name, value): (String, Value)| Some((name, value.as_f64()?));
-    Ok(Reward {
-        value: request.value,
-        name: request.name.unwrap_or_else(|| Reward::DEFAULT_NAME.to_owned()),
-        components: request.components.into_iter().filter_map(number).collect(),
-    })
+/// What all ways to give a reward have in common: who gives it, and the reward as far as the body tells it.
+pub(super) struct Given {
+    sender: Sender,
+    repeat: Repeat,
+    giver: Option<RewardGiver>,
+    reward: Reward,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Given {
+    type Rejection = RestError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, RestError> {
+        let (mut parts, body) = request.into_parts();
+        let sender = sender(&parts.extensions);
+        let Repeats(repeat) = Repeats::from_request_parts(&mut parts, state).await?;
+        let body = Body::from_request(Request::from_parts(parts, body), state).await?;
+        let RewardRequest { value, name, components, giver } = body.parse()?;
+        let number = |(name, value): (String, Value)| Some((name, value.as_f64()?));
+        let reward = Reward {
+            value,
+            name: name.unwrap_or_else(|| Reward::DEFAULT_NAME.to_owned()),
+            components: components.into_iter().filter_map(number).collect(),
+        };
+        Ok(Self { sender, repeat, giver, reward })
+    }
+}
+
+impl Given {
+    async fn to(
+        self,
+        store: &Store,
+        rollout_id: String,
+        attempt: Option<AttemptRef>,
+        generation_id: Option<String>,
+    ) -> Created<RecordedReward> {
+        let Self { sender, repeat, giver, reward } = self;
+        let new = NewReward { rollout_id, attempt, generation_id, reward, giver, repeat };
+        Ok((StatusCode::CREATED, Json(store.give_reward(&sender, new).await?)))
+    }
 }
 
 pub(super) async fn add(
     State(store): State<Store>,
     Path(rollout_id): Path<String>,
-    body: Body,
+    given: Given,
 ) -> Created<RecordedReward> {
-    Ok((StatusCode::CREATED, Json(store.add_reward(&rollout_id, "latest", None, reward(body)?).await?)))
+    given.to(&store, rollout_id, Some(AttemptRef::Latest), None).await
 }
 
 pub(super) async fn add_to_attempt(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,
-    body: Body,
+    given: Given,
 ) -> Created<RecordedReward> {
-    Ok((StatusCode::CREATED, Json(store.add_reward(&rollout_id, attempt_id, None, reward(body)?).await?)))
+    given.to(&store, rollout_id, Some(attempt_id.into()), None).await
 }
 
 pub(super) async fn add_to_generation(
     State(store): State<Store>,
     Path((rollout_id, generation_id)): Path<(String, String)>,
-    body: Body,
+    given: Given,
 ) -> Created<RecordedReward> {
-    let recorded = store.add_generation_reward(&rollout_id, &generation_id, reward(body)?).await?;
-    Ok((StatusCode::CREATED, Json(recorded)))
+    given.to(&store, rollout_id, None, Some(generation_id)).await
 }

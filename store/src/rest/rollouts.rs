@@ -76,6 +76,7 @@ struct DequeueRequest {
     limit: i64,
     worker_id: Option<String>,
     wait_seconds: Option<f64>,
+    grader: Option<String>,
 }
 
 impl Shaped for DequeueRequest {
@@ -83,39 +84,48 @@ impl Shaped for DequeueRequest {
         Field::optional("limit", Shape::Integer(i64::MIN)),
         Field::nullable("worker_id", Shape::Text),
         Field::nullable("wait_seconds", Shape::Number),
+        Field::nullable("grader", Shape::Text),
     ]);
 }
 
 impl Default for DequeueRequest {
     fn default() -> Self {
-        Self { limit: 1, worker_id: None, wait_seconds: None }
+        Self { limit: 1, worker_id: None, wait_seconds: None, grader: None }
     }
 }
 
 /// The header in which the keys of the attempts in a reply are handed out, in their order.
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-fulgurite-key");
+/// The header in which the keys of their graders are, in the same order, if whoever took the attempts named a grader.
+const GRADER_KEY_HEADER: HeaderName = HeaderName::from_static("x-fulgurite-grader-key");
 /// Many clients take no more header lines than a hundred, ours included, and some no line longer than 8 KB.
 const KEY_LINES: usize = 32;
 const KEYS_OF_A_LINE: usize = 16;
 
-/// The keys for the agents of attempts, so that each opens its own door and no other.
+/// The keys for the agents of attempts, so that each opens its own door and no other, and for their graders.
 async fn keys(store: &Store, attempts: &[AttemptedRollout]) -> Result<HeaderMap, RestError> {
     let mut headers = HeaderMap::new();
     if attempts.is_empty() {
         return Ok(headers);
     }
     let issued = store.issued_keys().await?;
-    for line in attempts.chunks(KEYS_OF_A_LINE.max(attempts.len().div_ceil(KEY_LINES))) {
-        let keys = line.iter().map(|AttemptedRollout { attempt: Attempt { rollout_id, attempt_id, .. }, .. }| {
-            issued.attempt_key(rollout_id, attempt_id)
-        });
+    let attempts: Vec<&Attempt> = attempts.iter().map(|attempted| &attempted.attempt).collect();
+    let agents: Vec<_> = attempts.iter().map(|of| issued.attempt_key(&of.rollout_id, &of.attempt_id)).collect();
+    append_keys(&mut headers, KEY_HEADER, &agents);
+    let graded = attempts.iter().filter(|attempt| attempt.grader.is_some());
+    let graders: Vec<_> = graded.map(|of| issued.grader_key(&of.rollout_id, &of.attempt_id)).collect();
+    append_keys(&mut headers, GRADER_KEY_HEADER, &graders);
+    Ok(headers)
+}
+
+fn append_keys(headers: &mut HeaderMap, name: HeaderName, keys: &[String]) {
+    for line in keys.chunks(KEYS_OF_A_LINE.max(keys.len().div_ceil(KEY_LINES))) {
         // A key is made of letters, digits, `-`, `_` and `.`.
-        if let Ok(mut line) = HeaderValue::from_str(&keys.collect::<Vec<_>>().join(",")) {
+        if let Ok(mut line) = HeaderValue::from_str(&line.join(",")) {
             line.set_sensitive(true);
-            headers.append(KEY_HEADER, line);
+            headers.append(name.clone(), line);
         }
     }
-    Ok(headers)
 }
 
 pub(super) async fn dequeue(
@@ -125,7 +135,11 @@ pub(super) async fn dequeue(
     let request: DequeueRequest = body.or_empty().parse()?;
     let wait = request.wait_seconds.map_or(Ok(Duration::ZERO), |wait| seconds("wait_seconds", wait))?;
     let limit = usize::try_from(request.limit).unwrap_or(0);
-    let attempts = store.dequeue_rollouts(limit, request.worker_id.as_deref(), wait).await?;
+    let (worker_id, grader) = (request.worker_id.as_deref(), request.grader.as_deref());
+    if grader.is_some_and(str::is_empty) {
+        return Err(StoreError::invalid("grader", "must not be empty").into());
+    }
+    let attempts = store.dequeue_graded_rollouts(limit, worker_id, grader, wait).await?;
     Ok((keys(&store, &attempts).await?, Json(attempts)))
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Reply;
 use super::error::RestError;
-use super::input::{Body, Paging, paged, parameters};
+use super::input::{Body, Paging, SentBy, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
 use crate::Store;
 use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, StatusCode as SpanStatusCode, TextFilter};
@@ -68,8 +68,12 @@ impl Shaped for Span {
 }
 
 /// A span that is there already is answered with null.
-pub(super) async fn add(State(store): State<Store>, body: Body) -> Result<(StatusCode, JsonText), RestError> {
-    let stored = store.add_spans(vec![span(body)?]).await?;
+pub(super) async fn add(
+    State(store): State<Store>,
+    SentBy(sender): SentBy,
+    body: Body,
+) -> Result<(StatusCode, JsonText), RestError> {
+    let stored = store.add_spans_of(sender, vec![span(body)?]).await?;
     let text = stored.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());
     Ok((StatusCode::CREATED, json_text(text)))
 }

@@ -1,4 +1,5 @@
 mod agent_lightning_replies;
+mod given_rewards;
 mod training;
 
 use axum::Router;

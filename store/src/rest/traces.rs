@@ -13,6 +13,7 @@ use prost::Message;
 use serde_json::json;
 
 use super::error::{RestError, TOO_LARGE};
+use super::input::sender;
 use crate::model::{Ingested, Span};
 use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
 use crate::{BodyTooSlow, Refused, Store, StoreError};
@@ -102,6 +103,7 @@ async fn stored(
         )));
     };
     let compression = header_text(request.headers(), header::CONTENT_ENCODING).to_ascii_lowercase();
+    let sender = sender(request.extensions());
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
         if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
             return Failure { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() };
@@ -123,7 +125,7 @@ async fn stored(
     };
     let export = export.map_err(|error| Failure::bad_request(error.to_string()))?;
     let mut rejected = export.rejected;
-    for fate in store.ingest_spans(export.spans).await? {
+    for fate in store.ingest_spans_of(sender, export.spans).await? {
         if let Ingested::UnknownAttempt(span) = fate {
             let Span { span_id, attempt_id, rollout_id, .. } = *span;
             rejected.add(|| format!("span {span_id}: there is no attempt {attempt_id} of a rollout {rollout_id}"));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::RestError;
-use super::input::{Body, Path, parameters};
+use super::input::{Body, Path, SentBy, parameters};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::model::{
@@ -302,10 +302,12 @@ impl Shaped for EventRequest {
 pub(super) async fn add_event(
     State(store): State<Store>,
     Path((rollout_id, attempt_id)): Path<(String, String)>,
+    SentBy(sender): SentBy,
     body: Body,
 ) -> Reply<Event> {
     let EventRequest { event_type, data } = body.parse()?;
-    Ok(Json(store.add_event(&rollout_id, &attempt_id, &event_type, data).await.map_err(in_its_words)?))
+    let added = store.add_event_of(&sender, &rollout_id, &attempt_id, &event_type, data).await;
+    Ok(Json(added.map_err(in_its_words)?))
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,43 @@
+use crate::model::RewardGiver;
+
+/// Why somebody may not give a reward.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RewardRefused {
+    /// The attempt has a grader, and this is not its key.
+    #[error(
+        "the attempt is graded by `{grader}`: its agent gives it no reward. Its runner gives the grader's; to judge it \
+         yourself, set an admin key (server.admin_key_file) and send that"
+    )]
+    Graded {
+        /// What its runner calls the grader.
+        grader: String,
+    },
+    /// The key is another attempt's.
+    #[error("the API key is of the attempt `{of}`, and rewards nothing of the attempt `{asked}`")]
+    OtherAttempt {
+        /// Whose key it is.
+        of: String,
+        /// What was to be rewarded.
+        asked: String,
+    },
+    /// The attempt is over, and with it what its own key may do.
+    #[error("the attempt `{attempt_id}` has ended ({status}): its own API key rewards it no more, the admin key does")]
+    Ended {
+        /// The attempt.
+        attempt_id: String,
+        /// How it ended.
+        status: &'static str,
+    },
+    /// Somebody who ranks higher has given the same reward.
+    #[error("the reward was given by the {giver}, after whom the agent itself is not asked")]
+    Judged {
+        /// Who gave it.
+        giver: RewardGiver,
+    },
+    /// The body names another giver than its key makes of whoever sent it.
+    #[error("giver: a reward is the {giver}'s by its API key; another giver is named with the admin key alone")]
+    Claimed {
+        /// Who gives it.
+        giver: RewardGiver,
+    },
+}

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use fulgurite_trainer::{Reporter, RunSummary, TrainEvent};
+use fulgurite_trainer::{Reporter, RewardFinding, RewardOddity, RunSummary, TrainEvent};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,9 @@ use crate::output;
 
 /// How often a pipe gets a line about something that takes long.
 const PLAIN_LINE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Rollouts with odd rewards that a step names; of the others it says how many there are.
+const ODD_REWARDS_NAMED: usize = 5;
 
 /// A reporter that prints JSON, one object for each step and a summary at the end.
 pub struct JsonReporter;
@@ -28,6 +31,18 @@ impl Reporter for JsonReporter {
             }
             TrainEvent::AgentsAwaited { url } => output::line(json!({ "event": "agents_awaited", "url": url })),
             TrainEvent::RunnersAwaited { url } => output::line(json!({ "event": "runners_awaited", "url": url })),
+            TrainEvent::OddRewards { phase, step, findings } => {
+                for RewardFinding { rollout_id, reward, oddity } in findings {
+                    let values = match &oddity {
+                        RewardOddity::SeveralDiffer { values } => json!(values),
+                        RewardOddity::Refused { .. } | RewardOddity::Outlier { .. } => json!([reward]),
+                    };
+                    output::line(json!({
+                        "event": "odd_reward", "phase": phase, "step": step, "rollout_id": rollout_id,
+                        "what": oddity.as_str(), "values": values,
+                    }));
+                }
+            }
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
         }
     }
@@ -110,6 +125,14 @@ impl Reporter for TableReporter {
             TrainEvent::Rollouts { phase, step, done, total } => {
                 if self.terminal {
                     self.progress(done as u64, total as u64, format!("{phase} rollouts of step {step}"));
+                }
+            }
+            TrainEvent::OddRewards { phase, step, findings } => {
+                findings.iter().take(ODD_REWARDS_NAMED).for_each(|finding| {
+                    self.line(&format!("warning: {phase} rewards of step {step}: {finding}"));
+                });
+                if let Some(more) = findings.len().checked_sub(ODD_REWARDS_NAMED).filter(|more| *more > 0) {
+                    self.line(&format!("warning: {phase} rewards of step {step}: and {more} more such"));
                 }
             }
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),

@@ -36,6 +36,10 @@ pub enum UntrainedCause {
     FailedAttempt,
     /// A later attempt of the same rollout counts instead.
     SupersededAttempt,
+    /// The rollout earned more or less than the trainer was told that any may.
+    RewardOutOfBounds,
+    /// A reward of the rollout is so large that sums of such rewards are no finite numbers.
+    RewardTooLarge,
     /// The prompt was made with another tokenizer than the learner's.
     UnknownTokenizer,
     /// Sampled by another model than the one that is trained.
@@ -50,7 +54,7 @@ pub enum UntrainedCause {
 
 impl UntrainedCause {
     /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Upstream,
         Self::ClientGone,
         Self::BrokenOff,
@@ -66,6 +70,8 @@ impl UntrainedCause {
         Self::UnfinishedAttempt,
         Self::FailedAttempt,
         Self::SupersededAttempt,
+        Self::RewardOutOfBounds,
+        Self::RewardTooLarge,
         Self::UnknownTokenizer,
         Self::OtherModel,
         Self::ConstantGroup,
@@ -91,6 +97,8 @@ impl UntrainedCause {
             Self::UnfinishedAttempt => "unfinished_attempt",
             Self::FailedAttempt => "failed_attempt",
             Self::SupersededAttempt => "superseded_attempt",
+            Self::RewardOutOfBounds => "reward_out_of_bounds",
+            Self::RewardTooLarge => "reward_too_large",
             Self::UnknownTokenizer => "unknown_tokenizer",
             Self::OtherModel => "other_model",
             Self::ConstantGroup => "constant_group",

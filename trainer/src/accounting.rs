@@ -29,6 +29,9 @@ pub(crate) fn untrained_cause(
     if !member.is_latest(&generation.attempt_id) {
         return Some(UntrainedCause::SupersededAttempt);
     }
+    if member.refused.is_some() {
+        return member.refused;
+    }
     match member.rollout.status {
         _ if member.succeeded() => {}
         RolloutStatus::Succeeded | RolloutStatus::Failed | RolloutStatus::Cancelled => {
@@ -160,6 +163,7 @@ mod tests {
             rewards: Vec::new(),
             total_reward: 0.0,
             generations: Vec::new(),
+            refused: None,
         };
         let generation = serde_json::from_value(generation).unwrap();
         untrained_cause(&generation, &member, Phase::Train, &policy(0, 0), true)

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fulgurite_adapters::merge_generations;
+use fulgurite_adapters::{UntrainedCause, merge_generations};
 use fulgurite_backends::derive_seed;
 use fulgurite_store::model::{
     Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutStatus,
@@ -9,6 +9,7 @@ use fulgurite_store::model::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::reward_check::{self, RewardBounds};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.
@@ -60,6 +61,7 @@ pub(crate) struct Plan<'a> {
     /// What agents are told of the policy.
     pub(crate) resources_id: String,
     pub(crate) policy: Policy,
+    pub(crate) reward_bounds: RewardBounds,
 }
 
 /// What has to have sampled a generation that is trained.
@@ -86,6 +88,8 @@ pub(crate) struct Member {
     pub(crate) total_reward: f64,
     /// Of all attempts.
     pub(crate) generations: Vec<Generation>,
+    /// Why nothing may be learnt from what it was rewarded with; it counts as failed then.
+    pub(crate) refused: Option<UntrainedCause>,
 }
 
 /// Whether a rollout is a client's session: it has no end of its own, and its reward says that it may be judged.
@@ -96,7 +100,8 @@ pub(crate) fn is_session(rollout: &Rollout) -> bool {
 
 impl Member {
     pub(crate) fn succeeded(&self) -> bool {
-        (self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout)) && !self.rewards.is_empty()
+        let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout);
+        is_over && !self.rewards.is_empty() && self.refused.is_none()
     }
 
     /// The reward of the rollout as a whole: the one given last, as for Agent-lightning's readers.
@@ -111,6 +116,9 @@ impl Member {
 
     /// Why it failed, as its last attempt tells it.
     fn failure(&self) -> String {
+        if let Some(cause) = self.refused {
+            return format!("its reward {:e} was refused: {}", self.total_reward, cause.as_str());
+        }
         let metadata = self.attempts.last().and_then(|attempt| attempt.metadata.as_ref());
         let text = |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
         match (text("reason"), text("stderr_tail").map(str::trim).filter(|tail| !tail.is_empty())) {
@@ -146,7 +154,7 @@ pub(crate) async fn collect(
     let ended = wait(record, &plan, &ids, runner, reporter).await?;
     let mut members = Vec::with_capacity(ended.len());
     for rollout in ended {
-        members.push(read_member(record, rollout).await?);
+        members.push(read_member(record, rollout, plan.reward_bounds).await?);
     }
     if !members.iter().any(Member::succeeded) {
         return Err(TrainError::EveryRolloutFailed {
@@ -232,7 +240,11 @@ async fn wait(
 }
 
 /// Reads what was recorded of a rollout that has ended.
-pub(crate) async fn read_member(record: &dyn Record, rollout: Rollout) -> Result<Member, TrainError> {
+pub(crate) async fn read_member(
+    record: &dyn Record,
+    rollout: Rollout,
+    reward_bounds: RewardBounds,
+) -> Result<Member, TrainError> {
     let attempts = record.attempts(&rollout.rollout_id).await?;
     let generations = record.generations(&rollout.rollout_id).await?;
     let rewards = match attempts.last() {
@@ -242,7 +254,8 @@ pub(crate) async fn read_member(record: &dyn Record, rollout: Rollout) -> Result
         _ => Vec::new(),
     };
     let total_reward = merge_generations(&[], &rewards)?.total_reward();
-    Ok(Member { rollout, attempts, rewards, total_reward, generations })
+    let refused = reward_check::refusal(&rewards, total_reward, reward_bounds);
+    Ok(Member { rollout, attempts, rewards, total_reward, generations, refused })
 }
 
 fn most_frequent(reasons: impl Iterator<Item = String>) -> String {
@@ -272,6 +285,7 @@ mod tests {
             config: &config,
             resources_id: format!("r-weights-{step}"),
             policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
+            reward_bounds: None,
         };
         let seeds = |plan: Plan<'_>| -> Vec<u64> {
             let rollouts = new_rollouts(&plan);

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::RunSummary;
+use crate::{RewardFinding, RunSummary};
 
 /// What a training loop tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +56,15 @@ pub enum TrainEvent {
         done: usize,
         /// How many there are.
         total: usize,
+    },
+    /// Rewards that somebody should look at.
+    OddRewards {
+        /// `train`, `held_out` or `final`.
+        phase: &'static str,
+        /// Updates made so far.
+        step: u64,
+        /// What is odd, rollout by rollout.
+        findings: Vec<RewardFinding>,
     },
     /// A step is over: what `metrics.jsonl` has of it.
     Step {

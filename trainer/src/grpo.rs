@@ -16,6 +16,7 @@ use crate::harvest::{self, HarvestState};
 use crate::metrics_file::MetricsFile;
 use crate::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics};
 use crate::publishing::{self, resources_id};
+use crate::reward_check;
 use crate::summary::Scores;
 use crate::task_order::tasks_at;
 use crate::{GrpoOptions, PolicyEndpoint, Record, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
@@ -133,6 +134,12 @@ impl Grpo {
                 return Err(TrainError::Option { key: "[trainer] harvest.baseline_decay", message });
             }
         }
+        if let Some([low, high]) = self.options.reward_bounds
+            && !(low.is_finite() && high.is_finite() && low < high)
+        {
+            let message = format!("is [{low}, {high}], but must be two finite numbers, the lower one first");
+            return Err(TrainError::Option { key: "[trainer] reward_bounds", message });
+        }
         least("[trainer] checkpoint_every", self.options.checkpoint_every, 1)?;
         least("[trainer] keep_checkpoints", self.options.keep_checkpoints as u64, 1)?;
         least("[trainer] evaluation.every", self.options.evaluation.every, 1)?;
@@ -204,6 +211,7 @@ impl Grpo {
         let samples = self.options.evaluation.samples_per_task;
         let collected = self.collect(phase, step, tasks, samples, reporter).await?;
         Ok(Evaluation {
+            odd_rewards: report_odd_rewards(&collected, step, reporter),
             scores: scores(collected.groups.iter().flatten()),
             uses: accounting::uses(&collected, &vec![false; collected.groups.len()]),
             seconds: started.elapsed().as_secs_f64(),
@@ -228,6 +236,7 @@ impl Grpo {
             config: &self.rollout_config,
             resources_id: resources_id(&self.identity.run_id, step),
             policy: self.policy(step),
+            reward_bounds: self.options.reward_bounds,
         };
         collection::collect(self.record.as_ref(), plan, &mut self.runner, reporter).await
     }
@@ -248,6 +257,9 @@ impl Grpo {
         let batch = batch::assemble(&collected, &self.options.advantages, harvest.map(|_| &progress.harvest))?;
         let training = Instant::now();
         let mut metrics = self.step_metrics(step, &batch);
+        for (key, count) in report_odd_rewards(&collected, step, reporter) {
+            set(&mut metrics, &key, count);
+        }
         self.update(&batch, &mut metrics).await?;
         self.publish(step + 1).await?;
         progress.step = step + 1;
@@ -284,7 +296,8 @@ impl Grpo {
         if let Some(options) = &self.options.harvest {
             let policy = Policy { max_staleness: options.max_staleness, ..self.policy(step) };
             let state = &mut progress.harvest;
-            return harvest::gather(self.record.as_ref(), options, policy, run_id, state, reporter).await;
+            let (record, bounds) = (self.record.as_ref(), self.options.reward_bounds);
+            return harvest::gather(record, options, policy, bounds, run_id, state, reporter).await;
         }
         let GrpoOptions { groups_per_batch, group_size, .. } = self.options;
         let indices = tasks_at(self.identity.seed, self.tasks.train.len(), progress.data_cursor, groups_per_batch);
@@ -489,9 +502,21 @@ fn held_out_scores(steps: &[Step]) -> Vec<Scores> {
     steps.iter().filter_map(|step| Scores::read(step.metrics.as_object()?, HELD_OUT)).collect()
 }
 
+/// Says which rewards of a set of rollouts are odd, and counts them by the names of their metrics.
+fn report_odd_rewards(collected: &Collected, step: u64, reporter: &mut dyn Reporter) -> Vec<(String, usize)> {
+    let findings = reward_check::findings(collected);
+    let counts = reward_check::metrics(collected, &findings);
+    if !findings.is_empty() {
+        reporter.report(TrainEvent::OddRewards { phase: collected.phase.as_str(), step, findings });
+    }
+    counts
+}
+
 /// Scores of a set of tasks, and the account of what was sampled for them.
 struct Evaluation {
     scores: Scores,
+    /// How many rewards are odd, by the names of their metrics.
+    odd_rewards: Vec<(String, usize)>,
     uses: Vec<GenerationUse>,
     seconds: f64,
 }
@@ -504,6 +529,9 @@ impl Evaluation {
         }
         set(metrics, &format!("{prefix}/total_episodes"), self.scores.rollouts);
         set(metrics, &format!("{prefix}/failed_episodes"), self.scores.failed);
+        for (key, count) in &self.odd_rewards {
+            set(metrics, key, *count);
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::accounting::untrained_cause;
 use crate::collection::{Collected, Member, Phase, Policy, is_session, read_member};
+use crate::reward_check::RewardBounds;
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often the store is looked at while there is too little.
@@ -78,13 +79,14 @@ pub(crate) async fn gather(
     record: &dyn Record,
     options: &HarvestOptions,
     policy: Policy,
+    reward_bounds: RewardBounds,
     run_id: &str,
     state: &mut HarvestState,
     reporter: &mut dyn Reporter,
 ) -> Result<Collected, TrainError> {
     let step = policy.weights_version;
-    let mut harvest =
-        Harvest { record, run_id, wanted: options.rollouts_per_step, policy, members: Vec::new(), ripe: 0 };
+    let wanted = options.rollouts_per_step;
+    let mut harvest = Harvest { record, run_id, wanted, policy, reward_bounds, members: Vec::new(), ripe: 0 };
     loop {
         harvest.take_ended(state).await?;
         harvest.read_on(state).await?;
@@ -103,6 +105,7 @@ struct Harvest<'r> {
     run_id: &'r str,
     wanted: usize,
     policy: Policy,
+    reward_bounds: RewardBounds,
     members: Vec<Member>,
     /// Members that have something to train.
     ripe: usize,
@@ -153,7 +156,7 @@ impl Harvest<'_> {
 
     /// Takes a rollout, unless another attempt than the rewarded one counts.
     async fn take(&mut self, rollout: Rollout, rewarded: &Rewarded) -> Result<(), TrainError> {
-        let member = read_member(self.record, rollout).await?;
+        let member = read_member(self.record, rollout, self.reward_bounds).await?;
         if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
             return Ok(());
         }
@@ -208,6 +211,7 @@ mod tests {
             rewards: Vec::new(),
             total_reward: 0.0,
             generations: Vec::new(),
+            refused: None,
         }
     }
 

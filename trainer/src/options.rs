@@ -28,6 +28,9 @@ pub struct GrpoOptions {
     pub checkpoint_every: u64,
     /// Checkpoints that are kept; older ones are removed once a newer one is recorded.
     pub keep_checkpoints: usize,
+    /// The least and the greatest that a rollout may earn in all. One that earned something else is refused by name, and
+    /// counts as failed; without bounds, only what is too large to be summed is.
+    pub reward_bounds: Option<[f64; 2]>,
     /// How rewards become advantages.
     pub advantages: AdvantageOptions,
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
@@ -53,6 +56,7 @@ impl Default for GrpoOptions {
             max_steps: 100,
             checkpoint_every: 1,
             keep_checkpoints: 2,
+            reward_bounds: None,
             advantages: AdvantageOptions::default(),
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),

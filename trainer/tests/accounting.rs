@@ -107,7 +107,12 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         _ => {}
     }
     store.record_generation(generation).await.unwrap();
-    let reward = if task == "constant_group" { 1.0 } else { f64::from(turn % 7) };
+    let reward = match task {
+        "constant_group" => 1.0,
+        "reward_out_of_bounds" => 3000.0 + f64::from(turn),
+        "reward_too_large" => 1e308,
+        _ => f64::from(turn % 7),
+    };
     store.add_reward(rollout, attempt, None, Reward::new(reward)).await.unwrap();
     store.report_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
 }
@@ -199,6 +204,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
         options: GrpoOptions {
             groups_per_batch: tasks.len(),
             group_size: 3,
+            reward_bounds: Some([0.0, 100.0]),
             max_steps: 1,
             evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
             ..GrpoOptions::default()
@@ -241,6 +247,8 @@ async fn every_cause_is_counted(reached: Reached) {
         "empty_prompt",
         "upstream",
         "constant_group",
+        "reward_out_of_bounds",
+        "reward_too_large",
     ];
     let tasks: Vec<&str> = causes.iter().copied().chain(["honest"]).collect();
     let pupil = Arc::default();
@@ -252,7 +260,7 @@ async fn every_cause_is_counted(reached: Reached) {
     assert_eq!(summary.untrained_tokens["evaluation"], 6);
     assert_eq!(summary.untrained_tokens["other"], 0);
     assert_eq!(summary.trained_tokens, 9);
-    assert_eq!(summary.sampled_tokens, 9 * 12 + 6);
+    assert_eq!(summary.sampled_tokens, 9 * 14 + 6);
 
     let lessons = pupil.lessons.lock().unwrap();
     let trained: f32 = lessons

@@ -4,6 +4,7 @@
 mod cancelled_streams;
 #[path = "../common/mod.rs"]
 mod common;
+mod forged_rewards;
 mod idle_connections;
 mod large_prompts;
 mod long_lists;

@@ -19,6 +19,7 @@ mod gateway;
 mod generation_spans;
 mod generations;
 mod given_rewards;
+mod hidden_secrets;
 mod import;
 mod keys;
 mod lifecycle;

@@ -3,6 +3,7 @@
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
 
+use crate::hidden_secrets::hide;
 use crate::{Result, Store, StoreError};
 
 /// What a query may begin with.
@@ -35,14 +36,15 @@ pub struct SqlRows {
 }
 
 impl Store {
-    /// Runs one query on a connection that cannot write.
+    /// Runs one query on a connection that cannot write. No query reads the secret that keys are made with.
     ///
     /// # Errors
-    /// [`StoreError::Invalid`] for several statements, or for one that is not a query.
+    /// [`StoreError::Invalid`] for several statements, for one that is not a query, or for one that reads that secret.
     pub async fn query_sql(&self, text: &str) -> Result<SqlRows> {
-        check(text)?;
+        let begins_with = check(text)?;
         // It may be told to behave differently from then on.
         let mut connection = self.own_reader().await?;
+        hide(&mut connection, text, &begins_with).await?;
         // What it may do is the user's own choice: the database refuses to write.
         let rows = sqlx::query(AssertSqlSafe(text.to_owned())).fetch_all(&mut *connection).await?;
         let columns = rows.first().map(|row| row.columns().iter().map(|column| column.name().to_owned()).collect());
@@ -73,8 +75,8 @@ fn value(row: &AnyRow, index: usize) -> Result<SqlValue> {
     })
 }
 
-/// Refuses what is not one query.
-fn check(text: &str) -> Result<()> {
+/// The word that a query begins with. Refuses what is not one query.
+fn check(text: &str) -> Result<String> {
     let refused = |message: &str| Err(StoreError::invalid("sql", message));
     let mut statements = bare(text)
         .split(';')
@@ -89,7 +91,7 @@ fn check(text: &str) -> Result<()> {
     }
     let word = first.trim_start_matches('(').split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     if QUERIES.iter().any(|query| query.eq_ignore_ascii_case(word)) {
-        Ok(())
+        Ok(word.to_owned())
     } else {
         refused("only queries are run here, which change nothing: SELECT, WITH, VALUES, EXPLAIN, PRAGMA, SHOW, TABLE")
     }
@@ -180,6 +182,66 @@ mod tests {
         assert_eq!(row[0], SqlValue::Text("tiny".into()));
         assert_eq!(row[1..4], [SqlValue::Integer(1), SqlValue::Blob(vec![2, 0, 0, 0]), SqlValue::Null]);
         assert_eq!(store.query_sql("SELECT 1 WHERE 1 = 0").await.unwrap(), SqlRows::default());
+    }
+
+    #[tokio::test]
+    async fn no_query_reads_the_secret_that_keys_are_made_with_however_it_is_spelled() {
+        let store = TestStore::new().await;
+        store.issued_keys().await.unwrap();
+        let everywhere = [
+            "SELECT * FROM secrets",
+            "select secret from SeCrEtS",
+            "SELECT * FROM \"secrets\"",
+            "SELECT (SELECT secret FROM secrets) AS x",
+            "WITH x AS (SELECT * FROM secrets) SELECT * FROM x",
+            "SELECT r.rollout_id, s.secret FROM secrets s LEFT JOIN rollouts r ON 1 = 1",
+            "/* ; */ SELECT max(secret) FROM\nsecrets -- it",
+            "SELECT 1 AS x UNION ALL SELECT 2 FROM secrets WHERE secret > ''",
+        ];
+        let sqlite = [
+            "SELECT * FROM main.secrets",
+            "SELECT * FROM [secrets]",
+            "SELECT * FROM `secrets`",
+            "SELECT name FROM secrets",
+            "VALUES ((SELECT hex(secret) FROM secrets))",
+            "SELECT count(*) FROM secrets",
+        ];
+        let postgres = [
+            "TABLE secrets",
+            "SELECT * FROM public.secrets",
+            "SELECT * FROM U&\"secret\\0073\"",
+            "SELECT CAST(query_to_xml('select * from sec' || 'rets', true, true, '') AS TEXT) AS x",
+            "SELECT CAST(table_to_xml(('sec' || 'rets')::regclass, true, true, '') AS TEXT) AS x",
+            "SELECT CAST(schema_to_xml(current_schema(), true, true, '') AS TEXT) AS x",
+        ];
+        let is_postgres = store.database.is_postgres();
+        let own: &[&str] = if is_postgres { &postgres } else { &sqlite };
+        let secret = secret_of(&store).await;
+        for text in everywhere.iter().chain(own) {
+            match store.query_sql(text).await {
+                Err(error) => assert!(error.to_string().contains("secrets` holds"), "{text}: {error}"),
+                Ok(found) => {
+                    assert!(is_postgres, "{text}");
+                    assert!(!format!("{found:?}").to_lowercase().contains(&secret), "{text}");
+                }
+            }
+        }
+        // What tells of the table and not what is in it, and what only has its name.
+        store.query_sql("SELECT * FROM rollouts WHERE rollout_id = 'a'").await.unwrap();
+        if !is_postgres {
+            store.query_sql("SELECT 'secrets' AS x").await.unwrap();
+            store.query_sql("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").await.unwrap();
+            store.query_sql("PRAGMA table_info(secrets)").await.unwrap();
+        }
+        assert_eq!(secret_of(&store).await, secret, "it is still there");
+    }
+
+    /// The secret, as a query would print it.
+    async fn secret_of(store: &Store) -> String {
+        let row =
+            sqlx::query("SELECT secret FROM secrets").fetch_one(&mut *store.reader().await.unwrap()).await.unwrap();
+        let bytes: Vec<u8> = row.get("secret");
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[tokio::test]

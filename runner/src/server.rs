@@ -21,6 +21,10 @@ const GRADER_KEY_HEADER: &str = "x-fulgurite-grader-key";
 /// What an attempt's agents are given for a key when the server hands out none, as other servers than ours do.
 const ANY_KEY: &str = "fulgurite";
 
+/// How long the server waits for the first heartbeat of an attempt, after which its reply counts as lost. Several heartbeats
+/// fit into it.
+const LEASE: Duration = Duration::from_secs(30);
+
 /// How long a request may take, beside the time that the server was asked to wait.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -144,7 +148,12 @@ impl Server {
     /// this is the name of, the server lets nobody else reward them.
     pub async fn dequeue(&self, limit: usize, wait: Duration, grader: Option<&str>) -> Result<Dequeued, RunnerError> {
         let url = self.url(&["v1", "agl", "queues", "rollouts", "dequeue"]);
-        let mut body = json!({"limit": limit, "worker_id": self.worker_id, "wait_seconds": wait.as_secs_f64()});
+        let mut body = json!({
+            "limit": limit,
+            "worker_id": self.worker_id,
+            "wait_seconds": wait.as_secs_f64(),
+            "lease_seconds": LEASE.as_secs_f64(),
+        });
         if let Some(grader) = grader {
             body["grader"] = json!(grader);
         }

@@ -7,6 +7,7 @@ use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
 
 use crate::checksums::{MASK, Recorded};
+use crate::leases;
 use crate::lifecycle::{overdue, propagate};
 use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, Rollout, RolloutStatus};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
@@ -29,6 +30,9 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
     SortField::time("last_heartbeat_time"),
     SortField::text("metadata"),
 ];
+
+/// What the latest attempt of a rollout is called where an id is expected.
+const LATEST: &str = "latest";
 
 impl Store {
     /// An attempt, if there is one.
@@ -119,19 +123,25 @@ impl Store {
         .await
     }
 
-    /// Ends every attempt that takes too long or has not been heard of for too long, by its rollout's config. Gives
-    /// the attempts that it has ended.
+    /// Ends every attempt that takes too long or has not been heard of for too long, by its rollout's config, and takes
+    /// those back whose lease is over. Gives the attempts that it has ended.
     pub async fn scan_watchdog(&self) -> Result<Vec<Attempt>> {
         self.scan_watchdog_at(now()).await
     }
 
     pub(crate) async fn scan_watchdog_at(&self, time: f64) -> Result<Vec<Attempt>> {
         // Looking needs no transaction; only when something is overdue is one made, which looks again.
-        if overdue_attempts(&mut *self.reader().await?, time).await?.is_empty() {
+        let mut reader = self.reader().await?;
+        if leases::expired(&mut reader, time).await?.is_empty() && overdue_attempts(&mut reader, time).await?.is_empty()
+        {
             return Ok(Vec::new());
         }
+        drop(reader);
         self.write(move |write| {
             Box::pin(async move {
+                for attempt in leases::expired(write.connection(), time).await? {
+                    leases::take_back(write, &attempt).await?;
+                }
                 let mut ended = Vec::new();
                 for (attempt, status) in overdue_attempts(write.connection(), time).await? {
                     ended.push(apply(write, attempt, AttemptUpdate::status(status)).await?);
@@ -244,8 +254,16 @@ pub(crate) async fn existing_attempt(
 
 async fn no_such_attempt(connection: &mut AnyConnection, rollout_id: &str, attempt: &AttemptRef) -> StoreError {
     match existing_rollout(connection, rollout_id).await {
-        Ok(_) => StoreError::not_found("attempt", if let AttemptRef::Id(id) = attempt { id } else { "latest" }),
+        Ok(_) => StoreError::not_found("attempt", if let AttemptRef::Id(id) = attempt { id } else { LATEST }),
         Err(error) => error,
+    }
+}
+
+/// The id of an attempt that is to be made. In paths, one word stands for whichever is the latest.
+pub(crate) fn new_attempt_name(attempt_id: &str) -> Result<&str> {
+    match attempt_id {
+        LATEST => Err(StoreError::invalid("attempt_id", "must not be `latest`, which stands for the latest attempt")),
+        _ => plain("attempt_id", attempt_id),
     }
 }
 
@@ -264,7 +282,7 @@ pub(crate) async fn insert_attempt(
          RETURNING *",
     )
     .bind(rollout_id)
-    .bind(plain("attempt_id", attempt_id)?)
+    .bind(new_attempt_name(attempt_id)?)
     .bind(now())
     .bind(optional_plain("worker_id", worker_id)?)
     .bind(optional_plain("grader", grader)?)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sqlx::AnyConnection;
 
-use crate::attempts::existing_attempt;
+use crate::attempts::{existing_attempt, new_attempt_name};
 use crate::model::{
     ArchiveRecord, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout, ArchivedUse,
     Attempt, AttemptRef, Generation, Imported, NewGeneration, Object, ResourcesUpdate, Run, Span, Step, Worker,
@@ -240,7 +240,7 @@ async fn import_attempt(connection: &mut AnyConnection, attempt: Attempt) -> Res
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, 0) ON CONFLICT (rollout_id, attempt_id) DO NOTHING",
     )
     .bind(attempt.rollout_id.as_str())
-    .bind(plain("attempt_id", &attempt.attempt_id)?)
+    .bind(new_attempt_name(&attempt.attempt_id)?)
     .bind(i64::from(attempt.sequence_id))
     .bind(attempt.start_time)
     .bind(OptionalReal(attempt.end_time))

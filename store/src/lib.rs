@@ -22,6 +22,7 @@ mod given_rewards;
 mod hidden_secrets;
 mod import;
 mod keys;
+mod leases;
 mod lifecycle;
 mod listener;
 mod listing;

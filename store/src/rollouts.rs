@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt, rollout_and_attempt};
+use crate::leases;
 use crate::model::{
     Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
 };
@@ -108,6 +109,20 @@ impl Store {
         grader: Option<&str>,
         wait: Duration,
     ) -> Result<Vec<AttemptedRollout>> {
+        self.dequeue_leased(limit, worker_id, grader, wait, None).await
+    }
+
+    /// As [`Store::dequeue_graded_rollouts`], for whoever gives a sign of life of each attempt within `lease`: a heartbeat
+    /// or a call. Where none comes, the reply was lost, and the rollout is queued again without having lost an attempt.
+    pub async fn dequeue_leased(
+        &self,
+        limit: usize,
+        worker_id: Option<&str>,
+        grader: Option<&str>,
+        wait: Duration,
+        lease: Option<Duration>,
+    ) -> Result<Vec<AttemptedRollout>> {
+        leases::validate(lease)?;
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -122,7 +137,7 @@ impl Store {
             let taken = self
                 .writer()?
                 .write_if_awaited(move |write| {
-                    Box::pin(async move { take(write, limit, worker_id.as_deref(), grader.as_deref()).await })
+                    Box::pin(async move { take(write, limit, worker_id.as_deref(), grader.as_deref(), lease).await })
                 })
                 .await?;
             rollouts_were_taken(&taken);
@@ -511,6 +526,7 @@ async fn take(
     limit: i64,
     worker_id: Option<&str>,
     grader: Option<&str>,
+    lease: Option<Duration>,
 ) -> Result<Vec<AttemptedRollout>> {
     let rows = sqlx::query("SELECT * FROM rollouts WHERE queue_position IS NOT NULL ORDER BY queue_position LIMIT $1")
         .bind(limit)
@@ -524,7 +540,11 @@ async fn take(
     }
     let mut taken = Vec::with_capacity(rows.len());
     for row in &rows {
-        taken.push(hand_out(write, rollout_from_row(row)?, worker_id, grader).await?);
+        let handed_out = hand_out(write, rollout_from_row(row)?, worker_id, grader).await?;
+        if let Some(lease) = lease {
+            leases::begin(write.connection(), &handed_out.attempt, now() + lease.as_secs_f64()).await?;
+        }
+        taken.push(handed_out);
     }
     Ok(taken)
 }

@@ -2,7 +2,8 @@
 //! traces at `/v1/traces`, rewards under `/rollout`, and what our own runners and trainers need.
 //!
 //! Beyond the original: `rollout_id` may be supplied when a rollout is enqueued, `wait_seconds` makes a dequeue wait,
-//! lists of rollouts may be narrowed by `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
+//! `lease_seconds` takes back what it hands out unless a sign of life comes, lists of rollouts may be narrowed by
+//! `run_id`, `step` and `mode`, and what does not exist is 404 instead of 500.
 
 mod error;
 mod gateway;

@@ -77,6 +77,7 @@ struct DequeueRequest {
     worker_id: Option<String>,
     wait_seconds: Option<f64>,
     grader: Option<String>,
+    lease_seconds: Option<f64>,
 }
 
 impl Shaped for DequeueRequest {
@@ -85,12 +86,13 @@ impl Shaped for DequeueRequest {
         Field::nullable("worker_id", Shape::Text),
         Field::nullable("wait_seconds", Shape::Number),
         Field::nullable("grader", Shape::Text),
+        Field::nullable("lease_seconds", Shape::Number),
     ]);
 }
 
 impl Default for DequeueRequest {
     fn default() -> Self {
-        Self { limit: 1, worker_id: None, wait_seconds: None, grader: None }
+        Self { limit: 1, worker_id: None, wait_seconds: None, grader: None, lease_seconds: None }
     }
 }
 
@@ -139,7 +141,8 @@ pub(super) async fn dequeue(
     if grader.is_some_and(str::is_empty) {
         return Err(StoreError::invalid("grader", "must not be empty").into());
     }
-    let attempts = store.dequeue_graded_rollouts(limit, worker_id, grader, wait).await?;
+    let lease = request.lease_seconds.map(|lease| seconds("lease_seconds", lease)).transpose()?;
+    let attempts = store.dequeue_leased(limit, worker_id, grader, wait, lease).await?;
     Ok((keys(&store, &attempts).await?, Json(attempts)))
 }
 

@@ -1,6 +1,8 @@
 //! Where a store is: reading its URL, connecting to it, and naming it without its password.
 
 use std::fmt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,8 @@ pub(crate) enum Access {
     Create,
     Change,
     Read,
+    /// Where nothing can be written, not even what those who read together share.
+    ReadFrozen,
 }
 
 /// What a store's URL names.
@@ -79,6 +83,41 @@ impl Location {
         matches!(self, Self::Sqlite(path) if !Path::new(path).exists())
     }
 
+    /// Makes a file that is not there yet, for its owner alone, and warns of one that others may read. The files that SQLite
+    /// puts beside it have the same permissions. Says whether it made one.
+    pub fn make_private(&self) -> bool {
+        let Self::Sqlite(path) = self else { return false };
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+        if made.is_err() && mode & 0o077 != 0 {
+            let mode = format!("{:o}", mode & 0o777);
+            tracing::warn!(path, mode, "others may read or write the store; `chmod 600` keeps it to its owner");
+        }
+        // Why it cannot be made, SQLite says better.
+        made.is_ok()
+    }
+
+    /// What to read a database with that could not be opened as others are: where nothing can be written, SQLite takes it as
+    /// it is, if all of it is in the file.
+    pub fn frozen(&self, error: &StoreError) -> Result<Option<Access>> {
+        /// SQLite's codes for what it cannot write or make.
+        const READ_ONLY: u32 = 8;
+        const CANNOT_OPEN: u32 = 14;
+        let (Self::Sqlite(path), StoreError::Database { source }) = (self, error) else { return Ok(None) };
+        let code = source.as_database_error().and_then(|error| error.code()?.parse::<u32>().ok());
+        if !matches!(code.map(|code| code & 0xff), Some(READ_ONLY | CANNOT_OPEN)) {
+            return Ok(None);
+        }
+        if std::fs::metadata(format!("{path}-wal")).is_ok_and(|log| log.len() > 0) {
+            let message = format!(
+                "what was recorded last is in {path}-wal, which can be read only where {path} can be written; copy both \
+                 files to where you may write"
+            );
+            return Err(StoreError::invalid("store.url", message));
+        }
+        Ok(Some(Access::ReadFrozen))
+    }
+
     /// How to connect; `preparation` is SQL that each new connection begins with.
     pub fn connector(&self, access: Access, preparation: String) -> Result<Connector> {
         sqlx::any::install_default_drivers();
@@ -89,6 +128,7 @@ impl Location {
                     Access::Create => "rwc",
                     Access::Change => "rw",
                     Access::Read => "ro",
+                    Access::ReadFrozen => "ro&immutable=1",
                 };
                 format!("sqlite://{path}?mode={mode}").parse::<AnyConnectOptions>()
             }

@@ -102,6 +102,7 @@ impl Store {
         let location = Location::parse(url)?;
         let (dialect, busy) = (location.dialect(), options.busy_timeout);
         let preparation = dialect.prepare_writing(options.synchronous, busy);
+        location.make_private();
         let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
         connection.close().await?;
@@ -119,18 +120,21 @@ impl Store {
         Ok(Self::new(readers, Some(writer), signals, under_way, listener))
     }
 
-    /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing.
+    /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing, and may be
+    /// where nothing can be written.
     pub async fn open_read_only(url: &str) -> Result<Self> {
         let location = Location::parse(url)?;
         if location.is_missing() {
             return Err(StoreError::not_found("store", url));
         }
-        let readers = readers(&location, Access::Read, BUSY_TIMEOUT).await?;
-        let mut reader = readers.acquire().await?;
-        // SQLite looks into the file only now.
-        sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&mut *reader).await?;
-        require_migrated(&mut reader).await?;
-        drop(reader);
+        let readers = match open_readers(&location, Access::Read).await {
+            Err(error) => match location.frozen(&error)? {
+                Some(access) => open_readers(&location, access).await?,
+                None => return Err(error),
+            },
+            opened => opened?,
+        };
+        require_migrated(&mut *readers.acquire().await?).await?;
         Ok(Self::new(readers, None, Arc::default(), Arc::new(RolloutsUnderWay::new(true)), None))
     }
 
@@ -240,6 +244,14 @@ impl Store {
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
+}
+
+/// Connections to a database in which something could be read.
+async fn open_readers(location: &Location, access: Access) -> Result<Readers> {
+    let readers = readers(location, access, BUSY_TIMEOUT).await?;
+    // SQLite looks into the file only now.
+    sqlx::query("SELECT 1 FROM rollouts LIMIT 1").fetch_optional(&mut *readers.acquire().await?).await?;
+    Ok(readers)
 }
 
 async fn readers(location: &Location, access: Access, busy: Duration) -> Result<Readers> {

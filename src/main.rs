@@ -50,6 +50,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Command::SuperviseAgent(arguments) = &cli.command {
+        return run::supervise_agent(arguments);
+    }
     match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
@@ -141,6 +144,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         },
         Command::Config(arguments) => config_show::run(arguments),
         Command::Completions(arguments) => completions::completions(&arguments),
+        // It needs nothing of what has been begun by now.
+        Command::SuperviseAgent(_) => Ok(()),
     }
 }
 

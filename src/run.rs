@@ -1,12 +1,16 @@
 //! `fulgurite run`.
 
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
 use anyhow::{Context, Result, bail};
-use fulgurite_runner::{RunnerOptions, RunnerSummary};
+use fulgurite_runner::{RunnerOptions, RunnerSummary, supervise};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::admin_key;
-use crate::cli::RunArguments;
+use crate::cli::{RunArguments, SuperviseArguments};
 use crate::output;
 use crate::server::{interrupted, seconds};
 
@@ -25,6 +29,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         admin_key: admin_key::of_environment()?.map(|key| key.expose().to_owned()),
         parallel: arguments.parallel,
         grade,
+        supervisor: supervisor()?,
         timeout,
         working_directory: arguments.directory,
         until_idle: arguments.until_idle,
@@ -44,6 +49,24 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let summary = fulgurite_runner::run(options, shutdown).await.context("the runner stopped")?;
     announce(&summary, arguments.json);
     Ok(())
+}
+
+/// The command line by which this program is the parent of an agent.
+fn supervisor() -> Result<Vec<OsString>> {
+    let own = std::env::current_exe().context("this program's own file is not known")?;
+    // The running program, even if its file has been replaced.
+    let running = Path::new("/proc/self/exe");
+    let program = if !own.exists() && running.exists() { running.to_owned() } else { own };
+    Ok(vec![program.into(), "supervise-agent".into(), "--".into()])
+}
+
+/// `fulgurite supervise-agent`: the parent of an agent.
+pub fn supervise_agent(arguments: &SuperviseArguments) -> ExitCode {
+    let [program, arguments @ ..] = &*arguments.command else { return ExitCode::from(2) };
+    match supervise(program, arguments) {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Err(error) => crate::fail(&anyhow::Error::new(error).context("the agent cannot be supervised")),
+    }
 }
 
 async fn stdin_closed() {

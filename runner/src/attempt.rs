@@ -10,6 +10,7 @@ use crate::server::{Assignment, Server};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_store::model::AttemptStatus;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -23,6 +24,7 @@ pub struct Workshop {
     server: Server,
     agent: Program,
     grader: Option<Program>,
+    supervisor: Vec<OsString>,
     timeout: Duration,
     heartbeat_interval: Duration,
     working_directory: Option<PathBuf>,
@@ -86,6 +88,7 @@ impl Workshop {
             server,
             agent: Program::find(&options.command, "agent")?,
             grader: options.grade.as_deref().map(|grade| Program::find(grade, "grader")).transpose()?,
+            supervisor: options.supervisor.clone(),
             timeout: options.timeout,
             heartbeat_interval: options.heartbeat_interval,
             working_directory: options.working_directory.clone(),
@@ -236,7 +239,14 @@ impl Workshop {
         input: &[u8],
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let mut command = Command::new(&program.path);
+        let mut command = match self.supervisor.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&program.path);
+                command
+            }
+            None => Command::new(&program.path),
+        };
         for argument in &program.arguments {
             command.arg(fill(argument, &assignment.task).map_err(|unknown| format!("cannot be started: {unknown}"))?);
         }
@@ -248,7 +258,11 @@ impl Workshop {
         }
         command.envs(variables(&self.server, assignment));
         let path = program.path.display();
-        process::run(command, input, deadline).await.map_err(|error| format!("cannot be run as {path}: {error}"))
+        let finished = match self.supervisor.is_empty() {
+            true => process::run(command, input, deadline).await,
+            false => process::run_supervised(command, input, deadline).await,
+        };
+        finished.map_err(|error| format!("cannot be run as {path}: {error}"))
     }
 }
 

@@ -16,8 +16,10 @@ mod reward;
 mod run;
 mod running;
 mod server;
+mod supervisor;
 
 pub use error::RunnerError;
 pub use options::RunnerOptions;
 pub use program::Program;
 pub use run::{RunnerSummary, run};
+pub use supervisor::supervise;

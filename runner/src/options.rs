@@ -1,5 +1,6 @@
 //! What a runner is told to do.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use uuid::Uuid;
@@ -21,6 +22,10 @@ pub struct RunnerOptions {
     pub command: Vec<String>,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,
+    /// The words of a command that runs [`supervise`](crate::supervise) with the program and arguments that are put behind them.
+    /// Agents and graders are started by it, so that nothing of them is left. Without one they are this process's own children,
+    /// of which those that leave their process group, or outlive a runner that is killed, stay.
+    pub supervisor: Vec<OsString>,
     /// How long the agent and its grader may take together.
     pub timeout: Duration,
     /// How often the server hears which attempts are running, and says which it has given up.
@@ -43,6 +48,7 @@ impl RunnerOptions {
             parallel: 1,
             command,
             grade: None,
+            supervisor: Vec::new(),
             timeout: Duration::from_secs(600),
             heartbeat_interval: Duration::from_secs(5),
             working_directory: None,

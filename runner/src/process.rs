@@ -1,5 +1,6 @@
 //! Runs one process in a process group of its own, keeps the end of what it prints, and leaves nothing of it behind.
 
+use crate::supervisor::preamble;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, ErrorKind};
 use std::process::{ExitStatus, Stdio};
@@ -55,19 +56,56 @@ pub async fn run(mut command: Command, input: &[u8], deadline: Instant) -> io::R
             Err(_) => Ok((child.wait().await?, true)),
         }
     };
-    let talk = async {
-        let pipes = async { tokio::try_join!(feed(pipe_in, input), output.read(pipe_out), errors.read(pipe_err)) };
-        let too_long = async {
-            ended.notified().await;
-            sleep(PIPE_GRACE).await;
-        };
-        tokio::select! {
-            talked = pipes => talked.map(|_| ()),
-            () = too_long => Ok(()),
-        }
-    };
-    let ((status, timed_out), ()) = tokio::try_join!(wait, talk)?;
+    let pipes =
+        async { tokio::try_join!(feed(pipe_in, input), output.read(pipe_out), errors.read(pipe_err)).map(|_| ()) };
+    let ((status, timed_out), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
     Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
+}
+
+/// As [`run`], for a `command` that is a [supervisor's](crate::supervise), which leaves nothing behind even of what leaves
+/// the process group. Dropping the future lets it kill everything, without waiting for that.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub async fn run_supervised(mut command: Command, input: &[u8], deadline: Instant) -> io::Result<Finished> {
+    // A group of its own: a signal that a terminal sends to the runner's is not for it.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let mut leash = child.stdin.take();
+    let (pipe_out, pipe_err) = (child.stdout.take(), child.stderr.take());
+    let (mut output, mut errors) = (Tail::new(KEPT_OUTPUT), Tail::new(KEPT_ERRORS));
+
+    let ended = Notify::new();
+    let wait = async {
+        let running = async {
+            send(leash.as_mut(), &preamble(input)).await?;
+            child.wait().await
+        };
+        let in_time = timeout_at(deadline, running).await;
+        drop(leash.take());
+        let outcome = match in_time {
+            Ok(status) => Ok((status?, false)),
+            Err(_) => Ok((child.wait().await?, true)),
+        };
+        ended.notify_one();
+        outcome
+    };
+    let pipes = async { tokio::try_join!(output.read(pipe_out), errors.read(pipe_err)).map(|_| ()) };
+    let ((status, timed_out), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
+    Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
+}
+
+/// Reads and writes a process's pipes to their end, or for a while after it has ended.
+async fn until_silent(pipes: impl Future<Output = io::Result<()>>, ended: &Notify) -> io::Result<()> {
+    let too_long = async {
+        ended.notified().await;
+        sleep(PIPE_GRACE).await;
+    };
+    tokio::select! {
+        talked = pipes => talked,
+        () = too_long => Ok(()),
+    }
 }
 
 /// The process group of a child, killed when dropped.
@@ -97,8 +135,13 @@ impl Drop for Group {
 }
 
 /// Writes `input` to the process. One that ends, or closes its stdin, without having read all of it does no wrong.
-async fn feed(pipe: Option<ChildStdin>, input: &[u8]) -> io::Result<()> {
-    let Some(mut pipe) = pipe else { return Ok(()) };
+async fn feed(mut pipe: Option<ChildStdin>, input: &[u8]) -> io::Result<()> {
+    send(pipe.as_mut(), input).await
+}
+
+/// As [`feed`], without closing the pipe.
+async fn send(pipe: Option<&mut ChildStdin>, input: &[u8]) -> io::Result<()> {
+    let Some(pipe) = pipe else { return Ok(()) };
     match pipe.write_all(input).await {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),

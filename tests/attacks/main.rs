@@ -9,6 +9,7 @@ mod idle_connections;
 mod large_prompts;
 mod long_lists;
 mod mutated_requests;
+mod orphans;
 mod raw_http;
 mod schema_bombs;
 mod unbounded_counts;

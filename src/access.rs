@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring, Refused};
 
 use crate::connections::Door;
+use crate::web_origins::{Page, WebOrigins};
 
 /// What a route needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +90,39 @@ pub struct Entrance {
     pub keyring: Keyring,
     /// Greatest body of a request, in bytes.
     pub body_limit: usize,
+    /// Under which names, and from which pages.
+    pub origins: WebOrigins,
 }
 
-/// Lets a request in if the door is open and its key opens what it asks for. Without an admin key, everything is open
-/// whatever key is sent; a key that names an attempt says whose a call is all the same, and rewards no other rollout.
+/// Lets a request in if it comes from where it may, the door is open and its key opens what it asks for. Without an admin
+/// key, everything is open whatever key is sent; a key that names an attempt says whose a call is all the same, and rewards
+/// no other rollout.
 pub async fn check(
     State(entrance): State<Arc<Entrance>>,
     route: Option<MatchedPath>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Entrance { door, keyring, body_limit } = &*entrance;
-    let route = route.as_ref().map(MatchedPath::as_str);
+    let origins = &entrance.origins;
+    let name = route.as_ref().map(MatchedPath::as_str);
+    let (parts, body) = request.into_parts();
+    let page = match (origins.check(&parts), Need::of(&parts.method, name)) {
+        (Ok(page), _) => page,
+        // Anybody may have that, and it changes nothing.
+        (Err(_), Need::Nothing) => Page::Own,
+        (Err(refused), _) => return refusal(name, &parts, refused),
+    };
+    if let Some(mut answer) = origins.preflight(&parts, &page) {
+        origins.mark(&mut answer, &page);
+        return answer;
+    }
+    let mut response = check_key(&entrance, name, Request::from_parts(parts, body), next).await;
+    origins.mark(&mut response, &page);
+    response
+}
+
+async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, next: Next) -> Response {
+    let Entrance { door, keyring, body_limit, .. } = entrance;
     let (mut parts, body) = request.into_parts();
     if !door.is_open() {
         return refusal(route, &parts, Refused::ShuttingDown);

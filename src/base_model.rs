@@ -18,12 +18,13 @@ const RECIPE_FILE: &str = "fulgurite_base.json";
 /// Makes `directory` if it is missing. One that was made from other settings is refused rather than trained on.
 ///
 /// `programs` are looked for on the PATH, in the directory of this program first; the corpus command runs in
-/// `working_directory`.
+/// `working_directory`, without the variables that are `secrets`.
 pub async fn make_if_missing(
     base: &BaseConfig,
     seed: u64,
     directory: &Path,
     working_directory: &Path,
+    secrets: &[String],
     options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<()> {
@@ -38,7 +39,7 @@ pub async fn make_if_missing(
     for left_over in [&raw, &fresh] {
         remove(left_over)?;
     }
-    let corpus = run_corpus_command(&base.corpus, seed, working_directory).await?;
+    let corpus = run_corpus_command(&base.corpus, seed, working_directory, secrets).await?;
     create_untrained(base, seed, &corpus, &raw)?;
     let result = train(base, seed, &corpus, &raw, &fresh, options, reporter).await?;
     write_recipe(&fresh, &recipe, &result)?;
@@ -73,11 +74,20 @@ fn write_recipe(directory: &Path, recipe: &Value, result: &SupervisedResult) -> 
     std::fs::write(&path, format!("{made:#}\n")).with_context(|| format!("cannot write {}", path.display()))
 }
 
-async fn run_corpus_command(command: &[String], seed: u64, working_directory: &Path) -> Result<String> {
+async fn run_corpus_command(
+    command: &[String],
+    seed: u64,
+    working_directory: &Path,
+    secrets: &[String],
+) -> Result<String> {
     let filled: Vec<String> = command.iter().map(|word| word.replace("{seed}", &seed.to_string())).collect();
     let program = Program::find(&filled, "corpus").context("[base] corpus")?;
     let name = program.path.display();
-    let output = tokio::process::Command::new(&program.path)
+    let mut corpus = tokio::process::Command::new(&program.path);
+    for variable in secrets {
+        corpus.env_remove(variable);
+    }
+    let output = corpus
         .args(&program.arguments)
         .current_dir(working_directory)
         .stdin(Stdio::null())

@@ -49,6 +49,11 @@ pub struct Config {
 pub struct ServerConfig {
     /// Address and port; 4747 is what Agent-lightning's clients expect, 0 takes a free one.
     pub listen: String,
+    /// Further names that the server goes by, without ports. On loopback it takes these, `localhost`, loopback addresses and
+    /// the host of `listen`; on other addresses any name, unless some are given here.
+    pub hosts: Vec<String>,
+    /// Origins of other web pages that may ask the server, such as `http://localhost:3000`.
+    pub cors_origins: Vec<String>,
     /// Name of the environment variable that holds the admin key; `FULGURITE_ADMIN_KEY` if neither this nor a file is named.
     /// With an admin key set, every request needs a key.
     pub admin_key_env: Option<String>,
@@ -77,6 +82,8 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:4747".to_owned(),
+            hosts: Vec::new(),
+            cors_origins: Vec::new(),
             admin_key_env: None,
             admin_key_file: None,
             body_limit_bytes: 32 * 1024 * 1024,

@@ -34,6 +34,7 @@ mod trace_export;
 mod train;
 mod transfer;
 mod version;
+mod web_origins;
 
 use std::process::ExitCode;
 

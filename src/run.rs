@@ -25,8 +25,12 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         None if arguments.grade_word.is_empty() => None,
         None => Some(arguments.grade_word),
     };
+    let admin_key = admin_key::of_environment()?;
+    if admin_key.is_some() {
+        admin_key::keep_to_this_process();
+    }
     let mut options = RunnerOptions {
-        admin_key: admin_key::of_environment()?.map(|key| key.expose().to_owned()),
+        admin_key: admin_key.map(|key| key.expose().to_owned()),
         parallel: arguments.parallel,
         grade,
         supervisor: supervisor()?,

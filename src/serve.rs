@@ -15,7 +15,7 @@ use crate::metrics_page::MetricsPage;
 use crate::model_config::{Backend, parse_model};
 use crate::models::OpenModel;
 use crate::output;
-use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
+use crate::server::{Interruptions, Listening, RunningServer, seconds, write_ready_file};
 
 /// Serves until it is told to stop.
 pub async fn serve(arguments: ServeArguments) -> Result<()> {
@@ -31,7 +31,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
     if !loaded.config.models.iter().chain(&said).any(|entry| entry.backend == Backend::Embedded) {
         use_small_pages();
     }
-    let store = open_store(&store_url, &loaded.config.store).await?;
+    // What may be wrong is found out before there is a store, so that none is left behind.
+    let listening = Listening::begin(&loaded.config.server, admin).await?;
     let mut models = Vec::new();
     for entry in &loaded.config.models {
         models.push(OpenModel::open(entry, &loaded.directory, &loaded.config)?);
@@ -40,10 +41,11 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
     }
     let tinker = tinker_routes(&mut models, &loaded)?;
+    let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
     let kept_weights = store.model_weights().await?;
     let mut server =
-        RunningServer::start(&loaded.config, admin, store.clone(), served, kept_weights, tinker, &metrics).await?;
+        RunningServer::start(&loaded.config, listening, store.clone(), served, kept_weights, tinker, &metrics).await?;
     // Whoever reads the ready file may send a signal at once.
     let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {

@@ -1,5 +1,6 @@
 //! The rooms joined into one HTTP server.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ use crate::config::{Config, ProxyConfig, ServerConfig};
 use crate::connections::{self, ConnectionLimits, Door};
 use crate::metrics_page::MetricsPage;
 use crate::trace_export::{Collector, TraceExport};
+use crate::web_origins::WebOrigins;
 
 /// A model that this process samples from, and may train.
 pub struct LoadedModel {
@@ -82,26 +84,15 @@ impl RunningServer {
     /// `kept_weights` were behind models before, and are put back.
     pub async fn start(
         config: &Config,
-        admin: Option<AdminKey>,
+        listening: Listening,
         store: Store,
         models: Vec<ServedModel>,
         kept_weights: Vec<ModelWeights>,
         more_routes: Router,
         metrics: &MetricsPage,
     ) -> Result<Self> {
-        let watchdog_interval = watchdog_interval(config.server.watchdog_interval)?;
+        let Listening { listener, address, admin, origins, connection_limits, patience, watchdog_interval } = listening;
         let body_limit = config.server.body_limit_bytes;
-        let ServerConfig { header_seconds, header_limit_bytes, body_seconds, write_seconds, shutdown_seconds, .. } =
-            config.server;
-        let connection_limits = ConnectionLimits {
-            head_time: seconds("server.header_seconds", header_seconds)?,
-            head_bytes: header_limit_bytes,
-            body_time: seconds("server.body_seconds", body_seconds)?,
-            write_time: seconds("server.write_seconds", write_seconds)?,
-        };
-        let patience = seconds("server.shutdown_seconds", shutdown_seconds)?;
-        let listener = listen(&config.server.listen, admin.is_some()).await?;
-        let address = listener.local_addr().context("the listening socket has no address")?;
         let proxy_options = ProxyOptions {
             body_limit,
             seed: config.run.seed,
@@ -128,7 +119,7 @@ impl RunningServer {
         let door = Door::new();
         let route_options = RouteOptions { body_limit, scan_before_calls: watchdog_interval.is_none() };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit });
+        let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit, origins });
         let router = fulgurite_proxy::routes(proxy.clone())
             .merge(fulgurite_store::routes_with(store.clone(), route_options))
             .merge(metrics.routes())
@@ -198,6 +189,38 @@ impl RunningServer {
     }
 }
 
+/// A server's address and what its config says of connections: all that may be wrong with it before it has a store.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    admin: Option<AdminKey>,
+    origins: WebOrigins,
+    connection_limits: ConnectionLimits,
+    patience: Duration,
+    watchdog_interval: Option<Duration>,
+}
+
+impl Listening {
+    /// Takes the address. Whoever connects waits until the server has started.
+    ///
+    /// # Errors
+    /// For an address that cannot be had, or that needs a better admin key, and for values that make no sense.
+    pub async fn begin(config: &ServerConfig, admin: Option<AdminKey>) -> Result<Self> {
+        let watchdog_interval = watchdog_interval(config.watchdog_interval)?;
+        let connection_limits = ConnectionLimits {
+            head_time: seconds("server.header_seconds", config.header_seconds)?,
+            head_bytes: config.header_limit_bytes,
+            body_time: seconds("server.body_seconds", config.body_seconds)?,
+            write_time: seconds("server.write_seconds", config.write_seconds)?,
+        };
+        let patience = seconds("server.shutdown_seconds", config.shutdown_seconds)?;
+        let listener = listen(&config.listen, admin.as_ref()).await?;
+        let address = listener.local_addr().context("the listening socket has no address")?;
+        let origins = WebOrigins::new(config, address)?;
+        Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval })
+    }
+}
+
 /// What an attempt may take, once it is known to be a number.
 fn budget(budget: Budget) -> Result<Budget> {
     match budget.seconds {
@@ -237,15 +260,31 @@ pub fn seconds(key: &str, seconds: f64) -> Result<Duration> {
     }
 }
 
-async fn listen(address: &str, has_admin_key: bool) -> Result<TcpListener> {
+/// Fewest characters of an admin key that whoever reaches the machine may guess at.
+const SHORTEST_KEY: usize = 32;
+
+/// Refuses a key that is easy to guess, where others may try.
+fn check_key(address: &str, key: &AdminKey) -> Result<()> {
+    match key.expose().len() {
+        SHORTEST_KEY.. => Ok(()),
+        length => bail!(
+            "server.listen is {address}: beyond loopback the admin key must have at least {SHORTEST_KEY} characters, and it \
+             has {length}; `openssl rand -hex 32` makes one"
+        ),
+    }
+}
+
+async fn listen(address: &str, admin: Option<&AdminKey>) -> Result<TcpListener> {
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.listen)"))?;
     let local = listener.local_addr().context("the listening socket has no address")?;
-    if !local.ip().is_loopback() && !has_admin_key {
-        bail!(
+    match admin {
+        _ if local.ip().is_loopback() => {}
+        Some(key) => check_key(address, key)?,
+        None => bail!(
             "server.listen is {address}: without an admin key the server listens on loopback addresses only \
              (FULGURITE_ADMIN_KEY, server.admin_key_env or server.admin_key_file sets one)"
-        );
+        ),
     }
     Ok(listener)
 }

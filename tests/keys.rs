@@ -13,7 +13,7 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ADMIN: &str = "the-key-to-everything";
+const ADMIN: &str = "the-key-to-everything-0123456789";
 
 /// A server that has an admin key.
 struct Guarded {

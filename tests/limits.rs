@@ -42,13 +42,13 @@ fn told(said: &str) -> (u16, Value) {
 fn a_head_that_does_not_arrive_is_given_up_and_a_connection_that_says_nothing_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), QUICK);
-    let late = answer(&server, "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\nx-slow: ");
+    let late = answer(&server, "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-slow: ");
     assert!(late.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{late}");
     let words = "the request's head did not arrive within 0.2 seconds (server.header_seconds)";
     assert_eq!(told(&late), (408, refusal(words, "request_timeout")));
     assert_eq!(answer(&server, ""), "");
     // Nor may a second request on the same connection take its time.
-    let second = answer(&server, "GET /healthz HTTP/1.1\r\nhost: h\r\n\r\nGET /hea");
+    let second = answer(&server, "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /hea");
     assert!(second.starts_with("HTTP/1.1 200 OK\r\n") && second.contains("HTTP/1.1 408 "), "{second}");
 }
 
@@ -56,7 +56,7 @@ fn a_head_that_does_not_arrive_is_given_up_and_a_connection_that_says_nothing_is
 fn a_head_that_is_too_large_is_431() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path(), QUICK);
-    let head = |bytes| format!("GET /healthz HTTP/1.1\r\nhost: h\r\nx-large: {}\r\n\r\n", "x".repeat(bytes));
+    let head = |bytes| format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-large: {}\r\n\r\n", "x".repeat(bytes));
     assert!(answer(&server, &head(8000)).starts_with("HTTP/1.1 200 "));
     let words = "the request's head is over the limit of 9000 bytes (server.header_limit_bytes)";
     for bytes in [9000, 100_000] {
@@ -66,7 +66,8 @@ fn a_head_that_is_too_large_is_431() {
     let many = head(3000).repeat(9);
     let body = json!({ "model": "m", "messages": [{ "role": "user", "content": "x".repeat(30_000) }] }).to_string();
     let length = body.len();
-    let call = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n{body}");
+    let call =
+        format!("POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
     let said = answer(&server, &format!("{many}{call}"));
     assert_eq!((said.matches("HTTP/1.1 200 ").count(), said.matches("HTTP/1.1 404 ").count()), (9, 1), "{said}");
 }
@@ -81,7 +82,7 @@ fn a_client_that_takes_nothing_in_is_given_up() {
     let enqueued = server.post("/v1/agl/queues/rollouts/enqueue", &json!({ "rollouts": [rollout] })).expect(201);
     let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     let path = format!("/v1/agl/rollouts/{}", enqueued[0]["rollout_id"].as_str().unwrap());
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
     // Whoever writes to a connection that the server has closed is told so.
     while stream.write_all(b"x").is_ok() {
         std::thread::sleep(std::time::Duration::from_millis(10));
@@ -107,11 +108,11 @@ fn a_body_that_does_not_arrive_is_told_in_the_dialect_of_its_route() {
         ("/rollout/r/reward", detail),
         ("/v1/traces", json!({ "message": words })),
     ] {
-        let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
         let said = answer(&server, &format!("{head}content-length: 100\r\n\r\n{{\"model\""));
         assert_eq!(told(&said), (408, expected), "{path}");
     }
-    let head = "POST /v1/messages HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n4\r\n{\"mo\r\n";
+    let head = "POST /v1/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\n{\"mo\r\n";
     let (status, error) = told(&answer(&server, head));
     assert_eq!((status, &error["error"]), (408, &json!({ "type": "invalid_request_error", "message": words })));
 }

@@ -256,7 +256,7 @@ fn a_client_that_hangs_up_in_mid_stream_stops_the_sampling() {
     let mut socket = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     write!(
         socket,
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len(),
     )
     .unwrap();

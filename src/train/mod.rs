@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use fulgurite_proxy::ServedModel;
+use fulgurite_store::AdminKey;
 use fulgurite_store::model::{AttemptStatus, RolloutConfig};
-use fulgurite_store::{AdminKey, Store};
 use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
@@ -29,7 +29,7 @@ use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
-use crate::server::{Interruptions, RunningServer, seconds, write_ready_file};
+use crate::server::{Interruptions, Listening, RunningServer, seconds, write_ready_file};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 const PUBLISHED_WEIGHTS: &str = "published";
@@ -79,8 +79,17 @@ impl Prepared {
             Some(base) => {
                 let base_seed = base.seed.unwrap_or(seed);
                 let (directory, options) = (loaded.directory.clone(), loaded.config.engine.options());
-                base_model::make_if_missing(base, base_seed, &model_directory, &directory, options, reporter.as_mut())
-                    .await?;
+                let secrets = admin_key::variables(&loaded.config.server);
+                base_model::make_if_missing(
+                    base,
+                    base_seed,
+                    &model_directory,
+                    &directory,
+                    &secrets,
+                    options,
+                    reporter.as_mut(),
+                )
+                .await?;
             }
             None if !model_directory.exists() => {
                 bail!("{} does not exist, and there is no [base] to make it from", model_directory.display())
@@ -96,7 +105,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
     let admin = admin_key::of_server(&loaded)?;
     let run_directory = run_directory(&loaded, &arguments)?;
-    let store = open_run_store(&loaded, &run_directory).await?;
+    let store_url = run_store_url(&loaded, &run_directory);
+    let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
 
@@ -105,9 +115,10 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         // A free port: such a run is no service that others must find, and several may run at once.
         server_config.server.listen = "127.0.0.1:0".to_owned();
     }
+    let listening = Listening::begin(&server_config.server, admin.clone()).await?;
     let served = vec![ServedModel::Sampled(opened.served.clone())];
     let mut server =
-        RunningServer::start(&server_config, admin.clone(), store.clone(), served, Vec::new(), Router::new(), metrics)
+        RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), metrics)
             .await?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
@@ -285,10 +296,10 @@ fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
     }
 }
 
-async fn open_run_store(loaded: &LoadedConfig, run_directory: &Path) -> Result<Store> {
-    let url = match &loaded.config.store.url {
+/// The store of a run: a file in its directory, unless the config names another.
+fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
+    match &loaded.config.store.url {
         Some(_) => crate::serve::store_url(loaded),
         None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
-    };
-    open_store(&url, &loaded.config.store).await
+    }
 }

@@ -10,6 +10,20 @@ pub enum Refused {
     /// Its key does not open what it asks for.
     #[error(transparent)]
     Key(#[from] KeyRefused),
+    /// It is sent to a name that is none of the server's, as by a web page whose name was made to mean this machine.
+    #[error("`{host}` is no name of this server; `[server] hosts` in its config lists further ones")]
+    ForeignHost {
+        /// The name, without a port.
+        host: String,
+    },
+    /// A browser sends it for a web page that is not the server's.
+    #[error(
+        "web pages of `{origin}` may not ask this server; `[server] cors_origins` in its config lists those that may"
+    )]
+    ForeignOrigin {
+        /// The page's origin.
+        origin: String,
+    },
     /// The server finishes what it has begun, and begins nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -22,10 +36,11 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// 401 or 403 for a key, 503 while the server ends, 413 for a body.
+    /// 401 or 403 for a key, 403 for a foreign name or page, 503 while the server ends, 413 for a body.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Key(refused) => refused.status(),
+            Self::ForeignHost { .. } | Self::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         }

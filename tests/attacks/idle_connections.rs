@@ -44,7 +44,7 @@ fn thousands_of_idle_connections_keep_nobody_else_waiting() {
             0 => {}
             1 => connection.write_all(b"POST /v1/chat/completions HTT").unwrap(),
             _ => connection
-                .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+                .write_all(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{")
                 .unwrap(),
         }
         connections.push(connection);

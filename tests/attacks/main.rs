@@ -5,6 +5,7 @@ mod cancelled_streams;
 #[path = "../common/mod.rs"]
 mod common;
 mod forged_rewards;
+mod foreign_pages;
 mod idle_connections;
 mod large_prompts;
 mod long_lists;
@@ -13,3 +14,4 @@ mod orphans;
 mod raw_http;
 mod schema_bombs;
 mod unbounded_counts;
+mod secrets;

@@ -51,7 +51,9 @@ fn begin(server: &Server, path: &str, body: &Value) -> TcpStream {
     let body = body.to_string();
     let length = body.len();
     let mut socket = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}"
+    );
     socket.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).unwrap();
     assert!(socket.read(&mut [0; 100]).unwrap() > 0);
     socket

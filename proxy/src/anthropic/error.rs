@@ -125,6 +125,7 @@ mod tests {
             (ProxyError::SamplerTimeout { awaited: "it", seconds: 1.0, key: "k" }, 504, "timeout_error"),
             (Refused::from(KeyRefused::Unknown).into(), 401, "authentication_error"),
             (Refused::from(KeyRefused::AdminOnly { of: "an agent" }).into(), 403, "permission_error"),
+            (Refused::ForeignHost { host: "h".into() }.into(), 403, "permission_error"),
             (ProxyError::MethodNotAllowed { method: "PUT".into() }, 405, "invalid_request_error"),
             (BackendError::Overloaded { limit: 1 }.into(), 529, "overloaded_error"),
             (BackendError::Unavailable { message: "m".into() }.into(), 503, "api_error"),

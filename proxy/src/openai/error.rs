@@ -73,6 +73,8 @@ fn shape(error: &ProxyError) -> Shape {
                 Refused::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => {
                     (INVALID, "insufficient_permissions")
                 }
+                Refused::ForeignHost { .. } => (INVALID, "foreign_host"),
+                Refused::ForeignOrigin { .. } => (INVALID, "foreign_origin"),
                 Refused::ShuttingDown => (SERVER, "shutting_down"),
                 Refused::BodyTooLarge { .. } => (INVALID, "request_too_large"),
             };

@@ -12,6 +12,7 @@ mod completions;
 mod config;
 mod config_show;
 mod connections;
+mod exclusive_lock;
 mod limited_stream;
 mod metrics_page;
 mod model_command;

@@ -11,6 +11,7 @@ use fulgurite_store::{Store, StoreOptions, redact_url};
 use crate::admin_key;
 use crate::cli::ServeArguments;
 use crate::config::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
+use crate::exclusive_lock::ExclusiveLock;
 use crate::metrics_page::MetricsPage;
 use crate::model_config::{Backend, parse_model};
 use crate::models::OpenModel;
@@ -41,6 +42,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<()> {
         models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
     }
     let tinker = tinker_routes(&mut models, &loaded)?;
+    let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let served = models.iter().map(|model| model.served.clone()).collect();
     let kept_weights = store.model_weights().await?;

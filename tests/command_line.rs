@@ -446,6 +446,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
         shown.lines().filter(|line| line.starts_with("server") || line.starts_with("models")).collect();
     insta::assert_snapshot!(shown.join("\n"), @r#"
     server.listen = "127.0.0.1:0"  # [directory]/config.toml
+    server.hosts = []  # default
+    server.cors_origins = []  # default
     server.admin_key_env = null  # default
     server.admin_key_file = null  # default
     server.body_limit_bytes = 33554432  # [directory]/config.toml

@@ -13,7 +13,10 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const ADMIN: &str = "the-key-to-everything-0123456789";
+const ADMIN: &str = "the-key-to-everything";
+
+/// One that is long enough beyond loopback.
+const LONG: &str = "the-key-to-everything-0123456789";
 
 /// A server that has an admin key.
 struct Guarded {
@@ -343,11 +346,11 @@ fn with_an_admin_key_the_server_listens_everywhere_and_a_key_that_is_none_is_tol
         command
     };
     let mut open = command();
-    open.env("FULGURITE_ADMIN_KEY", ADMIN);
+    open.env("FULGURITE_ADMIN_KEY", LONG);
     let mut process = Process::spawn(open);
     let url = wait_until_ready(&mut process, &ready, &log);
     let asked = |key: &str| client().get(format!("{url}/v1/agl/health")).bearer_auth(key).send().unwrap().status();
-    assert_eq!((asked(ADMIN).as_u16(), asked("other").as_u16()), (200, 401));
+    assert_eq!((asked(LONG).as_u16(), asked("other").as_u16()), (200, 401));
     process.terminate();
 
     for (key, expected) in [
@@ -421,7 +424,9 @@ fn the_runner_asks_with_the_admin_key_and_its_agents_have_their_own_alone() {
 
 #[test]
 fn no_key_and_no_prompt_is_in_the_log_nor_in_what_is_exported() {
-    let guarded = Guarded::start();
+    let mut guarded = Guarded::start();
+    let [one, _] = guarded.hand_out_two();
+    guarded.server.process.terminate();
     let directory = tempfile::tempdir().unwrap();
     let (ready, log) = (directory.path().join("ready.json"), directory.path().join("log"));
     let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--store", &guarded.server.store]);
@@ -431,7 +436,6 @@ fn no_key_and_no_prompt_is_in_the_log_nor_in_what_is_exported() {
     command.stderr(std::fs::File::options().append(true).open(&log).unwrap());
     let mut process = Process::spawn(command);
     let url = wait_until_ready(&mut process, &ready, &log);
-    let [one, _] = guarded.hand_out_two();
     let secret = "a-prompt-that-is-nobodys-business";
     let body = json!({ "model": "tiny", "max_tokens": 2, "messages": [{ "role": "user", "content": secret }] });
     for key in [ADMIN, &one.key, "fgr-bm90.aGluZw"] {

@@ -45,7 +45,7 @@ fn begun(server: &Server, path: &str, body: &Value) -> BufReader<Response> {
 /// A connection that has been used and waits for another request.
 fn kept_connection(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(address(server)).unwrap();
-    stream.write_all(b"HEAD / HTTP/1.1\r\nhost: h\r\n\r\n").unwrap();
+    stream.write_all(b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut said = vec![0; 1024];
     let read = stream.read(&mut said).unwrap();
     assert!(said[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
@@ -95,7 +95,7 @@ fn what_comes_on_a_kept_connection_meanwhile_is_refused_and_the_connection_close
         ("/v1/agl/queues/rollouts/dequeue", json!({ "detail": words })),
     ];
     for (mut connection, (path, expected)) in kept.into_iter().zip(refusals) {
-        write!(connection, "POST {path} HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
+        write!(connection, "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
         let mut said = String::new();
         connection.read_to_string(&mut said).unwrap();
         let (head, body) = said.split_once("\r\n\r\n").unwrap();

@@ -14,6 +14,7 @@ use fulgurite_trainer::{
 use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, rollout_config, run_directory};
 use crate::admin_key;
 use crate::config::LoadedConfig;
+use crate::exclusive_lock::ExclusiveLock;
 use crate::model_config::ModelEntry;
 use crate::models::ServersModel;
 use crate::server::Interruptions;
@@ -65,6 +66,8 @@ struct Daemon {
     endpoint: PolicyEndpoint,
     runner: Runner,
     last_word: LastWord,
+    /// On the run's directory.
+    _lock: ExclusiveLock,
 }
 
 impl Daemon {
@@ -73,6 +76,7 @@ impl Daemon {
         let remote = RemoteRecord::new(server.clone());
         let record: Arc<dyn Record> = Arc::new(remote.clone());
         let directory = run_directory(&loaded, &arguments)?;
+        let lock = ExclusiveLock::of_run(&directory)?;
         let run_id = begin_run(record.as_ref(), &loaded, &directory, arguments.resume).await?;
         let api_key = match admin {
             Some(_) => Some(remote.model_calls_key().await?),
@@ -84,6 +88,7 @@ impl Daemon {
             identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory },
             endpoint: PolicyEndpoint { url: format!("{}/v1", server.url()), model: model.name.clone(), api_key },
             last_word: LastWord { reporter, started, summary: None },
+            _lock: lock,
             loaded,
             model,
             model_directory,

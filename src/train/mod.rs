@@ -23,6 +23,7 @@ use crate::admin_key;
 use crate::base_model;
 use crate::cli::TrainArguments;
 use crate::config::{Config, LoadedConfig};
+use crate::exclusive_lock::ExclusiveLock;
 use crate::metrics_page::MetricsPage;
 use crate::model_config::ModelEntry;
 use crate::models::TrainedModel;
@@ -105,7 +106,9 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let Prepared { loaded, arguments, mut reporter, model, model_directory, tasks, started } = prepared;
     let admin = admin_key::of_server(&loaded)?;
     let run_directory = run_directory(&loaded, &arguments)?;
+    let _run_lock = ExclusiveLock::of_run(&run_directory)?;
     let store_url = run_store_url(&loaded, &run_directory);
+    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite train")?;
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;

@@ -26,7 +26,8 @@ fn next(state: &mut u64) -> u64 {
 fn read_some(address: &str, number: u64, bytes: u64) -> String {
     let messages = [json!({ "role": "user", "content": format!("Say {number}") })];
     let body = json!({ "model": "tiny", "messages": messages, "max_tokens": 40, "stream": true }).to_string();
-    let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json";
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json";
     let mut connection = TcpStream::connect(address).unwrap();
     write!(connection, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut read = Vec::new();

@@ -22,6 +22,9 @@ fn serve(directory: &Path) -> Server {
 pub fn serve_everywhere(directory: &Path, key: &str) -> Server {
     let (ready, log) = (directory.join("ready.json"), directory.join("serve.log"));
     let store = format!("sqlite://{}", directory.join("store.db").display());
+    if ready.exists() {
+        std::fs::remove_file(&ready).unwrap();
+    }
     let mut command = fulgurite(["serve", "--listen", "0.0.0.0:0", "--store", &store]);
     command.env("FULGURITE_ADMIN_KEY", key).arg("--ready-file").arg(&ready);
     command.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());

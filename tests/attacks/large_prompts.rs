@@ -98,7 +98,7 @@ fn a_prompt_that_no_context_holds_is_refused_by_its_bytes() {
 fn answer_to_head(server: &Server, path: &str, length: u64) -> String {
     let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n");
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n");
     stream.write_all(format!("{head}content-length: {length}\r\n\r\n{{").as_bytes()).unwrap();
     let mut said = String::new();
     let mut buffer = [0; 4096];

@@ -4,14 +4,15 @@
 mod cancelled_streams;
 #[path = "../common/mod.rs"]
 mod common;
-mod forged_rewards;
 mod foreign_pages;
+mod forged_rewards;
 mod idle_connections;
 mod large_prompts;
+mod locks;
 mod long_lists;
 mod mutated_requests;
 mod orphans;
 mod raw_http;
 mod schema_bombs;
-mod unbounded_counts;
 mod secrets;
+mod unbounded_counts;

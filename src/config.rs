@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
@@ -11,6 +11,7 @@ use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
 use reqwest::Url;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::config_text::parse;
 use crate::model_config::ModelEntry;
 
 /// Everything that a config file may say.
@@ -329,8 +330,8 @@ impl Default for RunConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseConfig {
-    /// Program that writes the corpus, JSON lines of `{"messages": [...], "split": "train" | "validation"}`;
-    /// `{seed}` is filled in.
+    /// Program that writes the corpus, JSON lines of
+    /// `{"messages": [...], "tools": [...], "split": "train" | "validation"}`; `{seed}` is filled in.
     pub corpus: Vec<String>,
     /// Pieces of the tokenizer that is trained on the corpus.
     pub vocabulary_size: usize,
@@ -443,33 +444,6 @@ impl LoadedConfig {
     }
 }
 
-/// Reads TOML; the error says where, and for an unknown key names the nearest known one.
-pub fn parse(text: &str) -> Result<Config> {
-    toml::from_str(text).map_err(|error| {
-        let place = error.span().map_or(String::new(), |span| {
-            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-            format!("line {line}: ")
-        });
-        let message = error.message();
-        match nearest_known(message) {
-            Some(known) => anyhow!("{place}{message}; did you mean `{known}`?"),
-            None => anyhow!("{place}{message}"),
-        }
-    })
-}
-
-/// The known name nearest to the unknown one of serde's message "unknown field `a`, expected one of `b`, `c`".
-fn nearest_known(message: &str) -> Option<String> {
-    let rest = message.strip_prefix("unknown field")?;
-    let mut quoted = rest.split('`').skip(1).step_by(2);
-    let unknown = quoted.next()?;
-    quoted
-        .map(|known| (strsim::jaro_winkler(unknown, known), known))
-        .filter(|(similarity, _)| *similarity > 0.7)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, known)| known.to_owned())
-}
-
 impl Shape {
     /// The shape as an HF config. The head is the embedding, as in the small models of the family.
     pub fn model_config(&self, vocabulary_size: usize, end_of_turn: &[u32]) -> ModelConfig {
@@ -495,13 +469,6 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_unknown_key_is_refused_with_the_nearest_known_name() {
-        let error = parse("[server]\nlissten = \"x\"\n").unwrap_err().to_string();
-        assert!(error.starts_with("line 2: unknown field `lissten`"), "{error}");
-        assert!(error.ends_with("did you mean `listen`?"), "{error}");
-    }
 
     #[test]
     fn the_engine_has_as_many_threads_as_the_config_says() {

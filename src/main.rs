@@ -11,6 +11,7 @@ mod cli;
 mod completions;
 mod config;
 mod config_show;
+mod config_text;
 mod connections;
 mod exclusive_lock;
 mod limited_stream;

@@ -10,6 +10,7 @@
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
 //! - [`FairShare`]: places for work whose size clients choose, which take turns. [`aside`] keeps other tasks from waiting for it.
+//! - [`plain_words`]: what serde says of wrong input, in words of the input.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod datum;
@@ -19,6 +20,7 @@ mod learner;
 mod llama_cpp;
 mod loss_function;
 mod new_weights;
+mod plain_words;
 mod probe;
 mod publishing_learner;
 mod remote;
@@ -39,6 +41,7 @@ pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
 pub use loss_function::{LossFunction, RatioBounds};
 pub use new_weights::{Changeover, NewWeights, WeightsReceiver, WeightsSource};
+pub use plain_words::{Notation, nearest_name, plain_words};
 pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;

@@ -5,7 +5,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::{NewWeights, WeightsSource, WeightsVersion};
+use fulgurite_backends::{NewWeights, Notation, WeightsSource, WeightsVersion, plain_words};
 use fulgurite_store::model::ModelWeights;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,9 @@ impl Proxy {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProxyError> {
     let mut json = serde_json::Deserializer::from_slice(body);
-    serde_path_to_error::deserialize(&mut json)
-        .map_err(|error| ProxyError::invalid(&error.path().to_string(), error.into_inner().to_string()))
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let message = plain_words(&error.into_inner().to_string(), &path, Notation::Json);
+        ProxyError::invalid(&path, message)
+    })
 }

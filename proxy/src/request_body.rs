@@ -6,6 +6,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use fulgurite_backends::{Notation, plain_words};
 use fulgurite_store::BodyTooSlow;
 
 use crate::Proxy;
@@ -42,8 +43,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ProxyError> {
 pub(crate) fn read_fields<T: DeserializeOwned>(body: &mut Map<String, Value>) -> Result<T, ProxyError> {
     serde_path_to_error::deserialize(OwnFields(body)).map_err(|error| {
         let path = error.path().to_string();
-        let inner = error.into_inner();
-        let message = if path == "." { inner.to_string() } else { format!("{path}: {inner}") };
+        let message = plain_words(&error.into_inner().to_string(), &path, Notation::Json);
         ProxyError::InvalidRequest { message, parameter: (path != ".").then_some(path), code: None }
     })
 }

@@ -30,7 +30,7 @@ pub struct Message {
 
 /// Content of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a string or an array of parts")]
 pub enum Content {
     /// Plain text.
     Text(String),

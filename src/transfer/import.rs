@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow};
+use fulgurite_backends::{Notation, plain_words};
 use fulgurite_store::model::{ArchiveRecord, Imported};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ fn record(value: Value) -> Result<ArchiveRecord> {
     if value["record"] == "triplet" {
         return Err(anyhow!("triplets are made of generations and rewards; export those (--what all) to import them"));
     }
-    Ok(serde_json::from_value(value)?)
+    serde_json::from_value(value).map_err(|error| anyhow!(plain_words(&error.to_string(), "record", Notation::Json)))
 }
 
 async fn store_batch(store: &Store, batch: Batch, imported: &mut Imported) -> Result<()> {

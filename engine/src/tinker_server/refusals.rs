@@ -1,8 +1,8 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use fulgurite_backends::BackendError;
 use fulgurite_backends::tinker::wire::{ErrorCategory, RequestFailed};
+use fulgurite_backends::{BackendError, Notation, plain_words};
 use serde_json::json;
 
 /// Why a request is not taken, as its answer says it. Clients try again for minutes what is answered by 409 or 5xx, so
@@ -20,7 +20,8 @@ impl Refusal {
 
     /// A body that is not what the path takes.
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
-        Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail: format!("the request cannot be read: {error}") }
+        let words = plain_words(&error.to_string(), "", Notation::Json);
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail: format!("the request cannot be read: {words}") }
     }
 
     /// A request whose place was used for another.

@@ -1,3 +1,4 @@
+use fulgurite_backends::{Notation, plain_words};
 use fulgurite_renderers::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -120,8 +121,9 @@ fn tool_result(mut block: Block) -> Result<Message, ProxyError> {
         None | Some(Value::Null) => Vec::new(),
         Some(content) => {
             let field = format!("{}.content", block.field);
-            let content = serde_json::from_value(content)
-                .map_err(|error| ProxyError::invalid(&field, format!("{field}: {error}")))?;
+            let content = serde_json::from_value(content).map_err(|error| {
+                ProxyError::invalid(&field, plain_words(&error.to_string(), &field, Notation::Json))
+            })?;
             texts(content, &field)?
         }
     };

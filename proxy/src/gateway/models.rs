@@ -5,7 +5,9 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use fulgurite_backends::{BackendError, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
+use fulgurite_backends::{
+    BackendError, Notation, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions, plain_words,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -156,7 +158,11 @@ pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> 
             other => json!(other.to_string()),
         });
         let place = std::iter::once(json!("body")).chain(segments).collect();
-        GatewayError::Unprocessable { place, message: error.into_inner().to_string() }
+        let path = error.path().to_string();
+        GatewayError::Unprocessable {
+            place,
+            message: plain_words(&error.into_inner().to_string(), &path, Notation::Json),
+        }
     })
 }
 

@@ -49,7 +49,7 @@ struct StreamOptions {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
 enum Stop {
     One(String),
     Many(Vec<String>),

@@ -1,0 +1,244 @@
+/// How the text that a mistake stands in writes a table of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notation {
+    /// As a table.
+    Toml,
+    /// As an object.
+    Json,
+}
+
+/// What serde says of a mistake in somebody's text, said of that text and not of this program.
+///
+/// `place` is the path of what is wrong (`runner.parallel`); empty or `.` is the whole. Words that are not serde's own, as
+/// those of a syntax error, stay as they are, after the place if there is one.
+pub fn plain_words(message: &str, place: &str, notation: Notation) -> String {
+    let (message, position) = split_position(message);
+    let place = if place == "." { "" } else { place };
+    let subject = if place.is_empty() { "it" } else { place };
+    let said = if let Some((found, expected)) = between(message, "invalid type: ", ", expected ") {
+        format!("{subject} is {}, but must be {}", found_words(found, notation), expected_words(expected, notation))
+    } else if let Some((found, expected)) = between(message, "invalid value: ", ", expected ") {
+        invalid_value(subject, found, expected, notation)
+    } else if let Some((length, expected)) = between(message, "invalid length ", ", expected ") {
+        format!("{subject} has {length} elements, but must be {}", expected_words(expected, notation))
+    } else if message.starts_with("data did not match any variant of untagged enum") {
+        format!("{subject} has none of the forms that it may have")
+    } else if let Some((kind, names)) = unknown_name(message) {
+        names_words(kind, &names, place)
+    } else if let Some(key) = quoted(message, "missing field ").first() {
+        if place.is_empty() {
+            format!("`{key}` is missing")
+        } else {
+            format!("{place} needs `{key}`, which is missing")
+        }
+    } else if let Some(key) = quoted(message, "duplicate field ").first() {
+        format!("`{key}` is there twice")
+    } else if place.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{place}: {message}")
+    };
+    said + position
+}
+
+/// Cuts off ` at line 1 column 5`.
+fn split_position(message: &str) -> (&str, &str) {
+    message.rfind(" at line ").map_or((message, ""), |start| message.split_at(start))
+}
+
+fn between<'m>(message: &'m str, before: &str, middle: &str) -> Option<(&'m str, &'m str)> {
+    message.strip_prefix(before)?.split_once(middle)
+}
+
+/// What stands between backticks in a message that begins so.
+fn quoted<'m>(message: &'m str, beginning: &str) -> Vec<&'m str> {
+    let rest = message.strip_prefix(beginning).unwrap_or_default();
+    rest.split('`').skip(1).step_by(2).collect()
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Key,
+    Value,
+}
+
+/// The unknown name and then the known ones.
+fn unknown_name(message: &str) -> Option<(Name, Vec<&str>)> {
+    [("unknown field ", Name::Key), ("unknown variant ", Name::Value)].into_iter().find_map(|(beginning, kind)| {
+        let names = quoted(message, beginning);
+        (!names.is_empty()).then_some((kind, names))
+    })
+}
+
+fn names_words(kind: Name, names: &[&str], place: &str) -> String {
+    let (unknown, known) = (names.first().copied().unwrap_or_default(), names.get(1..).unwrap_or_default());
+    // The place of an unknown key may end with the key itself.
+    let table = place.strip_suffix(unknown).map_or(place, |table| table.trim_end_matches('.'));
+    let said = match kind {
+        Name::Key if table.is_empty() => format!("there is no key `{unknown}`"),
+        Name::Key => format!("{table} has no key `{unknown}`"),
+        Name::Value => format!("{} cannot be `{unknown}`", if place.is_empty() { "it" } else { place }),
+    };
+    match nearest_name(unknown, known) {
+        Some(nearest) => format!("{said}; did you mean `{nearest}`?"),
+        None if known.is_empty() => said,
+        None => format!("{said}; there is `{}`", known.join("`, `")),
+    }
+}
+
+/// The known name that is most like an unknown one, if any is much like it.
+pub fn nearest_name<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|known| (strsim::jaro_winkler(unknown, known), *known))
+        .filter(|(similarity, _)| *similarity > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+fn invalid_value(subject: &str, found: &str, expected: &str, notation: Notation) -> String {
+    let number = found.strip_prefix("integer ").map(|number| number.trim_matches('`'));
+    match number {
+        Some(number) if !number.starts_with('-') && is_number(expected) => {
+            format!("{subject} is {number}, which is too large")
+        }
+        _ => {
+            let (found, expected) = (found_words(found, notation), expected_words(expected, notation));
+            format!("{subject} is {found}, but must be {expected}")
+        }
+    }
+}
+
+/// What was found: ``integer `5` `` is 5.
+fn found_words(found: &str, notation: Notation) -> String {
+    for kind in ["integer ", "floating point ", "boolean ", "string ", "character "] {
+        if let Some(value) = found.strip_prefix(kind) {
+            return value.trim_matches('`').to_owned();
+        }
+    }
+    match found {
+        "map" | "struct" | "enum" | "struct variant" => table(notation),
+        "sequence" | "tuple" | "tuple struct" => "a list",
+        "unit value" | "null" | "Option value" => "null",
+        other => other,
+    }
+    .to_owned()
+}
+
+/// Whether it is a type of numbers by its name, as `u32` is.
+fn is_number(expected: &str) -> bool {
+    let Some(width) = expected.strip_prefix(['u', 'i', 'f']) else { return false };
+    width == "size" || (!width.is_empty() && width.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What must be there.
+fn expected_words(expected: &str, notation: Notation) -> String {
+    if is_number(expected) {
+        return match expected.as_bytes()[0] {
+            b'u' => "a whole number, 0 or more",
+            b'i' => "a whole number",
+            _ => "a number",
+        }
+        .to_owned();
+    }
+    if expected.starts_with("a nonzero ") {
+        return "a whole number, 1 or more".to_owned();
+    }
+    if let Some(length) = ["an array of length ", "a tuple of size "].iter().find_map(|it| expected.strip_prefix(it)) {
+        return format!("a list of {length}");
+    }
+    match expected {
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => table(notation),
+        "path string" | "a borrowed string" | "string or map" | "variant identifier" => "a string",
+        "unit" => "null",
+        known if ["struct ", "tuple struct ", "internally tagged "].iter().any(|it| known.starts_with(it)) => {
+            table(notation)
+        }
+        known if known.starts_with("enum ") => "a string",
+        other => other.strip_prefix("expected ").unwrap_or(other),
+    }
+    .to_owned()
+}
+
+fn table(notation: Notation) -> &'static str {
+    match notation {
+        Notation::Toml => "a table",
+        Notation::Json => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    use serde::Deserialize;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "it is only read")]
+    struct Mine {
+        count: usize,
+        share: f32,
+        pair: [i64; 2],
+        kind: Kind,
+        path: PathBuf,
+        #[serde(default)]
+        either: Option<Either>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Good,
+        Bad,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "it is only read")]
+    enum Either {
+        One(String),
+        Many(Vec<String>),
+    }
+
+    fn said<T: DeserializeOwned + std::fmt::Debug>(json: &str, place: &str) -> String {
+        let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
+        split_position(&plain_words(&error, place, Notation::Json)).0.to_owned()
+    }
+
+    #[test]
+    fn mistakes_are_told_of_the_text() {
+        assert_eq!(said::<usize>("-1", "a.b"), "a.b is -1, but must be a whole number, 0 or more");
+        assert_eq!(said::<u8>("300", "a.b"), "a.b is 300, which is too large");
+        assert_eq!(said::<usize>("1.5", "n"), "n is 1.5, but must be a whole number, 0 or more");
+        assert_eq!(said::<f64>("\"often\"", "n"), "n is \"often\", but must be a number");
+        assert_eq!(said::<bool>("{}", ""), "it is an object, but must be true or false");
+        assert_eq!(said::<Vec<u32>>("true", "."), "it is true, but must be a list");
+        assert_eq!(said::<BTreeMap<String, u32>>("[]", "m"), "m is a list, but must be an object");
+        assert_eq!(said::<[i64; 2]>("[1]", "m"), "m has 1 elements, but must be a list of 2");
+        assert_eq!(said::<PathBuf>("null", "m"), "m is null, but must be a string");
+        assert_eq!(said::<Either>("1", "stop"), "stop has none of the forms that it may have");
+        assert_eq!(said::<Kind>("\"god\"", "kind"), "kind cannot be `god`; did you mean `good`?");
+        assert_eq!(said::<Kind>("\"xyz\"", "kind"), "kind cannot be `xyz`; there is `good`, `bad`");
+        assert!(!said::<Kind>("3", "kind").contains("enum"));
+        assert_eq!(said::<Mine>("3", ""), "it is 3, but must be an object");
+        assert_eq!(said::<Mine>("{\"cuont\": 1}", "a.cuont"), "a has no key `cuont`; did you mean `count`?");
+        assert_eq!(said::<Mine>("{\"cuont\": 1}", ""), "there is no key `cuont`; did you mean `count`?");
+        assert_eq!(said::<Mine>("{}", "models[0]"), "models[0] needs `count`, which is missing");
+        assert_eq!(said::<Mine>("{\"count\": 1, \"count\": 2}", ""), "`count` is there twice");
+    }
+
+    #[test]
+    fn other_words_stay_and_so_does_the_position() {
+        assert_eq!(plain_words("unclosed table, expected `]`", "", Notation::Toml), "unclosed table, expected `]`");
+        assert_eq!(plain_words("\"gpu\" is no device", "a.b", Notation::Toml), "a.b: \"gpu\" is no device");
+        let told = plain_words("invalid type: map, expected a string at line 1 column 2", "x", Notation::Json);
+        assert_eq!(told, "x is an object, but must be a string at line 1 column 2");
+    }
+}

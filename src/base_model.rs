@@ -8,29 +8,30 @@ use fulgurite_backends::Learner;
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_runner::Program;
 use fulgurite_trainer::{Reporter, SupervisedResult, train_supervised};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::BaseConfig;
+use crate::model_config::auto;
 
 /// Says in the model directory what it was made from.
 const RECIPE_FILE: &str = "fulgurite_base.json";
 
 /// Makes `directory` if it is missing. One that was made from other settings is refused rather than trained on.
 ///
-/// `programs` are looked for on the PATH, in the directory of this program first; the corpus command runs in
+/// Programs are looked for on the PATH, in the directory of this program first; the corpus command runs in
 /// `working_directory`, without the variables that are `secrets`.
 pub async fn make_if_missing(
-    base: &BaseConfig,
-    seed: u64,
+    recipe: &Recipe,
     directory: &Path,
     working_directory: &Path,
     secrets: &[String],
     options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<()> {
-    let recipe = json!({ "base": base, "seed": seed });
+    let Recipe { base, seed, .. } = recipe;
     if directory.exists() {
-        return check_recipe(directory, &recipe);
+        return check_recipe(directory, recipe);
     }
     let parent = directory.parent().context("the model's path has no parent directory")?;
     std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
@@ -39,22 +40,36 @@ pub async fn make_if_missing(
     for left_over in [&raw, &fresh] {
         remove(left_over)?;
     }
-    let corpus = run_corpus_command(&base.corpus, seed, working_directory, secrets).await?;
-    create_untrained(base, seed, &corpus, &raw)?;
-    let result = train(base, seed, &corpus, &raw, &fresh, options, reporter).await?;
-    write_recipe(&fresh, &recipe, &result)?;
+    let corpus = run_corpus_command(&base.corpus, *seed, working_directory, secrets).await?;
+    create_untrained(base, *seed, &corpus, &raw)?;
+    let result = train(recipe, &corpus, &raw, &fresh, options, reporter).await?;
+    write_recipe(&fresh, recipe, &result)?;
     std::fs::rename(&fresh, directory).with_context(|| format!("cannot create {}", directory.display()))?;
     remove(&raw)
 }
 
-fn check_recipe(directory: &Path, recipe: &Value) -> Result<()> {
+/// What a model was made from.
+#[derive(PartialEq, Serialize, Deserialize)]
+pub struct Recipe {
+    /// What the config says of it.
+    pub base: BaseConfig,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// What renders its conversations. Not told by older recipes, whose models speak what `auto` finds.
+    #[serde(default = "auto")]
+    pub renderer: String,
+}
+
+fn check_recipe(directory: &Path, recipe: &Recipe) -> Result<()> {
     let path = directory.join(RECIPE_FILE);
     let Ok(text) = std::fs::read_to_string(&path) else {
         // Somebody else's model: [base] only says how to make one that is missing.
         return Ok(());
     };
     let made: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
-    if made["recipe"] != *recipe {
+    // Keys that there were not yet when it was made had their defaults.
+    let made = serde_json::from_value::<Recipe>(made["recipe"].clone());
+    if made.map_or(true, |made| made != *recipe) {
         bail!(
             "{} was made from other [base] settings; remove it to make it anew, or change [[models]] path",
             directory.display()
@@ -63,7 +78,7 @@ fn check_recipe(directory: &Path, recipe: &Value) -> Result<()> {
     Ok(())
 }
 
-fn write_recipe(directory: &Path, recipe: &Value, result: &SupervisedResult) -> Result<()> {
+fn write_recipe(directory: &Path, recipe: &Recipe, result: &SupervisedResult) -> Result<()> {
     let path = directory.join(RECIPE_FILE);
     let made = json!({
         "recipe": recipe,
@@ -107,7 +122,8 @@ async fn run_corpus_command(
 fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path) -> Result<()> {
     let mut texts = Vec::new();
     for (index, line) in corpus.lines().enumerate() {
-        let row: Value = serde_json::from_str(line).with_context(|| format!("corpus line {}", index + 1))?;
+        let row: Value =
+            serde_json::from_str(line).with_context(|| format!("[base] corpus line {} is not JSON", index + 1))?;
         for message in row["messages"].as_array().into_iter().flatten() {
             texts.extend(message["content"].as_str().map(str::to_owned));
         }
@@ -124,8 +140,7 @@ fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path
 }
 
 async fn train(
-    base: &BaseConfig,
-    seed: u64,
+    recipe: &Recipe,
     corpus: &str,
     raw: &Path,
     fresh: &Path,
@@ -134,9 +149,10 @@ async fn train(
 ) -> Result<SupervisedResult> {
     // Nothing is sampled.
     let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..options })?;
-    let renderer = fulgurite_renderers::open_renderer(raw, "chatml")?;
+    let renderer = fulgurite_renderers::open_renderer(raw, &recipe.renderer).context("[[models]] renderer")?;
     let learner = engine.learner();
-    let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, &base.training, seed, reporter).await?;
+    let options = &recipe.base.training;
+    let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, options, recipe.seed, reporter).await?;
     learner.save_checkpoint(fresh).await?;
     Ok(result)
 }

@@ -29,12 +29,20 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// What a script may want to know.
+const TRAIN_EXIT_CODES: &str = "\
+Exit codes:
+  0  the run is over: the stop rule was met, or the limit of updates reached
+  1  it failed, or was interrupted; --resume goes on from its last checkpoint
+  2  the command line is wrong";
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve the proxy that agents talk to, the store's API and the models
     Serve(ServeArguments),
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
+    #[command(after_help = TRAIN_EXIT_CODES)]
     Train(TrainArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
@@ -123,7 +131,7 @@ pub struct ServeArguments {
 /// `fulgurite train`.
 #[derive(Debug, Args)]
 pub struct TrainArguments {
-    /// Config file
+    /// Config file: TOML, of which docs/config.md has every key
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
     /// Seed of the base model and of the run, in place of the config's
@@ -146,7 +154,7 @@ pub struct TrainArguments {
     /// Write {"url": ..., "pid": ...} here once the server answers
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Print JSON, one object a line: one for each step, and a summary at the end
+    /// Print JSON, one object a line: one for each step and each warning, and a summary at the end
     #[arg(long)]
     pub json: bool,
     /// The agent's command, in place of the config's [runner] command

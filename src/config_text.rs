@@ -68,14 +68,31 @@ mod tests {
 
     #[test]
     fn a_value_of_the_wrong_kind_is_told_with_its_key_and_shown() {
-        insta::assert_snapshot!(fail("[runner]\n# höher\nparallel = -1  # all\n"), @"");
-        insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0] }\nheld_out = 3\n"), @"");
-        insta::assert_snapshot!(fail("[tasks]\ntrain = { from = [0] }\nheld_out = 3\n"), @"");
-        insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0, 4], as = \"text\" }\nheld_out = []\n"), @"");
-        insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0, 4], file = \"x\" }\nheld_out = []\n"), @"");
-        insta::assert_snapshot!(fail("[tasks]\ntrain = \"tasks.jsonl\"\nheld_out = []\n"), @"");
-        insta::assert_snapshot!(fail("[trainer]\nharvest = true\n"), @"");
-        insta::assert_snapshot!(fail("runner = 3\n"), @"");
+        insta::assert_snapshot!(fail("[runner]\n# höher\nparallel = -1  # all\n"), @r#"
+        line 3: runner.parallel is -1, but must be a whole number, 0 or more
+            3 | parallel = -1  # all
+              |            ^^
+        "#);
+        insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0, 4], as = \"text\" }\nheld_out = []\n"), @r#"
+        line 2: tasks.train.as cannot be `text`; there is `number`, `string`
+            2 | train = { range = [0, 4], as = "text" }
+              |                                ^^^^^^
+        "#);
+        insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [0, 4], file = \"x\" }\nheld_out = []\n"), @r#"
+        line 2: tasks.train: tasks are of a `range` or of a `file`: write one of the two
+            2 | train = { range = [0, 4], file = "x" }
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+        "#);
+        insta::assert_snapshot!(fail("[tasks]\ntrain = \"tasks.jsonl\"\nheld_out = []\n"), @r#"
+        line 2: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] } or { file = "tasks.jsonl" }
+            2 | train = "tasks.jsonl"
+              |         ^^^^^^^^^^^^^
+        "#);
+        insta::assert_snapshot!(fail("[trainer]\nharvest = true\n"), @r#"
+        line 2: trainer.harvest is true, but must be a table
+            2 | harvest = true
+              |           ^^^^
+        "#);
     }
 
     #[test]

@@ -63,7 +63,8 @@ fn public_parts<S: Serializer>(urls: &[String], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(urls.iter().map(|url| public_part(url)))
 }
 
-fn auto() -> String {
+/// The renderer of a model that names none.
+pub fn auto() -> String {
     "auto".to_owned()
 }
 

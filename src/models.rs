@@ -16,6 +16,7 @@ use fulgurite_backends::{
 use fulgurite_engine::Engine;
 use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
+use fulgurite_renderers::Renderer;
 use serde_json::Value;
 
 use crate::config::{Config, public_part};
@@ -103,8 +104,8 @@ impl TrainedModel {
 pub struct ServersModel {
     /// What trains it, and gives new weights to the server.
     pub learner: Arc<dyn Learner>,
-    /// Fingerprint of its tokenizer.
-    pub tokenizer: String,
+    /// Its tokenizer and template.
+    pub renderer: Arc<dyn Renderer>,
     /// Works as long as it is kept.
     _engine: Option<Engine>,
 }
@@ -123,14 +124,14 @@ impl ServersModel {
         if entry.backend == Backend::Tinker {
             let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, receiver).with_context(model)?);
-            return Ok(Self { learner, tokenizer: renderer.tokenizer().fingerprint().to_owned(), _engine: None });
+            return Ok(Self { learner, renderer, _engine: None });
         }
         let LoadedModel { served, engine } =
             LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
         let (learner, source) = learner_of(&engine, entry, config)?;
         Ok(Self {
             learner: Arc::new(PublishingLearner::new(learner, receiver, published, source)),
-            tokenizer: served.renderer.tokenizer().fingerprint().to_owned(),
+            renderer: served.renderer,
             _engine: Some(engine),
         })
     }

@@ -1,9 +1,12 @@
 //! What a person, or a program, sees of a training run.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use fulgurite_trainer::{Reporter, RewardFinding, RewardOddity, RunSummary, TrainEvent};
+use fulgurite_trainer::{
+    Failures, Reporter, RewardFinding, RewardOddity, RunSummary, SampleAnswer, Scores, TrainEvent,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
@@ -43,9 +46,36 @@ impl Reporter for JsonReporter {
                     }));
                 }
             }
+            TrainEvent::RolloutsFailed { phase, step, failures } => output::line(failures_json(phase, step, &failures)),
+            TrainEvent::WithoutGradient { step, updates, untrained, answers } => output::line(json!({
+                "event": "without_gradient",
+                "step": step,
+                "updates": updates,
+                "untrained_tokens": untrained,
+                "answers": answers.iter().map(answer_json).collect::<Vec<_>>(),
+            })),
             TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
         }
     }
+}
+
+fn failures_json(phase: &str, step: u64, failures: &Failures) -> Value {
+    let Failures { failed, rollouts, reason, count, stderr_tail } = failures;
+    json!({
+        "event": "rollouts_failed",
+        "phase": phase,
+        "step": step,
+        "failed": failed,
+        "rollouts": rollouts,
+        "reason": reason,
+        "count": count,
+        "stderr_tail": stderr_tail,
+    })
+}
+
+fn answer_json(answer: &SampleAnswer) -> Value {
+    let SampleAnswer { task, answer, reward } = answer;
+    json!({ "task": task, "answer": answer, "reward": reward })
 }
 
 /// A reporter for people: a table that grows by a row a step, and a bar for what takes long.
@@ -54,13 +84,15 @@ pub struct TableReporter {
     terminal: bool,
     last_plain_line: Option<Instant>,
     components: Option<Vec<String>>,
+    /// Why rollouts failed that was told last: the same is not told at every step.
+    failed_for: Option<String>,
 }
 
 impl TableReporter {
     /// Bars on a terminal, plain lines in a pipe.
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-        Self { bar: None, terminal, last_plain_line: None, components: None }
+        Self { bar: None, terminal, last_plain_line: None, components: None, failed_for: None }
     }
 
     fn progress(&mut self, done: u64, total: u64, message: String) {
@@ -87,6 +119,18 @@ impl TableReporter {
             bar.finish_and_clear();
         }
         output::line(line);
+    }
+
+    fn failures(&mut self, phase: &str, step: u64, failures: &Failures) {
+        // Where all failed, the error that ends the run says why.
+        let is_known = self.failed_for.as_ref() == Some(&failures.reason);
+        if failures.failed < failures.rollouts && !is_known {
+            let Failures { failed, rollouts, .. } = failures;
+            self.line(&format!(
+                "warning: {failed} of {rollouts} rollouts of {phase} at step {step} failed: {failures}"
+            ));
+            self.failed_for = Some(failures.reason.clone());
+        }
     }
 
     fn step(&mut self, step: u64, metrics: &Map<String, Value>) {
@@ -135,10 +179,29 @@ impl Reporter for TableReporter {
                     self.line(&format!("warning: {phase} rewards of step {step}: and {more} more such"));
                 }
             }
+            TrainEvent::RolloutsFailed { phase, step, failures } => self.failures(phase, step, &failures),
+            TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {
+                self.line(&without_gradient_text(updates, &untrained, &answers));
+            }
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
             TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),
         }
     }
+}
+
+fn without_gradient_text(updates: usize, untrained: &BTreeMap<String, u64>, answers: &[SampleAnswer]) -> String {
+    let causes: Vec<String> = untrained.iter().map(|(cause, tokens)| format!("{cause} {tokens}")).collect();
+    let mut lines = vec![format!(
+        "warning: {updates} updates in a row changed nothing, for no group of rollouts differed in what its members earned \
+         (sampled tokens that were not trained, by cause: {})",
+        causes.join(", ")
+    )];
+    lines.extend(
+        answers
+            .iter()
+            .map(|SampleAnswer { task, answer, reward }| format!("  task {task:?}, reward {reward}: {answer:?}")),
+    );
+    lines.join("\n")
 }
 
 /// The held-out tasks' named components, in the order of the metrics.
@@ -153,7 +216,7 @@ fn header(components: &[String]) -> String {
     for name in components {
         line.push_str(&format!(" {name:>9}"));
     }
-    line + &format!(" {:>9} {:>9} {:>9} {:>8}", "kl", "max diff", "grad norm", "seconds")
+    line + &format!(" {:>9} {:>9} {:>9} {:>8} {:>8}", "kl", "max diff", "grad/tok", "clip", "seconds")
 }
 
 fn row(step: u64, metrics: &Map<String, Value>, components: &[String]) -> String {
@@ -166,28 +229,24 @@ fn row(step: u64, metrics: &Map<String, Value>, components: &[String]) -> String
         line.push_str(&format!(" {:>9}", fixed(&format!("test/env/all/{name}"))));
     }
     let seconds = number("time/total").map_or("-".to_owned(), |value| format!("{value:.1}"));
-    let gradient = number("optim/gradient_norm").map_or("-".to_owned(), |value| format!("{value:.2}"));
+    let short = |key: &str| number(key).map_or("-".to_owned(), |value| format!("{value:.3}"));
+    let (gradient, clip) = (short("optim/gradient_norm_per_token"), short("optim/clip_factor"));
     line + &format!(
-        " {:>9} {:>9} {gradient:>9} {seconds:>8}",
+        " {:>9} {:>9} {gradient:>9} {clip:>8} {seconds:>8}",
         tiny("optim/kl_sample_train_v1"),
         tiny("optim/logprob_difference_max"),
     )
 }
 
 fn summary_text(summary: &RunSummary) -> String {
-    let json = summary.to_json();
     let why = if summary.stopped_by_rule { "the stop rule was met" } else { "the limit of updates was reached" };
     let mut lines = vec![String::new(), format!("{} updates in {:.1} s: {why}", summary.steps, summary.wall_seconds)];
-    for (key, label) in [("held_out_", "held-out tasks"), ("final_", "final tasks, scored once")] {
-        let scores: Vec<String> = json
-            .iter()
-            .filter_map(|(name, value)| Some((name.strip_prefix(key)?, value.as_f64()?)))
-            .map(|(name, value)| format!("{} {value:.3}", name.replace('_', " ")))
-            .collect();
-        if !scores.is_empty() {
-            lines.push(format!("{label}: {}", scores.join(", ")));
-        }
-    }
+    let scored = [
+        ("held-out tasks before", &summary.held_out_before),
+        ("held-out tasks after", &summary.held_out_after),
+        ("final tasks, scored once", &summary.final_after),
+    ];
+    lines.extend(scored.into_iter().filter_map(|(label, scores)| Some(scores_text(label, scores.as_ref()?))));
     lines.push(format!("greatest sampler-trainer logprob difference: {:.1e}", summary.max_logprob_difference));
     if let Some(checkpoint) = &summary.checkpoint {
         lines.push(format!("weights: {}", checkpoint.display()));
@@ -201,6 +260,18 @@ fn summary_text(summary: &RunSummary) -> String {
     lines.join("\n")
 }
 
+/// Means, and how many rollouts they are of.
+fn scores_text(label: &str, scores: &Scores) -> String {
+    let components = scores.components.iter().map(|(name, mean)| format!(", {name} {mean:.3}"));
+    let components: String = components.collect();
+    let rollouts = scores.rollouts + scores.failed;
+    let failed = match scores.failed {
+        0 => String::new(),
+        failed => format!("; {failed} of {rollouts} rollouts failed and are in no mean"),
+    };
+    format!("{label}: reward {:.3}{components} ({rollouts} rollouts{failed})", scores.reward)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,13 +281,21 @@ mod tests {
         let metrics = json!({
             "env/all/reward/total": -0.25, "test/env/all/reward/total": 0.5, "test/env/all/exact": 0.75,
             "test/env/all/total_episodes": 96, "optim/kl_sample_train_v1": 0.0, "time/total": 1.25,
+            "optim/gradient_norm_per_token": 0.277, "optim/clip_factor": 0.0018,
         });
         let metrics = metrics.as_object().unwrap();
         let components = component_names(metrics);
         assert_eq!(components, ["exact"]);
         insta::assert_snapshot!(format!("{}\n{}", header(&components), row(3, metrics, &components)), @r"
-         step    train  held-out     exact        kl  max diff grad norm  seconds
-            3   -0.250    +0.500    +0.750     0.0e0         -         -      1.2
+         step    train  held-out     exact        kl  max diff  grad/tok     clip  seconds
+            3   -0.250    +0.500    +0.750     0.0e0         -     0.277    0.002      1.2
         ");
+    }
+
+    #[test]
+    fn failed_rollouts_are_a_count_in_the_summary() {
+        let scores = |failed| Scores { reward: -0.5, rollouts: 24 - failed, failed, ..Scores::default() };
+        insta::assert_snapshot!(scores_text("held-out tasks before", &scores(0)), @"held-out tasks before: reward -0.500 (24 rollouts)");
+        insta::assert_snapshot!(scores_text("after", &scores(1)), @"after: reward -0.500 (24 rollouts; 1 of 24 rollouts failed and are in no mean)");
     }
 }

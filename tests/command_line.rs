@@ -79,7 +79,7 @@ fn help_says_what_there_is() {
     Usage: fulgurite train [OPTIONS] <CONFIG> [-- <AGENT>...]
 
     Arguments:
-      <CONFIG>    Config file
+      <CONFIG>    Config file: TOML, of which docs/config.md has every key
       [AGENT]...  The agent's command, in place of the config's [runner] command
 
     Options:
@@ -95,9 +95,14 @@ fn help_says_what_there_is() {
                                  directory
           --max-steps <N>        Updates at most, in place of the config's [env: FULGURITE_MAX_STEPS=]
           --ready-file <FILE>    Write {"url": ..., "pid": ...} here once the server answers
-          --json                 Print JSON, one object a line: one for each step, and a summary at the
-                                 end
+          --json                 Print JSON, one object a line: one for each step and each warning, and
+                                 a summary at the end
       -h, --help                 Print help
+
+    Exit codes:
+      0  the run is over: the stop rule was met, or the limit of updates reached
+      1  it failed, or was interrupted; --resume goes on from its last checkpoint
+      2  the command line is wrong
     "#);
     insta::assert_snapshot!(printed(["run", "--help"]), @r#"
     Run an unmodified agent once for each rollout on the queue
@@ -301,23 +306,33 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     };
     insta::assert_snapshot!(fail("[server]\nlisten = \"127.0.0.1:0\"\n\n[runner]\nparalel = 8\n"), @r"
     error: [directory]/config.toml
-      caused by: line 5: unknown field `paralel`, expected one of `command`, `grade`, `parallel`, `timeout_seconds`, `max_attempts`, `directory`; did you mean `parallel`?
+      caused by: line 5: runner has no key `paralel`; did you mean `parallel`?
+        5 | paralel = 8
+          | ^^^^^^^
     ");
     insta::assert_snapshot!(fail("[severs]\n"), @r"
     error: [directory]/config.toml
-      caused by: line 1: unknown field `severs`, expected one of `server`, `proxy`, `store`, `engine`, `telemetry`, `tinker_server`, `models`, `run`, `base`, `tasks`, `runner`, `trainer`; did you mean `server`?
+      caused by: line 1: there is no key `severs`; did you mean `server`?
+        1 | [severs]
+          |  ^^^^^^
     ");
     insta::assert_snapshot!(fail("[server]\nwatchdog_interval = \"often\"\n"), @r#"
     error: [directory]/config.toml
-      caused by: line 2: invalid type: string "often", expected f64
+      caused by: line 2: server.watchdog_interval is "often", but must be a number
+        2 | watchdog_interval = "often"
+          |                     ^^^^^^^
     "#);
-    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r"
+    insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"abacus\"\npath = \"m\"\n"), @r#"
     error: [directory]/config.toml
-      caused by: line 3: unknown variant `abacus`, expected one of `embedded`, `vllm`, `sglang`, `llama-cpp`, `tinker`, `openai`, `anthropic`
-    ");
+      caused by: line 3: models[0].backend cannot be `abacus`; there is `embedded`, `vllm`, `sglang`, `llama-cpp`, `tinker`, `openai`, `anthropic`
+        3 | backend = "abacus"
+          |           ^^^^^^^^
+    "#);
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\n"), @r"
     error: [directory]/config.toml
-      caused by: line 1: missing field `backend`
+      caused by: line 1: models[0] needs `backend`, which is missing
+        1 | [[models]]
+          | ^^^^^^^^^^
     ");
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"embedded\"\n"), @r#"
     error: [directory]/config.toml: models[0] `m`
@@ -330,6 +345,8 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     insta::assert_snapshot!(fail("[server\n"), @r"
     error: [directory]/config.toml
       caused by: line 1: unclosed table, expected `]`
+        1 | [server
+          |        ^
     ");
     let nowhere = Path::new("/no/such");
     insta::assert_snapshot!(run(["config", "show", "--config", "/no/such/config.toml"]).failure(nowhere), @r"
@@ -541,19 +558,143 @@ fn training_that_cannot_start_says_what_is_missing() {
         assert!(!directory.path().join("model").exists(), "half a model would be taken for a whole one");
         said
     };
-    insta::assert_snapshot!(fail(TASKS), @"error: training needs exactly one [[models]], and there are 0");
-    insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @"error: training needs exactly one [[models]], and there are 2");
-    insta::assert_snapshot!(fail(MODEL), @"error: training needs [tasks], or [trainer] harvest");
-    insta::assert_snapshot!(fail(&[MODEL, TASKS, "timeout_seconds = 1e20\n"].concat()), @"error: runner.timeout_seconds is 1e20, but no clock goes on for so many seconds");
-    insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from");
+    insta::assert_snapshot!(fail(TASKS), @r"
+    error: [directory]/config.toml
+      caused by: training needs exactly one [[models]], and there are 0
+    ");
+    insta::assert_snapshot!(fail(&[MODEL, MODEL, TASKS].concat()), @r"
+    error: [directory]/config.toml
+      caused by: training needs exactly one [[models]], and there are 2
+    ");
+    insta::assert_snapshot!(fail(MODEL), @r"
+    error: [directory]/config.toml
+      caused by: training needs [tasks], or [trainer] harvest
+    ");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS, "timeout_seconds = 1e20\n"].concat()), @r"
+    error: [directory]/config.toml
+      caused by: [runner] timeout_seconds is 1e20, but no clock goes on for so many seconds
+    ");
+    insta::assert_snapshot!(fail(&[MODEL, TASKS].concat()), @"error: [directory]/model does not exist, and there is no [base] to make it from ([[models]] path of [directory]/config.toml)");
     insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo 'no sand left' >&2; exit 3")].concat()), @r"
     no sand left
     error: the corpus program /bin/sh failed: exit status: 3
     ");
     insta::assert_snapshot!(fail(&[MODEL, TASKS, &base("echo '{}'; echo 'not JSON'")].concat()), @r"
-    error: corpus line 2
+    error: [base] corpus line 2 is not JSON
       caused by: expected ident at line 1 column 2
     ");
+}
+
+/// Everything is looked at before anything is made: no base model, no run.
+#[test]
+fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
+    let fail = |more: &str| {
+        let (directory, file) = configured(&[MODEL, &base("exit 9"), more].concat());
+        let said = run(["train", &file]).failure(directory.path());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is made");
+        said
+    };
+    let trainer = |lines: &str| fail(&format!("{TASKS}[trainer]\n{lines}\n"));
+    let runner = |lines: &str| fail(&TASKS.replace("command = [\"true\"]", lines));
+    insta::assert_snapshot!(trainer("learning_rate = 0.0"), @r#"
+    error: [directory]/config.toml
+      caused by: [trainer] learning_rate is 0, but must be a finite number above 0, such as 1e-4
+    "#);
+    insta::assert_snapshot!(trainer("learning_rate = nan"), @r#"
+    error: [directory]/config.toml
+      caused by: [trainer] learning_rate is NaN, but must be a finite number above 0, such as 1e-4
+    "#);
+    insta::assert_snapshot!(trainer("group_size = 1"), @r#"
+    error: [directory]/config.toml
+      caused by: [trainer] group_size is 1, but must be at least 2: its mean is what each is measured against
+    "#);
+    insta::assert_snapshot!(trainer("groups_per_batch = -4"), @r#"
+    error: [directory]/config.toml
+      caused by: line 15: trainer.groups_per_batch is -4, but must be a whole number, 0 or more
+        15 | groups_per_batch = -4
+           |                    ^^
+    "#);
+    insta::assert_snapshot!(trainer("max_steps = \"ten\""), @r#"
+    error: [directory]/config.toml
+      caused by: line 15: trainer.max_steps is "ten", but must be a whole number, 0 or more
+        15 | max_steps = "ten"
+           |             ^^^^^
+    "#);
+    insta::assert_snapshot!(trainer("sampling_parameters = { temprature = 1.0 }"), @r#"
+    error: [directory]/config.toml
+      caused by: [trainer] sampling_parameters.temprature is no sampling parameter; did you mean `temperature`?
+    "#);
+    insta::assert_snapshot!(trainer("sampling_parameters = { temperature = 0.7 }"), @r#"
+    error: [directory]/config.toml
+      caused by: [trainer] sampling_parameters.temperature is 0.7, but must be 1.0 or left out: tokens that were sampled from another distribution than the model's are not trained
+    "#);
+    insta::assert_snapshot!(trainer("advantages = { baseline = \"mean\" }"), @r#"
+    error: [directory]/config.toml
+      caused by: line 15: trainer.advantages.baseline cannot be `mean`; there is `group_mean`, `leave_one_out`
+        15 | advantages = { baseline = "mean" }
+           |                           ^^^^^^
+    "#);
+    insta::assert_snapshot!(runner("command = [\"true\", \"{tsak}\"]"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] command
+      caused by: the argument "{tsak}" holds `{tsak}`, which is filled in nowhere: write `{task}` or `{task.FIELD}`
+    "#);
+    insta::assert_snapshot!(runner("command = [\"true\", \"{task.question}\"]"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] command
+      caused by: the argument "{task.question}" asks for the field `question`, which the task 0 has not
+    "#);
+    insta::assert_snapshot!(runner("command = [\"no-such-agent\"]"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] command
+      caused by: cannot find the program "no-such-agent" beside the running executable or on PATH
+    "#);
+    insta::assert_snapshot!(runner("command = [\"python3 agent.py\"]"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] command
+      caused by: cannot find the program "python3 agent.py" beside the running executable or on PATH: each word is an element of its own, ["python3", "agent.py"]
+    "#);
+    insta::assert_snapshot!(runner("command = \"python3 agent.py\""), @r#"
+    error: [directory]/config.toml
+      caused by: line 13: runner.command is "python3 agent.py", but must be a list
+        13 | command = "python3 agent.py"
+           |           ^^^^^^^^^^^^^^^^^^
+    "#);
+    insta::assert_snapshot!(runner("command = [\"true\"]\ngrade = [\"grade.py\"]"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] grade
+      caused by: cannot find the program "grade.py" beside the running executable or on PATH: a script is an argument of its interpreter, ["python3", "grade.py"]
+    "#);
+    insta::assert_snapshot!(runner("command = [\"true\"]\nparallel = 0"), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] parallel is 0, but must be at least 1
+    "#);
+    insta::assert_snapshot!(runner("command = [\"true\"]\ndirectory = \"nowhere\""), @r#"
+    error: [directory]/config.toml
+      caused by: [runner] directory is [directory]/nowhere, which is no directory
+    "#);
+    insta::assert_snapshot!(fail("[tasks]\ntrain = { range = [4, 0] }\nheld_out = [1]\n"), @r#"
+    error: [directory]/config.toml
+      caused by: [tasks] train holds no tasks (of a range the first number is included, and the second is not)
+    "#);
+    insta::assert_snapshot!(fail("[tasks]\ntrain = \"tasks.jsonl\"\nheld_out = [1]\n"), @r#"
+    error: [directory]/config.toml
+      caused by: line 10: tasks.train is "tasks.jsonl", but must be a list of tasks, { range = [0, 1000] } or { file = "tasks.jsonl" }
+        10 | train = "tasks.jsonl"
+           |         ^^^^^^^^^^^^^
+    "#);
+    insta::assert_snapshot!(fail("[tasks]\ntrain = { file = \"tasks.jsonl\" }\nheld_out = [1]\n"), @r#"
+    error: [directory]/config.toml
+      caused by: [directory]/tasks.jsonl: No such file or directory (os error 2)
+    "#);
+    insta::assert_snapshot!(fail(&format!("[run]\nname = \"a/b\"\n{TASKS}")), @r#"
+    error: [directory]/config.toml
+      caused by: [run] name is "a/b", but names a directory: it must not be empty, begin with a dot or hold a slash
+    "#);
+    insta::assert_snapshot!(fail(&format!("[base.training]\nlearning_rate = -1.0\n{TASKS}")), @r#"
+    error: [directory]/config.toml
+      caused by: [base.training] learning_rate is -1, but must be a finite number above 0, such as 1e-4
+    "#);
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_config_that_cannot_harvest_says_why() {
         ("harvest = {}\nstop = { held_out_reward = 1.0 }", "leave out [tasks], [runner] command and [trainer] stop"),
         ("harvest = { rollouts_per_step = 0 }", "[trainer] harvest.rollouts_per_step is 0, but must be at least 1"),
         ("harvest = { baseline_decay = 1.0 }", "harvest.baseline_decay is 1, but must be at least 0 and below 1"),
-        ("harvest = { max_stale = 1 }", "unknown field `max_stale`"),
+        ("harvest = { max_stale = 1 }", "has no key `max_stale`; did you mean `max_staleness`?"),
     ] {
         let refused = refused(trainer);
         assert!(refused.contains(expected), "{refused}");

@@ -69,10 +69,12 @@ fn a_config_that_cannot_be_served_says_where_and_why() {
     error: model `q`
       caused by: the environment variable NO_SUCH_VARIABLE (api_key_env): environment variable not found
     ");
-    insta::assert_snapshot!(failure("backend = \"vllm\"\nurl = \"http://h\""), @r"
+    insta::assert_snapshot!(failure("backend = \"vllm\"\nurl = \"http://h\""), @r#"
     error: [directory]/c.toml
-      caused by: line 5: unknown field `url`, expected one of `name`, `backend`, `path`, `upstream_model`, `renderer`, `urls`, `api_key_env`, `key_header`, `max_concurrency`, `changeover`, `base_model`, `lora_rank`, `lora_alpha`, `lora_modules`; did you mean `urls`?
-    ");
+      caused by: line 5: models[0] has no key `url`; did you mean `urls`?
+        5 | url = "http://h"
+          | ^^^
+    "#);
     std::fs::write(&file, "[[models]]\nname = \"q\"\npath = \"model\"\nbackend = \"vllm\"\nurls = [\"http://h\"]\n")
         .unwrap();
     let shown = fulgurite(["config", "show", "--config"]).arg(&file).output().unwrap();

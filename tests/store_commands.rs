@@ -124,12 +124,12 @@ fn a_file_that_cannot_be_imported_is_told_by_its_line() {
     insta::assert_snapshot!(fail("{\"record\":\"dream\",\"data\":{}}".to_owned()), @r"
     error: cannot import [directory]/bad.jsonl; 0 records before it went well
       caused by: line 1 is not a record
-      caused by: unknown variant `dream`, expected one of `run`, `step`, `checkpoint`, `resources`, `worker`, `rollout`, `attempt`, `gateway_rollout`, `span`, `generation`, `generation_use`
+      caused by: record cannot be `dream`; there is `run`, `step`, `checkpoint`, `resources`, `worker`, `rollout`, `attempt`, `gateway_rollout`, `span`, `generation`, `generation_use`
     ");
     insta::assert_snapshot!(fail("{\"record\":\"attempt\",\"data\":{\"rollout_id\":\"ro-1\"}}".to_owned()), @r"
     error: cannot import [directory]/bad.jsonl; 0 records before it went well
       caused by: line 1 is not a record
-      caused by: missing field `attempt_id`
+      caused by: record needs `attempt_id`, which is missing
     ");
     insta::assert_snapshot!(fail("{\"record\":\"triplet\",\"data\":{}}".to_owned()), @r"
     error: cannot import [directory]/bad.jsonl; 0 records before it went well

@@ -418,14 +418,22 @@ fn child_of(parent: u32, word: &str) -> Option<u32> {
     })
 }
 
+/// Python that calls the model once.
+const CALL: &str = "import json, os, urllib.request\n\
+    body = json.dumps({'model': 'hello', 'max_tokens': 9, 'messages': [{'role': 'user', 'content': 'Say 7'}]})\n\
+    urllib.request.urlopen(urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body.encode(), {\n    \
+        'content-type': 'application/json', 'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})).read()\n";
+
 #[test]
 fn an_interrupted_run_takes_its_agents_along_and_can_be_resumed() {
     let project = Project::new(r#"command = ["python3", "agent.py"]"#, SMALL);
     // It says who it is, and then hangs while there is no file that lets it go.
     std::fs::write(
         project.path("agent.py"),
-        "import os, time\nopen(f'agent-{os.getpid()}', 'w').close()\n\
-         while not os.path.exists('go'): time.sleep(0.01)\nprint('{\"reward\": 1}')",
+        format!(
+            "import os, time\nopen(f'agent-{{os.getpid()}}', 'w').close()\n\
+             while not os.path.exists('go'): time.sleep(0.01)\n{CALL}print('{{\"reward\": 1}}')"
+        ),
     )
     .unwrap();
     let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -538,12 +546,133 @@ grade = ["echo", "{\"reward\": 1.0}"]"#;
 
 #[test]
 fn an_agent_that_always_fails_stops_the_run_with_its_reason() {
-    let project = Project::new(r#"command = ["python3", "-c", "raise SystemExit('no such tool')"]"#, SMALL);
-    let output = project.command("run").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("all 4 rollouts of held_out at step 0 failed"), "{stderr}");
-    assert!(stderr.contains("no such tool"), "{stderr}");
+    // What it says differs from rollout to rollout; that it fails does not.
+    let agent = "import os; raise SystemExit('no such tool ' + os.environ['FULGURITE_ROLLOUT_ID'])";
+    let project = Project::new(&format!("command = [\"python3\", \"-c\", \"{agent}\"]\nmax_attempts = 1"), SMALL);
+    let ran = Ran::from(project.command("run").output().unwrap());
+    assert_eq!(ran.code, Some(1));
+    let said = "all 4 rollouts of held_out at step 0 failed; the most frequent reason: agent exited with status 1 \
+                (4 of the 4 that failed); the agent's standard error ended with\n    no such tool ";
+    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("no such tool").count(), 1, "once: {}", ran.stderr);
+    let event: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&event["event"], &event["phase"]), (&json!("rollouts_failed"), &json!("held_out")));
+    assert_eq!((&event["failed"], &event["rollouts"], &event["count"]), (&json!(4), &json!(4), &json!(4)));
+    assert!(event["stderr_tail"].as_str().unwrap().starts_with("no such tool"), "{event}");
+}
+
+#[test]
+fn a_step_in_which_most_rollouts_fail_says_why() {
+    let agent =
+        format!("{CALL}import sys\nif sys.argv[1] == '100': sys.exit('out of luck')\nprint('{{\"reward\": 1}}')");
+    let project = Project::new("max_attempts = 1", "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 1\n");
+    std::fs::write(project.path("agent.py"), agent).unwrap();
+    let lines = project.train("run", &["--", "python3", "agent.py", "{task}"]);
+    let events: Vec<&Value> = lines.iter().filter(|line| line["event"] == "rollouts_failed").collect();
+    assert!(!events.is_empty(), "{lines:?}");
+    for event in events {
+        assert_eq!(
+            (&event["reason"], &event["stderr_tail"]),
+            (&json!("agent exited with status 1"), &json!("out of luck"))
+        );
+    }
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["held_out_failed_after"], &summary["held_out_rollouts_after"]), (&json!(2), &json!(4)));
+}
+
+#[test]
+fn an_agent_that_never_calls_the_model_is_an_error_and_not_a_success() {
+    let project = Project::new(r#"command = ["echo", '{"reward": 1}']"#, SMALL);
+    let ran = Ran::from(project.command("run").output().unwrap());
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    for words in [
+        "none of the 4 rollouts of held_out at step 0 called the model `hello`",
+        "has heard of no model call of theirs",
+        "OPENAI_BASE_URL",
+    ] {
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn updates_without_a_gradient_are_told_with_answers() {
+    let constant = r#"command = ["hello-agent", "{task}"]
+grade = ["echo", "{\"reward\": 0.25}"]"#;
+    let project = Project::new(constant, "groups_per_batch = 3\ngroup_size = 2\nmax_steps = 4\n");
+    let lines = project.train("run", &[]);
+    let warnings: Vec<&Value> = lines.iter().filter(|line| line["event"] == "without_gradient").collect();
+    let [warning] = warnings.as_slice() else { panic!("once after three updates: {lines:?}") };
+    assert_eq!((&warning["step"], &warning["updates"]), (&json!(3), &json!(3)));
+    assert!(warning["untrained_tokens"]["constant_group"].as_u64().unwrap() > 0, "{warning}");
+    let answers = warning["answers"].as_array().unwrap();
+    assert_eq!(answers.len(), 3, "{warning}");
+    assert!(answers.iter().all(|answer| answer["reward"] == 0.25 && answer["task"].is_string()), "{warning}");
+    assert!(answers.iter().any(|answer| !answer["answer"].as_str().unwrap().is_empty()), "{warning}");
+}
+
+#[test]
+fn a_step_whose_line_was_lost_is_printed_by_the_resumed_run() {
+    let project = Project::new(UNEVEN, SMALL);
+    let first = project.train("run", &["--max-steps", "2"]);
+    // As a crash leaves it between a step's record and its line.
+    let path = project.path("run/metrics.jsonl");
+    let metrics = std::fs::read_to_string(&path).unwrap();
+    let (kept, _) = metrics.split_once('\n').unwrap();
+    std::fs::write(&path, format!("{kept}\n")).unwrap();
+    let again = project.train("run", &["--max-steps", "2", "--resume"]);
+    assert_eq!(again[..again.len() - 1], first[1..first.len() - 1], "the run is over, and what was not told is told");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), metrics);
+
+    std::fs::write(&path, format!("{kept}\n{{\"step\": 1")).unwrap();
+    let further = project.train("run", &["--max-steps", "3", "--resume"]);
+    let steps: Vec<u64> = further.iter().filter_map(|line| line["step"].as_u64()).collect();
+    assert_eq!(steps, [1, 2, 3], "the lost line, the next update, and the last evaluation");
+    assert_eq!(further[0], first[1]);
+}
+
+#[test]
+fn a_range_of_tasks_can_be_strings() {
+    let project = Project::new(UNEVEN, "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 1\n");
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let config = config.replace("{ range = [0, 100] }", "{ range = [0, 100], as = \"string\" }");
+    std::fs::write(project.path("t.toml"), config).unwrap();
+    project.train("run", &[]);
+    for rollout in project.query("rollouts", "run") {
+        assert_eq!(rollout["input"].is_string(), rollout["mode"] == "train", "{rollout}");
+    }
+}
+
+/// The keys that docs/config.md has for metrics.jsonl.
+fn documented_metrics() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let (_, table) = text.split_once("## metrics.jsonl").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split_once('`').unwrap().0.to_owned()).collect()
+}
+
+#[test]
+fn every_key_of_metrics_jsonl_is_documented() {
+    let grade = "import sys; n = len(sys.stdin.read()); print('{\\\"reward\\\": %d, \\\"exact\\\": 1}' % (n % 3))";
+    let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
+    let project = Project::new(&runner, "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 2\n");
+    project.train("run", &[]);
+    let text = std::fs::read_to_string(project.path("run/metrics.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Map<String, Value>>(line).unwrap());
+    let keys: std::collections::BTreeSet<String> = lines
+        .flat_map(|line| line.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
+        .map(|key| match key.rsplit_once('/') {
+            Some((prefix, "exact")) => format!("{prefix}/NAME"),
+            Some((prefix @ "env/all/stop", _)) => format!("{prefix}/REASON"),
+            _ => key,
+        })
+        .collect();
+    let documented = documented_metrics();
+    let missing: Vec<&String> = keys.iter().filter(|key| !documented.contains(key)).collect();
+    assert!(missing.is_empty(), "docs/config.md says nothing of {missing:?}");
+    let stale: Vec<&String> =
+        documented.iter().filter(|key| !keys.contains(*key) && !key.starts_with("harvest/")).collect();
+    assert!(stale.is_empty(), "docs/config.md tells of {stale:?}, which no line has");
 }
 
 #[test]

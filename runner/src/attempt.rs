@@ -1,7 +1,7 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
 use crate::agent_environment::{KEPT_BACK, variables};
-use crate::placeholders::fill;
+use crate::placeholders::{check_arguments, fill};
 use crate::process::{self, Finished};
 use crate::program::Program;
 use crate::reward::{Reward, on_last_line};
@@ -84,10 +84,15 @@ impl Workshop {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
+        let agent = Program::find(&options.command, "agent")?;
+        let grader = options.grade.as_deref().map(|grade| Program::find(grade, "grader")).transpose()?;
+        for program in std::iter::once(&agent).chain(&grader) {
+            check_arguments(&program.arguments, [])?;
+        }
         Ok(Self {
             server,
-            agent: Program::find(&options.command, "agent")?,
-            grader: options.grade.as_deref().map(|grade| Program::find(grade, "grader")).transpose()?,
+            agent,
+            grader,
             supervisor: options.supervisor.clone(),
             timeout: options.timeout,
             heartbeat_interval: options.heartbeat_interval,

@@ -1,5 +1,6 @@
 //! Why a runner stops before it is told to.
 
+use crate::PlaceholderError;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,11 +18,16 @@ pub enum RunnerError {
         reason: String,
     },
     /// There is no such program beside the running executable or on `PATH`, or it may not be executed.
-    #[error("cannot find the program {program:?} beside the running executable or on PATH")]
+    #[error("cannot find the program {program:?} beside the running executable or on PATH{hint}")]
     ProgramNotFound {
         /// The name that was looked up.
         program: String,
+        /// What may be meant, after a colon; empty if nothing can be told.
+        hint: String,
     },
+    /// A placeholder in the command or the grader is misspelt.
+    #[error(transparent)]
+    Placeholder(#[from] PlaceholderError),
     /// The command or the grader is an empty list.
     #[error("the {role} is empty: it needs at least a program")]
     EmptyCommand {

@@ -20,6 +20,7 @@ mod supervisor;
 
 pub use error::RunnerError;
 pub use options::RunnerOptions;
+pub use placeholders::{PlaceholderError, check_arguments};
 pub use program::Program;
 pub use run::{RunnerSummary, run};
 pub use supervisor::supervise;

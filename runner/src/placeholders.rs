@@ -13,6 +13,72 @@ pub struct UnknownField {
     argument: String,
 }
 
+/// A command that could not be filled in for every task.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum PlaceholderError {
+    /// A placeholder is misspelt, and would be passed on as it stands.
+    #[error(
+        "the argument {argument:?} holds `{{{name}}}`, which is filled in nowhere: write `{{task}}` or `{{task.FIELD}}`"
+    )]
+    Misspelt {
+        /// What stands between the braces.
+        name: String,
+        /// The argument.
+        argument: String,
+    },
+    /// A task has no such field.
+    #[error("the argument {argument:?} asks for the field `{field}`, which the task {task} has not")]
+    Field {
+        /// The field.
+        field: String,
+        /// The argument.
+        argument: String,
+        /// The beginning of the task.
+        task: String,
+    },
+}
+
+/// Characters of a task that an error shows.
+const SHOWN: usize = 120;
+
+/// Looks whether a command's arguments can be filled in for each of `tasks`, and whether a placeholder is misspelt.
+pub fn check_arguments<'t>(
+    arguments: &[String],
+    tasks: impl IntoIterator<Item = &'t Value>,
+) -> Result<(), PlaceholderError> {
+    for argument in arguments {
+        if let Some(name) = misspelt(argument) {
+            return Err(PlaceholderError::Misspelt { name: name.to_owned(), argument: argument.clone() });
+        }
+    }
+    let asking: Vec<&String> = arguments.iter().filter(|argument| argument.contains(OPENING)).collect();
+    for task in tasks {
+        for argument in &asking {
+            fill(argument, task).map_err(|UnknownField { field, argument }| PlaceholderError::Field {
+                field,
+                argument,
+                task: task.to_string().chars().take(SHOWN).collect(),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// What stands between braces and was most likely meant to be `task`: other capitals, spaces around it, letters that
+/// changed places, one too many, or one too few. Other words in braces may be an argument's own.
+fn misspelt(argument: &str) -> Option<&str> {
+    argument.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)).find(|name| {
+        let word = name.split('.').next().unwrap_or_default();
+        let plain = word.trim().to_lowercase();
+        let mut letters: Vec<char> = plain.chars().collect();
+        letters.sort_unstable();
+        word != "task"
+            && (plain == "task"
+                || letters == ['a', 'k', 's', 't']
+                || ["tasks", "taks", "tas", "tsk"].contains(&&*plain))
+    })
+}
+
 /// `argument` with every placeholder replaced. `{task}` is the whole task, `{task.a.b}` the field `b` of its field `a`. A
 /// string is inserted bare, everything else as compact JSON. All else in the argument stays as it is, other braces included,
 /// and nothing that was inserted is looked at again.
@@ -78,6 +144,20 @@ mod tests {
         for argument in ["{n}", "{tasks}", "{{}}", "{task", "{task.n", "${TASK}", "{ task }", "{task n}"] {
             assert_eq!(fill(argument, &json!({"n": 1})).unwrap(), argument);
         }
+    }
+
+    #[test]
+    fn a_misspelt_placeholder_and_a_missing_field_are_told_before_anything_is_run() {
+        let tasks = [json!({"n": 1}), json!({"m": 2})];
+        let check = |argument: &str| check_arguments(&[argument.to_owned()], &tasks).map_err(|error| error.to_string());
+        for fine in ["{task}", "x", "{n}", "{ask}", "f'{mask}'", "{{\"n\": 1}}", "{task"] {
+            assert_eq!(check(fine), Ok(()), "{fine}");
+        }
+        for wrong in ["{tsak}", "{Task}", "{ task }", "--n={tasks.n}", "{TASK.n}"] {
+            assert!(check(wrong).unwrap_err().contains("filled in nowhere"), "{wrong}");
+        }
+        let said = check("{task.n}").unwrap_err();
+        assert_eq!(said, r#"the argument "{task.n}" asks for the field `n`, which the task {"m":2} has not"#);
     }
 
     #[test]

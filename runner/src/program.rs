@@ -40,8 +40,27 @@ fn look_up(name: &str, folders: &[PathBuf]) -> Result<PathBuf, RunnerError> {
     };
     match candidates.iter().find(|candidate| is_executable(candidate)) {
         Some(found) => absolute(found).map_err(RunnerError::CurrentDirectory),
-        None => Err(RunnerError::ProgramNotFound { program: name.to_owned() }),
+        None => Err(RunnerError::ProgramNotFound { program: name.to_owned(), hint: hint(name) }),
     }
+}
+
+/// What whoever wrote a name that is no program's may have meant.
+fn hint(name: &str) -> String {
+    let path = Path::new(name);
+    if name.split_whitespace().nth(1).is_some() {
+        let words: Vec<&str> = name.split_whitespace().collect();
+        return format!(": each word is an element of its own, {words:?}");
+    }
+    let interpreter = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("py") => "python3",
+        Some("js" | "mjs" | "ts") => "node",
+        Some("sh") => "sh",
+        _ if path.is_file() => {
+            return ": it is a file that may not be executed (chmod +x makes it one that may)".to_owned();
+        }
+        _ => return String::new(),
+    };
+    format!(": a script is an argument of its interpreter, {:?}", [interpreter, name])
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -79,6 +98,16 @@ mod tests {
         let folders = [folder.path().to_path_buf()];
         assert!(matches!(look_up("./no/agent", &folders), Err(RunnerError::ProgramNotFound { .. })));
         assert_eq!(look_up("/bin/sh", &folders).unwrap(), Path::new("/bin/sh"));
+    }
+
+    #[test]
+    fn a_name_that_is_no_programs_is_refused_with_what_may_be_meant() {
+        let refused = |name: &str| look_up(name, &[]).unwrap_err().to_string();
+        assert!(refused("python agent.py").ends_with(r#"element of its own, ["python", "agent.py"]"#));
+        assert!(refused("agent.py").ends_with(r#"argument of its interpreter, ["python3", "agent.py"]"#));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(refused(install(folder.path(), "agent", 0o644).to_str().unwrap()).contains("chmod +x"));
+        assert!(refused("agent").ends_with("on PATH"));
     }
 
     #[test]

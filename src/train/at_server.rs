@@ -11,7 +11,9 @@ use fulgurite_trainer::{
     Tasks, TrainError,
 };
 
-use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, rollout_config, run_directory};
+use super::{
+    INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, run_directory,
+};
 use crate::admin_key;
 use crate::config::LoadedConfig;
 use crate::exclusive_lock::ExclusiveLock;
@@ -126,7 +128,8 @@ impl Daemon {
                 tasks: self.tasks.clone(),
                 identity: self.identity.clone(),
                 rollout_config: rollout_config(&self.loaded),
-                tokenizer: opened.tokenizer.clone(),
+                tokenizer: opened.renderer.tokenizer().fingerprint().to_owned(),
+                decode: decode(opened.renderer.clone()),
                 endpoint: self.endpoint.clone(),
                 runner: self.runner.given_up.clone(),
             };

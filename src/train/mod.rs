@@ -1,6 +1,7 @@
 //! `fulgurite train`: with a server of its own, or as a daemon beside one.
 
 mod at_server;
+mod checks;
 mod run_directory;
 
 use std::path::{Path, PathBuf};
@@ -10,17 +11,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use fulgurite_proxy::ServedModel;
+use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
 use fulgurite_store::model::{AttemptStatus, RolloutConfig};
 use fulgurite_trainer::{
-    Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
+    Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
 use tokio::sync::watch;
 
+use self::checks::{check_commands, check_config};
 pub use self::run_directory::STORE_FILE;
 use self::run_directory::{begin_run, run_directory};
 use crate::admin_key;
-use crate::base_model;
+use crate::base_model::{self, Recipe};
 use crate::cli::TrainArguments;
 use crate::config::{Config, LoadedConfig};
 use crate::exclusive_lock::ExclusiveLock;
@@ -30,7 +33,7 @@ use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
-use crate::server::{Interruptions, Listening, RunningServer, seconds, write_ready_file};
+use crate::server::{Interruptions, Listening, RunningServer, write_ready_file};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 const PUBLISHED_WEIGHTS: &str = "published";
@@ -69,31 +72,30 @@ impl Prepared {
         let started = Instant::now();
         let mut loaded = LoadedConfig::read(Some(&arguments.config))?;
         override_by_flags(&mut loaded.config, &arguments);
-        seconds("runner.timeout_seconds", loaded.config.runner.timeout_seconds)?;
+        let file = || arguments.config.display().to_string();
+        check_config(&loaded).with_context(file)?;
         let mut reporter: Box<dyn Reporter> =
             if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
-        let model = the_model(&loaded)?;
-        let tasks = load_tasks(&loaded)?;
+        let model = the_model(&loaded).with_context(file)?;
+        let tasks = load_tasks(&loaded).with_context(file)?;
+        check_commands(&loaded, &arguments.agent, &tasks).with_context(file)?;
         let seed = loaded.config.run.seed;
         let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
         match &loaded.config.base {
             Some(base) => {
                 let base_seed = base.seed.unwrap_or(seed);
-                let (directory, options) = (loaded.directory.clone(), loaded.config.engine.options());
                 let secrets = admin_key::variables(&loaded.config.server);
-                base_model::make_if_missing(
-                    base,
-                    base_seed,
-                    &model_directory,
-                    &directory,
-                    &secrets,
-                    options,
-                    reporter.as_mut(),
-                )
-                .await?;
+                let recipe = Recipe { base: base.clone(), seed: base_seed, renderer: model.renderer.clone() };
+                let (directory, options) = (&loaded.directory, loaded.config.engine.options());
+                let reporter = reporter.as_mut();
+                base_model::make_if_missing(&recipe, &model_directory, directory, &secrets, options, reporter).await?;
             }
             None if !model_directory.exists() => {
-                bail!("{} does not exist, and there is no [base] to make it from", model_directory.display())
+                bail!(
+                    "{} does not exist, and there is no [base] to make it from ([[models]] path of {})",
+                    model_directory.display(),
+                    arguments.config.display()
+                )
             }
             None => {}
         }
@@ -141,6 +143,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
         tokenizer: opened.served.renderer.tokenizer().fingerprint().to_owned(),
+        decode: decode(opened.served.renderer.clone()),
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
         runner: runner.given_up.clone(),
     };
@@ -260,6 +263,11 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     }
 }
 
+/// Reads a model's tokens.
+fn decode(renderer: Arc<dyn Renderer>) -> Decode {
+    Arc::new(move |tokens| renderer.tokenizer().decode(tokens))
+}
+
 fn fill_seed(path: &Path, seed: u64) -> PathBuf {
     PathBuf::from(path.display().to_string().replace("{seed}", &seed.to_string()))
 }
@@ -294,7 +302,7 @@ fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
         timeout_seconds: Some(runner.timeout_seconds + 30.0),
         // Our runner says every few seconds that its attempts live; others may say nothing until an agent calls.
         unresponsive_seconds: (!runner.command.is_empty()).then_some(60.0),
-        max_attempts: runner.max_attempts.max(1),
+        max_attempts: runner.max_attempts,
         retry_condition: vec![AttemptStatus::Failed, AttemptStatus::Timeout, AttemptStatus::Unresponsive],
     }
 }

@@ -9,6 +9,7 @@ use fulgurite_store::model::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::failures::{Failures, check_calls};
 use crate::reward_check::{self, RewardBounds};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
@@ -113,23 +114,6 @@ impl Member {
     pub(crate) fn is_latest(&self, attempt_id: &str) -> bool {
         self.attempts.last().is_some_and(|attempt| attempt.attempt_id == attempt_id)
     }
-
-    /// Why it failed, as its last attempt tells it.
-    fn failure(&self) -> String {
-        if let Some(cause) = self.refused {
-            return format!("its reward {:e} was refused: {}", self.total_reward, cause.as_str());
-        }
-        let metadata = self.attempts.last().and_then(|attempt| attempt.metadata.as_ref());
-        let text = |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
-        match (text("reason"), text("stderr_tail").map(str::trim).filter(|tail| !tail.is_empty())) {
-            (Some(reason), Some(tail)) => format!("{reason}: {tail}"),
-            (Some(reason), None) => reason.to_owned(),
-            (None, _) => match self.attempts.last() {
-                Some(attempt) => format!("the attempt ended as {}", attempt.status.as_str()),
-                None => "no attempt was made".to_owned(),
-            },
-        }
-    }
 }
 
 /// The rollouts of one plan, group by group.
@@ -141,8 +125,8 @@ pub(crate) struct Collected {
 
 /// Puts the rollouts of a plan on the queue, waits until each has ended, and reads what was recorded.
 ///
-/// `runner` holds a message once nobody is left to run them. Not one success is an error: then the agent is at fault,
-/// and there is nothing to learn from it.
+/// `runner` holds a message once nobody is left to run them. Not one success, and not one call of the model, are errors:
+/// then the agent is at fault, and there is nothing to learn from it.
 pub(crate) async fn collect(
     record: &dyn Record,
     plan: Plan<'_>,
@@ -156,14 +140,14 @@ pub(crate) async fn collect(
     for rollout in ended {
         members.push(read_member(record, rollout, plan.reward_bounds).await?);
     }
-    if !members.iter().any(Member::succeeded) {
-        return Err(TrainError::EveryRolloutFailed {
-            rollouts: members.len(),
-            phase: plan.phase.as_str().to_owned(),
-            step: plan.step,
-            reason: most_frequent(members.iter().map(Member::failure)),
-        });
+    let (phase, step) = (plan.phase.as_str(), plan.step);
+    if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
+        reporter.report(TrainEvent::RolloutsFailed { phase, step, failures: failures.clone() });
+        if failures.failed == failures.rollouts {
+            return Err(TrainError::EveryRolloutFailed { phase: phase.to_owned(), step, failures });
+        }
     }
+    check_calls(&members, &plan.policy, phase, step)?;
     let mut groups: Vec<Vec<Member>> = Vec::new();
     for (index, member) in members.into_iter().enumerate() {
         if index % plan.group_size == 0 {
@@ -258,16 +242,6 @@ pub(crate) async fn read_member(
     Ok(Member { rollout, attempts, rewards, total_reward, generations, refused })
 }
 
-fn most_frequent(reasons: impl Iterator<Item = String>) -> String {
-    let mut counts: HashMap<String, usize> = HashMap::new();
-    for reason in reasons {
-        *counts.entry(reason).or_default() += 1;
-    }
-    // Ties go to the reason that sorts first, so that the message does not change from run to run.
-    let most = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
-    most.map(|(reason, count)| format!("{reason} ({count} times)")).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,10 +270,5 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 12);
-    }
-
-    #[test]
-    fn the_most_frequent_reason_is_told_with_its_count() {
-        assert_eq!(most_frequent(["a", "b", "b"].map(String::from).into_iter()), "b (2 times)");
     }
 }

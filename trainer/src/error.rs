@@ -5,6 +5,7 @@ use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
 
 use crate::RecordError;
+use crate::failures::Failures;
 use crate::policy_metrics::PolicyDataError;
 
 /// Why training could not go on.
@@ -19,30 +20,57 @@ pub enum TrainError {
         message: String,
     },
     /// A set of tasks holds none.
-    #[error("[tasks] {set} holds no tasks")]
+    #[error("[tasks] {set} holds no tasks (of a range the first number is included, and the second is not)")]
     NoTasks {
         /// Which set.
         set: String,
+    },
+    /// A set of tasks is larger than anybody means.
+    #[error("[tasks] {set} is a range of {count} tasks, and may be one of {most} at most")]
+    TooManyTasks {
+        /// Which set.
+        set: String,
+        /// Tasks in it.
+        count: u64,
+        /// Tasks that there may be.
+        most: u64,
     },
     /// A number in the options cannot work.
     #[error("{key} {message}")]
     Option {
         /// The key.
-        key: &'static str,
+        key: String,
         /// What is wrong with it.
         message: String,
     },
     /// Not one rollout of a batch succeeded, so something is wrong with the agent rather than with the policy.
-    #[error("all {rollouts} rollouts of {phase} at step {step} failed; the most frequent reason: {reason}")]
+    #[error("all {} rollouts of {phase} at step {step} failed; the most frequent reason: {failures}", failures.rollouts)]
     EveryRolloutFailed {
-        /// How many.
-        rollouts: usize,
-        /// `training` or an evaluation.
+        /// `train` or an evaluation.
         phase: String,
         /// The step.
         step: u64,
         /// What most attempts said.
-        reason: String,
+        failures: Failures,
+    },
+    /// Not one rollout of a batch called the model, so there is no token that could be trained or scored.
+    #[error(
+        "none of the {rollouts} rollouts of {phase} at step {step} called the model `{model}`: {others}. The agent must \
+         take its base URL from OPENAI_BASE_URL or ANTHROPIC_BASE_URL in its environment, its key from OPENAI_API_KEY or \
+         ANTHROPIC_API_KEY, and ask for the model `{model}`; look for a URL that is written into its code, a .env file or \
+         a client's own settings, which would come before these"
+    )]
+    NoModelCalls {
+        /// How many.
+        rollouts: usize,
+        /// `train` or an evaluation.
+        phase: String,
+        /// The step.
+        step: u64,
+        /// What agents call the policy.
+        model: String,
+        /// What was recorded instead.
+        others: String,
     },
     /// Whoever runs the agents is gone.
     #[error("the runner is gone: {message}")]

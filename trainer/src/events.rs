@@ -1,8 +1,9 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use crate::{RewardFinding, RunSummary};
+use crate::{Failures, RewardFinding, RunSummary, SampleAnswer};
 
 /// What a training loop tells while it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,26 @@ pub enum TrainEvent {
         done: usize,
         /// How many there are.
         total: usize,
+    },
+    /// At least half of the rollouts of a step failed. If all did, the run ends with an error that says the same.
+    RolloutsFailed {
+        /// `train`, `held_out` or `final`.
+        phase: &'static str,
+        /// Updates made so far.
+        step: u64,
+        /// How many, and why.
+        failures: Failures,
+    },
+    /// Several updates in a row had nothing to learn from.
+    WithoutGradient {
+        /// Updates made so far.
+        step: u64,
+        /// How many of the last ones.
+        updates: usize,
+        /// Sampled tokens of the last one that were not trained, by cause; those of its evaluation count too.
+        untrained: BTreeMap<String, u64>,
+        /// What the policy said.
+        answers: Vec<SampleAnswer>,
     },
     /// Rewards that somebody should look at.
     OddRewards {

@@ -19,6 +19,7 @@ use crate::publishing::{self, resources_id};
 use crate::reward_check;
 use crate::summary::Scores;
 use crate::task_order::tasks_at;
+use crate::without_gradient::{self, Decode};
 use crate::{GrpoOptions, PolicyEndpoint, Record, Reporter, RunSummary, Tasks, TrainError, TrainEvent};
 
 /// Where the metrics of an evaluation of the held-out tasks stand; the name is tinker-cookbook's.
@@ -56,6 +57,8 @@ pub struct Grpo {
     pub rollout_config: RolloutConfig,
     /// Fingerprint of the tokenizer that the learner's model speaks.
     pub tokenizer: String,
+    /// Reads that tokenizer's tokens, for people.
+    pub decode: Decode,
     /// Where agents find the model.
     pub endpoint: PolicyEndpoint,
     /// A message here says that nobody is left to run rollouts.
@@ -68,7 +71,8 @@ struct Progress {
     step: u64,
     data_cursor: u64,
     harvest: HarvestState,
-    metrics_file: MetricsFile,
+    /// None until what is recorded has been told.
+    metrics_file: Option<MetricsFile>,
 }
 
 /// How a run ended.
@@ -83,9 +87,10 @@ impl Grpo {
     ///
     /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
     pub async fn run(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
-        self.check_options()?;
+        self.options.check()?;
         let started = Instant::now();
         if resume && let Some(end) = self.recorded_end().await? {
+            self.tell_recorded(reporter).await?;
             return self.summarize(end, started, reporter).await;
         }
         let mut progress = self.begin(resume, reporter).await?;
@@ -95,6 +100,7 @@ impl Grpo {
             step: progress.step,
             max_steps: self.options.max_steps,
         });
+        progress.metrics_file = Some(self.tell_recorded(reporter).await?);
         let end = loop {
             let evaluation = self.evaluate_if_due(&progress, reporter).await?;
             let met = match &evaluation {
@@ -120,32 +126,6 @@ impl Grpo {
         Ok(is_over.then_some(End { step: last.weights_version, stopped_by_rule }))
     }
 
-    fn check_options(&self) -> Result<(), TrainError> {
-        let least = |key, value: u64, least: u64| match value >= least {
-            true => Ok(()),
-            false => Err(TrainError::Option { key, message: format!("is {value}, but must be at least {least}") }),
-        };
-        least("[trainer] group_size", self.options.group_size as u64, 2)?;
-        least("[trainer] groups_per_batch", self.options.groups_per_batch as u64, 1)?;
-        if let Some(harvest) = &self.options.harvest {
-            least("[trainer] harvest.rollouts_per_step", harvest.rollouts_per_step as u64, 1)?;
-            if !(0.0..1.0).contains(&harvest.baseline_decay) {
-                let message = format!("is {}, but must be at least 0 and below 1", harvest.baseline_decay);
-                return Err(TrainError::Option { key: "[trainer] harvest.baseline_decay", message });
-            }
-        }
-        if let Some([low, high]) = self.options.reward_bounds
-            && !(low.is_finite() && high.is_finite() && low < high)
-        {
-            let message = format!("is [{low}, {high}], but must be two finite numbers, the lower one first");
-            return Err(TrainError::Option { key: "[trainer] reward_bounds", message });
-        }
-        least("[trainer] checkpoint_every", self.options.checkpoint_every, 1)?;
-        least("[trainer] keep_checkpoints", self.options.keep_checkpoints as u64, 1)?;
-        least("[trainer] evaluation.every", self.options.evaluation.every, 1)?;
-        least("[trainer] evaluation.samples_per_task", self.options.evaluation.samples_per_task as u64, 1)
-    }
-
     /// Restores the last checkpoint that is whole, or starts at the weights that the learner was opened with.
     async fn begin(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<Progress, TrainError> {
         let run_id = &self.identity.run_id;
@@ -159,14 +139,27 @@ impl Grpo {
             self.record.record_uses(run_id, undone).await?;
         }
         self.publish(state.step).await?;
+        let CheckpointState { step, data_cursor, harvest, .. } = state;
+        Ok(Progress { step, data_cursor, harvest, metrics_file: None })
+    }
+
+    /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they
+    /// could be told of; and writes that file anew.
+    async fn tell_recorded(&self, reporter: &mut dyn Reporter) -> Result<MetricsFile, TrainError> {
+        let path = self.identity.directory.join("metrics.jsonl");
+        let told = MetricsFile::steps(&path);
+        let steps = self.record.steps(&self.identity.run_id).await?;
         let recorded: Vec<Map<String, Value>> =
-            self.record.steps(run_id).await?.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
-        Ok(Progress {
-            step: state.step,
-            data_cursor: state.data_cursor,
-            harvest: state.harvest,
-            metrics_file: MetricsFile::rewrite(&self.identity.directory.join("metrics.jsonl"), &recorded)?,
-        })
+            steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
+        for metrics in &recorded {
+            match metrics.get("step").and_then(Value::as_u64) {
+                Some(step) if !told.contains(&step) => {
+                    reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
+                }
+                _ => {}
+            }
+        }
+        MetricsFile::rewrite(&path, &recorded)
     }
 
     /// Puts the learner's weights behind the sampler, and tells agents of them.
@@ -283,7 +276,16 @@ impl Grpo {
         let is_due = progress.step.is_multiple_of(self.options.checkpoint_every);
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         set(&mut metrics, "time/total", total);
-        self.record(progress, step, metrics, uses, checkpoint, reporter).await
+        let is_empty = batch.data.is_empty();
+        let trained_uses = if is_empty { uses.clone() } else { Vec::new() };
+        self.record(progress, step, metrics, uses, checkpoint, reporter).await?;
+        if is_empty {
+            let steps = self.record.steps(&self.identity.run_id).await?;
+            without_gradient::warning(&steps, &collected, &trained_uses, &self.decode)
+                .into_iter()
+                .for_each(|warning| reporter.report(warning));
+        }
+        Ok(())
     }
 
     /// Rollouts of the next tasks; of a run that harvests, those that were rewarded next.
@@ -348,6 +350,11 @@ impl Grpo {
             })
             .await?;
         set(metrics, "optim/gradient_norm", step.gradient_norm);
+        let tokens = policy.map_or(0, |policy| policy.trained_tokens);
+        if step.gradient_norm.is_finite() && tokens > 0 {
+            set(metrics, "optim/gradient_norm_per_token", step.gradient_norm / tokens as f64);
+            set(metrics, "optim/clip_factor", self.options.clip_factor(step.gradient_norm));
+        }
         Ok(())
     }
 
@@ -402,8 +409,11 @@ impl Grpo {
                 checkpoint,
             })
             .await?;
-        progress.metrics_file.append(&metrics)?;
-        reporter.report(TrainEvent::Step { step, metrics });
+        // Told first: a step that stands in the file has been.
+        reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
+        if let Some(file) = &mut progress.metrics_file {
+            file.append(&metrics)?;
+        }
         if saved {
             self.remove_old_checkpoints().await?;
         }

@@ -18,10 +18,12 @@ mod checkpoints;
 mod collection;
 mod error;
 mod events;
+mod failures;
 mod grpo;
 mod harvest;
 mod metrics_file;
 mod options;
+mod options_check;
 mod policy_metrics;
 mod publishing;
 mod record;
@@ -32,6 +34,7 @@ mod summary;
 mod supervised;
 mod task_order;
 mod tasks;
+mod without_gradient;
 
 pub use advantages::{
     AdvantageOptions, Baseline, KlPenalty, STANDARD_DEVIATION_FLOOR, group_advantages, is_constant, penalize_kl,
@@ -39,6 +42,7 @@ pub use advantages::{
 };
 pub use error::TrainError;
 pub use events::{Reporter, TrainEvent};
+pub use failures::Failures;
 pub use grpo::{Grpo, RunIdentity};
 pub use harvest::HarvestOptions;
 pub use options::{EvaluationOptions, GrpoOptions, StopRule};
@@ -48,6 +52,7 @@ pub use record::{Record, RecordError, RemoteRecord, Server, ServerError, ServerO
 pub use reward_check::{RewardFinding, RewardOddity};
 pub use rollout_metrics::rollout_metrics;
 pub use served_model::RemotelyServedModel;
-pub use summary::RunSummary;
-pub use supervised::{SupervisedOptions, SupervisedResult, train_supervised};
-pub use tasks::{TaskSource, Tasks};
+pub use summary::{RunSummary, Scores};
+pub use supervised::{SupervisedOptions, SupervisedResult, TrainedMessages, train_supervised};
+pub use tasks::{TaskForm, TaskSource, Tasks};
+pub use without_gradient::{Decode, SampleAnswer};

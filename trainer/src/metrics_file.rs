@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,14 @@ impl MetricsFile {
         Ok(Self { path: path.to_owned(), file })
     }
 
+    /// The steps that a file holds whole lines of.
+    pub(crate) fn steps(path: &Path) -> HashSet<u64> {
+        // What cannot be read holds none: the steps are told of once more.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.filter_map(|metrics| metrics["step"].as_u64()).collect()
+    }
+
     pub(crate) fn append(&mut self, step: &Map<String, Value>) -> Result<(), TrainError> {
         self.file
             .write_all(line(step).as_bytes())
@@ -50,5 +59,8 @@ mod tests {
         let step = |n: u64| json!({ "step": n }).as_object().cloned().unwrap();
         MetricsFile::rewrite(&path, &[step(0)]).unwrap().append(&step(1)).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n{\"step\":1}\n");
+        std::fs::write(&path, "{\"step\":0}\n{\"step\":1}\n{\"ste").unwrap();
+        assert_eq!(MetricsFile::steps(&path), HashSet::from([0, 1]), "half a line is none");
+        assert_eq!(MetricsFile::steps(&directory.path().join("none")), HashSet::new());
     }
 }

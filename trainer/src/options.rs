@@ -66,6 +66,14 @@ impl Default for GrpoOptions {
     }
 }
 
+impl GrpoOptions {
+    /// What a gradient of this norm is multiplied by, so that its norm is `gradient_clip_norm` at most.
+    pub(crate) fn clip_factor(&self, norm: f64) -> f64 {
+        let clip = self.gradient_clip_norm;
+        if clip > 0.0 && norm > clip { clip / norm } else { 1.0 }
+    }
+}
+
 /// When and how the held-out tasks are scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

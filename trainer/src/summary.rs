@@ -70,6 +70,7 @@ impl RunSummary {
             for (name, mean) in &scores.components {
                 set(format!("{tasks}_{name}_{when}"), json!(mean));
             }
+            set(format!("{tasks}_rollouts_{when}"), json!(scores.rollouts + scores.failed));
             set(format!("{tasks}_failed_{when}"), json!(scores.failed));
         }
         set("max_logprob_difference".to_owned(), json!(self.max_logprob_difference));

@@ -1,8 +1,11 @@
 use std::sync::Arc;
 
-use fulgurite_backends::{AdamParameters, Datum, Learner, LossFunction, LossInputs, derive_seed};
+use fulgurite_backends::{
+    AdamParameters, Datum, Learner, LossFunction, LossInputs, Notation, derive_seed, plain_words,
+};
 use fulgurite_renderers::{Message, Renderer, TrainOnWhat, WeightedTokens};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::task_order::tasks_at;
 use crate::{Reporter, TrainError, TrainEvent};
@@ -29,6 +32,31 @@ pub struct SupervisedOptions {
     /// of the model's probability. If the model does not get there, or is not there at the end, it is an error.
     /// Without it all of `max_steps` are made.
     pub validation_accuracy: Option<f64>,
+    /// Which messages of a conversation are trained.
+    pub train_on: TrainedMessages,
+}
+
+/// Which messages of a conversation a base model is trained on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrainedMessages {
+    /// Every one of the assistant's.
+    #[default]
+    AllAssistantMessages,
+    /// Those of the assistant after the last one of the user.
+    LastAssistantTurn,
+    /// The last one of the assistant; what follows it is left out.
+    LastAssistantMessage,
+}
+
+impl TrainedMessages {
+    fn train_on(self) -> TrainOnWhat {
+        match self {
+            Self::AllAssistantMessages => TrainOnWhat::AllAssistantMessages,
+            Self::LastAssistantTurn => TrainOnWhat::LastAssistantTurn,
+            Self::LastAssistantMessage => TrainOnWhat::LastAssistantMessage,
+        }
+    }
 }
 
 impl Default for SupervisedOptions {
@@ -42,6 +70,7 @@ impl Default for SupervisedOptions {
             max_steps: 1000,
             validate_every: 25,
             validation_accuracy: None,
+            train_on: TrainedMessages::default(),
         }
     }
 }
@@ -61,6 +90,9 @@ pub struct SupervisedResult {
 #[derive(Deserialize)]
 struct CorpusLine {
     messages: Vec<Message>,
+    /// OpenAI's declarations of the tools that the assistant had.
+    #[serde(default)]
+    tools: Vec<Value>,
     /// `validation` keeps the row from being trained on.
     #[serde(default)]
     split: Option<String>,
@@ -72,8 +104,9 @@ struct Corpus {
     validation: Arc<[Datum]>,
 }
 
-/// Trains the learner's model on a corpus of JSON lines (`{"messages": [...], "split": "train" | "validation"}`),
-/// on the last assistant message of each. The order of the rows follows from `seed`.
+/// Trains the learner's model on a corpus of JSON lines
+/// (`{"messages": [...], "tools": [...], "split": "train" | "validation"}`), on those messages that `options` say. The
+/// order of the rows follows from `seed`.
 pub async fn train_supervised(
     learner: &dyn Learner,
     renderer: &dyn Renderer,
@@ -82,10 +115,8 @@ pub async fn train_supervised(
     seed: u64,
     reporter: &mut dyn Reporter,
 ) -> Result<SupervisedResult, TrainError> {
-    let corpus = read_corpus(corpus, renderer)?;
-    if options.batch_size == 0 {
-        return Err(TrainError::Option { key: "[base] batch_size", message: "must be at least 1".to_owned() });
-    }
+    options.check()?;
+    let corpus = read_corpus(corpus, renderer, options.train_on)?;
     let order_seed = derive_seed(seed, &["supervised"]);
     let mut result = SupervisedResult { steps: 0, loss: f64::NAN, validation_accuracy: None };
     let mut schedule = Schedule::new(options);
@@ -167,13 +198,15 @@ impl Schedule {
     }
 }
 
-fn read_corpus(text: &str, renderer: &dyn Renderer) -> Result<Corpus, TrainError> {
+fn read_corpus(text: &str, renderer: &dyn Renderer, trained: TrainedMessages) -> Result<Corpus, TrainError> {
+    let train_on = trained.train_on();
     let (mut train, mut validation) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |message: String| TrainError::Corpus { line: index + 1, message };
-        let line: CorpusLine = serde_json::from_str(line).map_err(|error| wrong(error.to_string()))?;
+        let line: CorpusLine =
+            serde_json::from_str(line).map_err(|error| wrong(plain_words(&error.to_string(), "", Notation::Json)))?;
         let rendered = renderer
-            .render_supervised(&line.messages, &[], &TrainOnWhat::LastAssistantMessage)
+            .render_supervised(&line.messages, &line.tools, &train_on)
             .map_err(|error| wrong(error.to_string()))?;
         let data = match line.split.as_deref() {
             None | Some("train") => &mut train,
@@ -237,6 +270,35 @@ mod tests {
         assert_eq!(early.next_step(), Some(0.75));
         early.cool_down();
         assert_eq!(shares(early), [0.5, 0.25], "the second call does not begin it anew");
+    }
+
+    #[test]
+    fn every_answer_is_trained_unless_told_otherwise_and_tools_are_part_of_the_prompt() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(["a b c"; 2], 280, &[]).unwrap();
+        fulgurite_renderers::write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        let renderer = fulgurite_renderers::open_renderer(directory.path(), "qwen3_instruct").unwrap();
+        let message = |role: &str, text: &str| serde_json::json!({ "role": role, "content": text });
+        let conversation =
+            [message("user", "?"), message("assistant", "one"), message("user", "?"), message("assistant", "two")];
+        let tool = serde_json::json!({ "type": "function", "function": { "name": "look", "parameters": {} } });
+        let rows = |tools: &[Value], trained: TrainedMessages| {
+            let line = serde_json::json!({ "messages": conversation, "tools": tools }).to_string();
+            read_corpus(&line, renderer.as_ref(), trained).unwrap().train
+        };
+        let trained_text = |rows: &[Datum]| {
+            let tokens = rows.iter().flat_map(|row| {
+                let LossInputs::Supervised { weights } = &row.loss_inputs else { panic!("supervised") };
+                row.target_tokens.iter().zip(weights).filter(|(_, weight)| **weight > 0.0).map(|(token, _)| *token)
+            });
+            renderer.tokenizer().decode(&tokens.collect::<Vec<_>>())
+        };
+        let all = trained_text(&rows(&[], TrainedMessages::default()));
+        assert!(all.contains("one") && all.contains("two"), "{all}");
+        let last = trained_text(&rows(&[], TrainedMessages::LastAssistantMessage));
+        assert!(!last.contains("one") && last.contains("two"), "{last}");
+        let length = |tools: &[Value]| rows(tools, TrainedMessages::default())[0].target_tokens.len();
+        assert!(length(&[tool]) > length(&[]));
     }
 
     #[test]

@@ -217,6 +217,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
+        decode: Arc::new(|tokens| format!("{tokens:?}")),
         endpoint: endpoint(),
         runner,
     };
@@ -327,9 +328,11 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),
         tokenizer: TOKENIZER.into(),
+        decode: Arc::new(|tokens| format!("{tokens:?}")),
         endpoint: endpoint(),
         runner,
     };
     let error = grpo.run(false, &mut Silent).await.unwrap_err();
-    assert_eq!(error.to_string(), "[trainer] group_size is 1, but must be at least 2");
+    let said = "[trainer] group_size is 1, but must be at least 2: its mean is what each is measured against";
+    assert_eq!(error.to_string(), said);
 }

@@ -1,0 +1,84 @@
+//! What is looked at before anything is made or run, so that a mistake costs seconds and not a night.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_runner::{Program, check_arguments};
+use fulgurite_trainer::Tasks;
+
+use crate::config::{LoadedConfig, RunConfig, RunnerConfig, Shape};
+use crate::server::seconds;
+
+/// Looks at the numbers and names of the config.
+pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
+    let config = &loaded.config;
+    config.trainer.check()?;
+    check_run(&config.run)?;
+    check_runner(&config.runner)?;
+    if let Some(base) = &config.base {
+        base.training.check()?;
+        check_shape(&base.shape)?;
+    }
+    Ok(())
+}
+
+/// Looks for the programs of the agent and the grader, and whether every task fills in their arguments. `agent` is what the
+/// command line says in place of the config.
+pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &Tasks) -> Result<()> {
+    let runner = &loaded.config.runner;
+    let directory = loaded.resolve(runner.directory.as_deref().unwrap_or(Path::new("")));
+    if !directory.is_dir() {
+        bail!("[runner] directory is {}, which is no directory", directory.display());
+    }
+    let command = if agent.is_empty() { "[runner] command" } else { "the agent after --" };
+    let written = [(command, "agent", &runner.command), ("[runner] grade", "grader", &runner.grade)];
+    for (key, role, words) in written.into_iter().filter(|(_, _, words)| !words.is_empty()) {
+        let program = Program::find(words, role).context(key)?;
+        let tasks = [&tasks.train, &tasks.held_out, &tasks.last].into_iter().flatten();
+        check_arguments(&program.arguments, tasks).context(key)?;
+    }
+    Ok(())
+}
+
+fn check_run(run: &RunConfig) -> Result<()> {
+    if run.name.is_empty() || run.name.contains(['/', '\0']) || run.name.starts_with('.') {
+        bail!(
+            "[run] name is {:?}, but names a directory: it must not be empty, begin with a dot or hold a slash",
+            run.name
+        );
+    }
+    Ok(())
+}
+
+fn check_runner(runner: &RunnerConfig) -> Result<()> {
+    seconds("[runner] timeout_seconds", runner.timeout_seconds)?;
+    for (key, value) in [("parallel", runner.parallel as u64), ("max_attempts", runner.max_attempts.into())] {
+        if value == 0 {
+            bail!("[runner] {key} is 0, but must be at least 1");
+        }
+    }
+    Ok(())
+}
+
+fn check_shape(shape: &Shape) -> Result<()> {
+    let Shape { hidden_size, layers, heads, key_value_heads, head_size, intermediate_size, context_length } = *shape;
+    let numbers = [
+        ("hidden_size", hidden_size),
+        ("layers", layers),
+        ("heads", heads),
+        ("key_value_heads", key_value_heads),
+        ("head_size", head_size),
+        ("intermediate_size", intermediate_size),
+        ("context_length", context_length),
+    ];
+    if let Some((key, _)) = numbers.into_iter().find(|(_, number)| *number == 0) {
+        bail!("[base.shape] {key} is 0, but must be at least 1");
+    }
+    if heads % key_value_heads != 0 {
+        bail!("[base.shape] heads is {heads}, but must be a multiple of key_value_heads, which is {key_value_heads}");
+    }
+    if head_size % 2 != 0 {
+        bail!("[base.shape] head_size is {head_size}, but must be even");
+    }
+    Ok(())
+}

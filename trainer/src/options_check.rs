@@ -1,0 +1,216 @@
+//! What the numbers of a config must be, looked at before anything is made or run.
+
+use fulgurite_backends::nearest_name;
+use serde_json::{Map, Value, json};
+
+use crate::{GrpoOptions, HarvestOptions, StopRule, SupervisedOptions, TrainError};
+
+/// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
+const SAMPLING_PARAMETERS: [&str; 22] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "min_tokens",
+    "stop",
+    "stop_token_ids",
+    "seed",
+    "n",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "response_format",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "extra_body",
+    "chat_template_kwargs",
+];
+
+/// With which values a parameter leaves the model's own distribution as it is.
+const NEUTRAL: [(&str, &[f64]); 7] = [
+    ("temperature", &[1.0]),
+    ("top_p", &[1.0]),
+    ("top_k", &[0.0, -1.0]),
+    ("min_p", &[0.0]),
+    ("frequency_penalty", &[0.0]),
+    ("presence_penalty", &[0.0]),
+    ("repetition_penalty", &[1.0]),
+];
+
+impl GrpoOptions {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), TrainError> {
+        match &self.harvest {
+            Some(harvest) => harvest.check()?,
+            None => {
+                least("[trainer] group_size", self.group_size as u64, 2, "its mean is what each is measured against")?
+            }
+        }
+        least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
+        adam("[trainer] learning_rate", self.learning_rate)?;
+        share("[trainer] beta1", self.beta1)?;
+        share("[trainer] beta2", self.beta2)?;
+        clip("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
+        check_bounds(self.reward_bounds)?;
+        least("[trainer] checkpoint_every", self.checkpoint_every, 1, "1 is after each update")?;
+        least("[trainer] keep_checkpoints", self.keep_checkpoints as u64, 1, "a run goes on from the last")?;
+        least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
+        let samples = self.evaluation.samples_per_task as u64;
+        least("[trainer] evaluation.samples_per_task", samples, 1, "a task that is not tried has no score")?;
+        self.stop.check()?;
+        check_sampling(&self.sampling_parameters)
+    }
+}
+
+impl HarvestOptions {
+    fn check(&self) -> Result<(), TrainError> {
+        least("[trainer] harvest.rollouts_per_step", self.rollouts_per_step as u64, 1, "a step needs a rollout")?;
+        share("[trainer] harvest.baseline_decay", self.baseline_decay)
+    }
+}
+
+impl StopRule {
+    fn check(&self) -> Result<(), TrainError> {
+        least("[trainer] stop.in_a_row", self.in_a_row as u64, 1, "1 is a single evaluation")?;
+        let thresholds = self.held_out.iter().map(|(name, least)| (format!("held_out.{name}"), *least));
+        let reward = self.held_out_reward.map(|least| ("held_out_reward".to_owned(), least));
+        for (name, threshold) in reward.into_iter().chain(thresholds) {
+            if !threshold.is_finite() {
+                return refuse(&format!("[trainer] stop.{name}"), threshold, "must be a finite number");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SupervisedOptions {
+    /// Refuses what cannot work.
+    pub fn check(&self) -> Result<(), TrainError> {
+        least("[base.training] batch_size", self.batch_size as u64, 1, "a step needs a row")?;
+        adam("[base.training] learning_rate", self.learning_rate)?;
+        clip("[base.training] gradient_clip_norm", self.gradient_clip_norm)?;
+        least("[base.training] max_steps", self.max_steps, 1, "without a step nothing is learnt")?;
+        match self.validation_accuracy {
+            Some(share) if !(0.0..=1.0).contains(&share) => {
+                refuse("[base.training] validation_accuracy", share, "must be a share from 0 to 1")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refuse<T>(key: &str, value: impl std::fmt::Display, message: &str) -> Result<T, TrainError> {
+    Err(TrainError::Option { key: key.to_owned(), message: format!("is {value}, but {message}") })
+}
+
+fn least(key: &str, value: u64, least: u64, why: &str) -> Result<(), TrainError> {
+    if value >= least { Ok(()) } else { refuse(key, value, &format!("must be at least {least}: {why}")) }
+}
+
+fn adam(key: &str, value: f64) -> Result<(), TrainError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(());
+    }
+    refuse(key, value, "must be a finite number above 0, such as 1e-4")
+}
+
+fn share(key: &str, value: f64) -> Result<(), TrainError> {
+    if (0.0..1.0).contains(&value) { Ok(()) } else { refuse(key, value, "must be at least 0 and below 1") }
+}
+
+fn clip(key: &str, value: f64) -> Result<(), TrainError> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    refuse(key, value, "must be a finite number of at least 0; 0 does not clip")
+}
+
+fn check_bounds(bounds: Option<[f64; 2]>) -> Result<(), TrainError> {
+    match bounds {
+        Some([low, high]) if !(low.is_finite() && high.is_finite() && low < high) => {
+            let written = format!("[{low}, {high}]");
+            refuse("[trainer] reward_bounds", written, "must be two finite numbers, the lower one first")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
+    for (name, value) in parameters {
+        let key = format!("[trainer] sampling_parameters.{name}");
+        if !SAMPLING_PARAMETERS.contains(&name.as_str()) {
+            let message = match nearest_name(name, &SAMPLING_PARAMETERS) {
+                Some(nearest) => format!("is no sampling parameter; did you mean `{nearest}`?"),
+                None => format!("is no sampling parameter; there is `{}`", SAMPLING_PARAMETERS.join("`, `")),
+            };
+            return Err(TrainError::Option { key, message });
+        }
+        let neutral = NEUTRAL.iter().find(|(neutral, _)| neutral == name);
+        if let Some((_, neutral)) = neutral
+            && !value.as_f64().is_some_and(|value| neutral.contains(&value))
+        {
+            let must = json!(neutral[0]);
+            let message = format!(
+                "must be {must} or left out: tokens that were sampled from another distribution than the model's are not trained"
+            );
+            return refuse(&key, value, &message);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(options: &Value) -> String {
+        let options: GrpoOptions = serde_json::from_value(options.clone()).unwrap();
+        options.check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_its_key_and_the_fix() {
+        GrpoOptions::default().check().unwrap();
+        SupervisedOptions::default().check().unwrap();
+        let is = |options: Value, expected: &str| assert_eq!(refused(&options), expected);
+        is(
+            json!({ "learning_rate": 0.0 }),
+            "[trainer] learning_rate is 0, but must be a finite number above 0, such as 1e-4",
+        );
+        is(
+            json!({ "group_size": 1 }),
+            "[trainer] group_size is 1, but must be at least 2: its mean is what each is measured against",
+        );
+        is(json!({ "beta2": 1.0 }), "[trainer] beta2 is 1, but must be at least 0 and below 1");
+        is(
+            json!({ "gradient_clip_norm": -1.0 }),
+            "[trainer] gradient_clip_norm is -1, but must be a finite number of at least 0; 0 does not clip",
+        );
+        is(
+            json!({ "sampling_parameters": { "temprature": 1.0 } }),
+            "[trainer] sampling_parameters.temprature is no sampling parameter; did you mean `temperature`?",
+        );
+        is(
+            json!({ "sampling_parameters": { "temperature": 0.7 } }),
+            "[trainer] sampling_parameters.temperature is 0.7, but must be 1.0 or left out: tokens that were sampled from \
+             another distribution than the model's are not trained",
+        );
+        for number in [f64::NAN, f64::INFINITY, -1e-4] {
+            let options = GrpoOptions { learning_rate: number, ..GrpoOptions::default() };
+            assert!(options.check().is_err());
+            let options = SupervisedOptions { learning_rate: number, ..SupervisedOptions::default() };
+            assert!(options.check().is_err());
+        }
+    }
+
+    #[test]
+    fn who_harvests_needs_no_groups() {
+        let options = GrpoOptions { group_size: 1, harvest: Some(HarvestOptions::default()), ..GrpoOptions::default() };
+        options.check().unwrap();
+    }
+}

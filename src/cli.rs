@@ -182,6 +182,10 @@ pub struct RunArguments {
     /// Agents at a time
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub parallel: usize,
+    /// The agent is one process that reads tasks as lines from its standard input and writes answers as lines; see
+    /// docs/warm-agents.md
+    #[arg(long)]
+    pub warm: bool,
     /// Program that grades: run after the agent with its output on stdin, prints {"reward": 1.0}.
     /// One string, split at spaces; {task} and {task.FIELD} are filled in
     #[arg(long, value_name = "COMMAND")]

@@ -385,6 +385,8 @@ pub struct RunnerConfig {
     /// The agent; `{task}` and `{task.FIELD}` are filled in. None if runners are started elsewhere: the server then
     /// listens where `[server]` says, and rollouts wait for them.
     pub command: Vec<String>,
+    /// The agent is one process that reads tasks as lines and answers with lines; nothing in its command is filled in.
+    pub warm: bool,
     /// The grader; none if the agent prints or posts its own reward.
     pub grade: Vec<String>,
     /// Agents at a time.
@@ -401,6 +403,7 @@ impl Default for RunnerConfig {
     fn default() -> Self {
         Self {
             command: Vec::new(),
+            warm: false,
             grade: Vec::new(),
             parallel: 8,
             timeout_seconds: 600.0,

@@ -32,6 +32,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let mut options = RunnerOptions {
         admin_key: admin_key.map(|key| key.expose().to_owned()),
         parallel: arguments.parallel,
+        warm: arguments.warm,
         grade,
         supervisor: supervisor()?,
         timeout,

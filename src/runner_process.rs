@@ -48,6 +48,9 @@ impl RunnerCommand {
         command.args(["--parallel", &self.config.parallel.to_string()]);
         command.args(["--timeout", &self.config.timeout_seconds.to_string()]);
         command.arg("--directory").arg(&self.directory);
+        if self.config.warm {
+            command.arg("--warm");
+        }
         for word in &self.config.grade {
             command.arg(format!("--grade-word={word}"));
         }

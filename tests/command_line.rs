@@ -120,6 +120,8 @@ fn help_says_what_there_is() {
           --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
                                 what the old one held
           --parallel <N>        Agents at a time [default: 4]
+          --warm                The agent is one process that reads tasks as lines from its standard input
+                                and writes answers as lines; see docs/warm-agents.md
           --grade <COMMAND>     Program that grades: run after the agent with its output on stdin,
                                 prints {"reward": 1.0}. One string, split at spaces; {task} and
                                 {task.FIELD} are filled in
@@ -447,6 +449,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     base = null  # default
     tasks = null  # default
     runner.command = []  # default
+    runner.warm = false  # default
     runner.grade = []  # default
     runner.parallel = 8  # default
     runner.timeout_seconds = 600.0  # default

@@ -11,6 +11,31 @@ use std::process::Stdio;
 use common::{Process, Ran, Server, eventually, fulgurite, model_flag, program, run, text, tiny_model};
 use serde_json::{Value, json};
 
+const ADMIN_KEY: &str = "opens-all-that-there-is-to-open";
+
+/// What a warm agent in Python is that plays these tasks: it calls the model with its attempt's key and nothing else.
+const WARM_AGENT: &str = r#"
+import json, os, sys, urllib.request
+from fulgurite_agent import serve
+
+def play(task):
+    print("playing", task.input)
+    kind = task.input["kind"]
+    if kind == "broken":
+        raise ValueError("out of sand")
+    if kind == "leaves":
+        sys.exit(3)
+    body = {"model": "hello", "messages": [{"role": "user", "content": f"Say {task.input['n']}"}], "max_tokens": 3}
+    headers = {"content-type": "application/json", "authorization": "Bearer " + task.api_key}
+    request = urllib.request.Request(task.base_url + "/chat/completions", json.dumps(body).encode(), headers)
+    answer = json.load(urllib.request.urlopen(request))
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    os.system("echo a program of the agent prints as well")
+    return {"reward": task.input["n"], "process": os.getpid()}
+
+serve(play)
+"#;
+
 /// Works off the server's queue with an agent, to the end.
 fn work_off(server: &Server, flags: &[&str], agent: &[&str]) -> Ran {
     let ran =
@@ -290,4 +315,64 @@ fn what_cannot_work_is_a_clear_error() {
     error: the runner stopped
       caused by: "localhost" is not the URL of a server: relative URL without a base
     "#);
+}
+
+#[test]
+fn a_warm_agent_in_python_plays_all_rollouts_in_one_process_with_a_key_for_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 256);
+    let environment = [("FULGURITE_ADMIN_KEY", ADMIN_KEY)];
+    let server = Server::start_in(&environment, directory.path(), ["--model", &model_flag("hello", &model)]);
+    let rollouts: Vec<Value> = (0..20)
+        .map(|n| json!({ "n": n, "kind": match n { 3 => "broken", 7 => "leaves", _ => "fine" } }))
+        .map(|task| json!({ "input": task, "config": { "max_attempts": 1 } }))
+        .collect();
+    let queue = common::client().post(format!("{}/v1/agl/queues/rollouts/enqueue", server.url)).bearer_auth(ADMIN_KEY);
+    assert!(queue.json(&json!({ "rollouts": rollouts })).send().unwrap().status().is_success());
+    std::fs::write(directory.path().join("agent.py"), WARM_AGENT).unwrap();
+    let mut command =
+        fulgurite(["run", "--warm", "--server", &server.url, "--until-idle", "--parallel", "4", "--json"]);
+    command.arg("--directory").arg(directory.path()).args(["--", "python3", "agent.py"]).envs(environment);
+    command.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("python"));
+    let ran = Ran::from(command.output().unwrap());
+    let tally = tally(&ran);
+    assert_eq!((&tally["succeeded"], &tally["failed"]), (&json!(18), &json!(2)), "{ran:?}");
+
+    let mut processes = std::collections::BTreeSet::new();
+    for found in server.query("rewards") {
+        let [component] = &found["reward"]["components"].as_array().unwrap()[..] else { panic!("{found}") };
+        assert_eq!(component[0], "process");
+        processes.insert(component[1].to_string());
+    }
+    assert_eq!(processes.len(), 1, "{processes:?}");
+    let calls = server.query("generations");
+    for rollout in server.query("rollouts") {
+        let (n, reason) = (&rollout["input"]["n"], &rollout["attempt"]["metadata"]["reason"]);
+        match rollout["input"]["kind"].as_str().unwrap() {
+            "fine" => {
+                assert_eq!(rollout["reward"].as_f64(), n.as_f64());
+                assert!(calls.iter().any(|call| call["rollout_id"] == rollout["rollout_id"]), "{rollout}");
+            }
+            "broken" => assert_eq!(reason, "agent failed: ValueError: out of sand"),
+            _ => assert_eq!(reason, "agent failed: SystemExit: 3"),
+        }
+    }
+}
+
+#[test]
+fn a_warm_agent_that_cannot_start_ends_the_runner_with_what_it_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(directory.path());
+    server.enqueue((0..40).map(Value::from), &json!({ "max_attempts": 1 }));
+    let agent = ["--", "python3", "-c", "import no_such_module"];
+    let ran = run(["run", "--warm", "--server", &server.url, "--until-idle", "--parallel", "2"].iter().chain(&agent));
+    assert_eq!(ran.code, Some(1));
+    insta::assert_snapshot!(ran.stderr.lines().filter(|line| !line.contains("WARN")).collect::<Vec<_>>().join("\n"), @r"
+    error: the runner stopped
+      caused by: the warm agent ended 5 times in a row without an answer; the last time it exited with status 1, and the last that it wrote was: ModuleNotFoundError: No module named 'no_such_module' (a warm agent reads tasks from its standard input until that is closed: see docs/warm-agents.md)
+    ");
+    let failed = rollouts(&server).into_values().find(|rollout| rollout["status"] == "failed").unwrap();
+    assert_eq!(failed["attempt"]["metadata"]["reason"], "agent exited with status 1 before it had answered");
+    let log = failed["attempt"]["metadata"]["stderr_tail"].as_str().unwrap();
+    assert!(log.contains("ModuleNotFoundError"), "{log}");
 }

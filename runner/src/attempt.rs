@@ -1,19 +1,18 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
-use crate::agent_environment::{KEPT_BACK, variables};
-use crate::placeholders::{check_arguments, fill};
-use crate::process::{self, Finished};
+use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
+use crate::placeholders::{asks_for_task, check_arguments, fill};
+use crate::process::{self, Finished, ended_how};
 use crate::program::Program;
-use crate::reward::{Reward, on_last_line};
+use crate::reward::{NoReward, Reward, on_last_line};
 use crate::running::RunningAttempts;
 use crate::server::{Assignment, Server};
+use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_store::model::AttemptStatus;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -22,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 #[derive(Debug)]
 pub struct Workshop {
     server: Server,
-    agent: Program,
+    agent: Agent,
     grader: Option<Program>,
     supervisor: Vec<OsString>,
     timeout: Duration,
@@ -40,20 +39,39 @@ pub enum Ending {
     Unreported,
 }
 
+/// What plays the attempts.
+#[derive(Debug)]
+enum Agent {
+    /// A process for each.
+    Cold(Program),
+    /// One process for all.
+    Warm(WarmAgent),
+}
+
+/// What an agent has left behind that played to its end.
+struct Played {
+    output: Vec<u8>,
+    reward: Result<Reward, NoReward>,
+    facts: Facts,
+}
+
+/// What is known of how the agent ended: a part of the attempt's metadata.
+type Facts = Map<String, Value>;
+
 /// What was found out about an attempt that is over.
 struct Verdict {
     status: AttemptStatus,
     reason: Option<String>,
-    agent: Option<Finished>,
+    facts: Facts,
 }
 
 impl Verdict {
-    fn succeeded(agent: Finished) -> Self {
-        Self { status: AttemptStatus::Succeeded, reason: None, agent: Some(agent) }
+    fn succeeded(facts: Facts) -> Self {
+        Self { status: AttemptStatus::Succeeded, reason: None, facts }
     }
 
-    fn failed(reason: impl Into<String>, agent: Option<Finished>) -> Self {
-        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), agent }
+    fn failed(reason: impl Into<String>, facts: Facts) -> Self {
+        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), facts }
     }
 
     /// The attempt's metadata: what a person needs who asks how it went.
@@ -62,12 +80,19 @@ impl Verdict {
         if let Some(reason) = &self.reason {
             metadata["reason"] = json!(reason);
         }
-        if let Some(agent) = &self.agent {
-            metadata["exit_status"] = json!(agent.status.code());
-            metadata["stderr_tail"] = json!(String::from_utf8_lossy(&agent.errors));
+        if let Value::Object(metadata) = &mut metadata {
+            metadata.extend(self.facts.clone());
         }
         metadata
     }
+}
+
+/// What is known of a process that has ended.
+fn facts(agent: &Finished) -> Facts {
+    let mut facts = Facts::new();
+    facts.insert("exit_status".to_owned(), json!(agent.status.code()));
+    facts.insert("stderr_tail".to_owned(), json!(String::from_utf8_lossy(&agent.errors)));
+    facts
 }
 
 /// Why an attempt's program gave nothing that can be used.
@@ -91,7 +116,7 @@ impl Workshop {
         }
         Ok(Self {
             server,
-            agent,
+            agent: Agent::new(options, agent)?,
             grader,
             supervisor: options.supervisor.clone(),
             timeout: options.timeout,
@@ -165,49 +190,111 @@ impl Workshop {
         }
     }
 
-    /// Runs the attempt's programs and settles its reward.
+    /// Waits until the agent is of no use any more, which only a warm one can be.
+    pub async fn agent_given_up(&self) -> RunnerError {
+        match &self.agent {
+            Agent::Cold(_) => std::future::pending().await,
+            Agent::Warm(agent) => {
+                let CrashLoop { processes, how, last_words } = agent.given_up().await;
+                RunnerError::AgentCrashLoop { processes, how, last_words }
+            }
+        }
+    }
+
+    /// Ends what outlives attempts.
+    pub async fn close(&self) {
+        if let Agent::Warm(agent) = &self.agent {
+            agent.close().await;
+        }
+    }
+
+    /// Has the agent play and settles its reward.
     async fn judge(&self, assignment: &Assignment) -> Result<Verdict, RunnerError> {
         let deadline = Instant::now() + self.timeout;
-        let agent = match self.run_program(&self.agent, assignment, b"", deadline).await {
-            Ok(agent) => agent,
-            Err(why) => return Ok(Verdict::failed(format!("agent {why}"), None)),
+        let played = match &self.agent {
+            Agent::Cold(program) => self.play_cold(program, assignment, deadline).await,
+            Agent::Warm(agent) => self.play_warm(agent, assignment, deadline).await,
         };
-        if agent.timed_out {
-            return Ok(self.timed_out("agent", agent));
-        }
-        if !agent.status.success() {
-            return Ok(Verdict::failed(format!("agent {}", ended_how(agent.status)), Some(agent)));
-        }
+        let Played { output, reward, facts } = match played {
+            Ok(played) => played,
+            Err(verdict) => return Ok(verdict),
+        };
         let reward = match &self.grader {
-            Some(grader) => match self.grade(grader, assignment, &agent.output, deadline).await {
+            Some(grader) => match self.grade(grader, assignment, &output, deadline).await {
                 Ok(reward) => Ok(reward),
-                Err(Trouble::TimedOut) => return Ok(self.timed_out("grader", agent)),
-                Err(Trouble::Failed(why)) => return Ok(Verdict::failed(why, Some(agent))),
+                Err(Trouble::TimedOut) => return Ok(self.timed_out("grader", facts)),
+                Err(Trouble::Failed(why)) => return Ok(Verdict::failed(why, facts)),
             },
-            None => on_last_line(&agent.output),
+            None => reward,
         };
         match reward {
-            Ok(reward) => self.post(assignment, &reward, agent).await,
-            Err(_) if self.server.has_reward(assignment).await? => Ok(Verdict::succeeded(agent)),
+            Ok(reward) => self.post(assignment, &reward, facts).await,
+            Err(_) if self.server.has_reward(assignment).await? => Ok(Verdict::succeeded(facts)),
             Err(none) => {
                 let reason = format!("no reward: none was posted, and of the agent's output: {none}");
-                Ok(Verdict::failed(reason, Some(agent)))
+                Ok(Verdict::failed(reason, facts))
+            }
+        }
+    }
+
+    /// Runs the agent's program for this attempt.
+    async fn play_cold(
+        &self,
+        program: &Program,
+        assignment: &Assignment,
+        deadline: Instant,
+    ) -> Result<Played, Verdict> {
+        let agent = self
+            .run_program(program, assignment, b"", deadline)
+            .await
+            .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()))?;
+        let facts = facts(&agent);
+        if agent.timed_out {
+            return Err(self.timed_out("agent", facts));
+        }
+        if !agent.status.success() {
+            return Err(Verdict::failed(format!("agent {}", ended_how(agent.status)), facts));
+        }
+        Ok(Played { reward: on_last_line(&agent.output), output: agent.output, facts })
+    }
+
+    /// Has the agent's process do this attempt.
+    async fn play_warm(
+        &self,
+        agent: &WarmAgent,
+        assignment: &Assignment,
+        deadline: Instant,
+    ) -> Result<Played, Verdict> {
+        let failed = |why: String| Verdict::failed(format!("agent {why}"), Facts::new());
+        let line = task_line(&self.server, assignment, self.timeout).map_err(failed)?;
+        match agent.ask(assignment, line, deadline).await {
+            Ok(Answer::Done { output: None, .. }) if self.grader.is_some() => {
+                Err(failed("answered without an `output`, which the grader needs".to_owned()))
+            }
+            Ok(Answer::Done { reward, output }) => {
+                Ok(Played { output: output.unwrap_or_default().into_bytes(), reward, facts: Facts::new() })
+            }
+            Ok(Answer::Failed(error)) => Err(failed(format!("failed: {error}"))),
+            Err(NoAnswer::TimedOut) => Err(self.timed_out("agent", Facts::new())),
+            Err(NoAnswer::Lost(Lost { reason, log })) => {
+                let facts = Facts::from_iter([("stderr_tail".to_owned(), json!(log))]);
+                Err(Verdict::failed(format!("agent {reason}"), facts))
             }
         }
     }
 
     /// The verdict when the program of `role` was still running at the deadline.
-    fn timed_out(&self, role: &str, agent: Finished) -> Verdict {
+    fn timed_out(&self, role: &str, facts: Facts) -> Verdict {
         let reason = format!("{role} still ran after {:?}", self.timeout);
-        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), agent: Some(agent) }
+        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), facts }
     }
 
     /// Posts the reward; a server that will not have it fails the attempt.
-    async fn post(&self, assignment: &Assignment, reward: &Reward, agent: Finished) -> Result<Verdict, RunnerError> {
+    async fn post(&self, assignment: &Assignment, reward: &Reward, facts: Facts) -> Result<Verdict, RunnerError> {
         match self.server.reward(assignment, reward).await {
-            Ok(()) => Ok(Verdict::succeeded(agent)),
+            Ok(()) => Ok(Verdict::succeeded(facts)),
             Err(refused @ RunnerError::Refused { .. }) => {
-                Ok(Verdict::failed(format!("the reward was refused: {refused}"), Some(agent)))
+                Ok(Verdict::failed(format!("the reward was refused: {refused}"), facts))
             }
             Err(lost) => Err(lost),
         }
@@ -271,11 +358,31 @@ impl Workshop {
     }
 }
 
-/// How a process ended, as the end of a sentence about it.
-fn ended_how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => format!("ended with {status}"),
+impl Agent {
+    /// The agent of that program; a warm one is started with the first attempt.
+    fn new(options: &RunnerOptions, program: Program) -> Result<Self, RunnerError> {
+        if !options.warm {
+            return Ok(Self::Cold(program));
+        }
+        if let Some(argument) = program.arguments.iter().find(|argument| asks_for_task(argument)) {
+            return Err(RunnerError::TaskInWarmCommand { argument: argument.clone() });
+        }
+        let folder = options.working_directory.clone();
+        Ok(Self::Warm(WarmAgent::new(move || warm_command(&program, folder.as_deref()))))
     }
+}
+
+/// The command that starts a warm agent.
+fn warm_command(program: &Program, folder: Option<&Path>) -> Command {
+    let mut command = Command::new(&program.path);
+    command.args(&program.arguments);
+    if let Some(folder) = folder {
+        command.current_dir(folder);
+    }
+    for name in KEPT_BACK.iter().chain(&OF_AN_ATTEMPT) {
+        command.env_remove(name);
+    }
+    // Python would keep answers back until there are several thousand bytes of them.
+    command.env("PYTHONUNBUFFERED", "1");
+    command
 }

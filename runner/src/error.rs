@@ -34,6 +34,26 @@ pub enum RunnerError {
         /// `agent` or `grader`.
         role: &'static str,
     },
+    /// A warm agent's command asks for a task, which it is not given there.
+    #[error("a warm agent is given tasks on its standard input: leave {argument:?} out of its command")]
+    TaskInWarmCommand {
+        /// The argument that asks for it.
+        argument: String,
+    },
+    /// A warm agent's processes keep ending before they have answered anything.
+    #[error(
+        "the warm agent ended {processes} times in a row without an answer; the last time it {how}, and the last that it \
+         wrote was: {last_words} (a warm agent reads tasks from its standard input until that is closed: see \
+         docs/warm-agents.md)"
+    )]
+    AgentCrashLoop {
+        /// How many processes ended in a row.
+        processes: u32,
+        /// How the last one ended.
+        how: String,
+        /// The last line of what it wrote.
+        last_words: String,
+    },
     /// No agent could ever run.
     #[error("a runner needs room for at least one agent at a time")]
     NoParallelism,

@@ -3,7 +3,7 @@
 //! [`run`] is the whole of it. For every rollout it gets from the server it starts the agent's command once, in a process
 //! group of its own, with the base URLs of that rollout's attempt in its environment; grades it; posts the reward; and
 //! reports the attempt as succeeded, failed or timed out. A crash or a missing reward is a failed attempt with its reason,
-//! never a reward of zero.
+//! never a reward of zero. A warm agent is one process that is given all rollouts.
 
 mod agent_environment;
 mod attempt;
@@ -17,6 +17,7 @@ mod run;
 mod running;
 mod server;
 mod supervisor;
+mod warm;
 
 pub use error::RunnerError;
 pub use options::RunnerOptions;

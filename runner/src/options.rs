@@ -20,6 +20,9 @@ pub struct RunnerOptions {
     /// The agent: a program, whose bare name is looked up beside the running executable first and then on `PATH`, and its
     /// arguments, in which `{task}` and `{task.FIELD}` stand for the rollout's input. No shell sees them.
     pub command: Vec<String>,
+    /// The agent is one process that is given tasks as lines and answers with lines, `parallel` of them at a time; no
+    /// placeholder in `command` is filled then.
+    pub warm: bool,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,
     /// The words of a command that runs [`supervise`](crate::supervise) with the program and arguments that are put behind them.
@@ -47,6 +50,7 @@ impl RunnerOptions {
             worker_id: format!("runner-{}", Uuid::now_v7()),
             parallel: 1,
             command,
+            warm: false,
             grade: None,
             supervisor: Vec::new(),
             timeout: Duration::from_secs(600),

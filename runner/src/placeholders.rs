@@ -109,6 +109,11 @@ pub fn fill(argument: &str, task: &Value) -> Result<String, UnknownField> {
     Ok(filled)
 }
 
+/// Whether the argument asks for the task or a part of it.
+pub fn asks_for_task(argument: &str) -> bool {
+    argument.match_indices(OPENING).any(|(start, _)| field_path(&argument[start + OPENING.len()..]).is_some())
+}
+
 /// What stands between `{task` and its closing brace (nothing, or `.a.b`), and the text behind that; `None` if this is no
 /// placeholder.
 fn field_path(after: &str) -> Option<(&str, &str)> {
@@ -134,6 +139,7 @@ mod tests {
             ("{task.deep}", r#"{"list":[1,"a"],"none":null}"#),
         ] {
             assert_eq!(fill(argument, &task).unwrap(), expected);
+            assert!(asks_for_task(argument));
         }
         assert_eq!(fill("say {task}!", &json!("hello")).unwrap(), "say hello!");
         assert_eq!(fill("{task}", &json!({"a": [true]})).unwrap(), r#"{"a":[true]}"#);
@@ -143,6 +149,7 @@ mod tests {
     fn leaves_other_braces_alone() {
         for argument in ["{n}", "{tasks}", "{{}}", "{task", "{task.n", "${TASK}", "{ task }", "{task n}"] {
             assert_eq!(fill(argument, &json!({"n": 1})).unwrap(), argument);
+            assert!(!asks_for_task(argument));
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::supervisor::preamble;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, ErrorKind};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -14,11 +15,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 const KEPT_OUTPUT: usize = 1 << 20;
 
 /// How much of what a program writes to its standard error is kept.
-const KEPT_ERRORS: usize = 2 << 10;
+pub const KEPT_ERRORS: usize = 2 << 10;
 
 /// How long a pipe is still read after the process has ended and its group was killed. Only a process that has left the
 /// group can hold a pipe open for longer, and nobody waits for what that prints.
-const PIPE_GRACE: Duration = Duration::from_secs(2);
+pub const PIPE_GRACE: Duration = Duration::from_secs(2);
 
 /// How a process ended and what it said.
 #[derive(Debug)]
@@ -108,17 +109,27 @@ async fn until_silent(pipes: impl Future<Output = io::Result<()>>, ended: &Notif
     }
 }
 
+/// How a process ended, as the end of a sentence about it.
+pub fn ended_how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => format!("ended with {status}"),
+    }
+}
+
 /// The process group of a child, killed when dropped.
-struct Group(Option<Pid>);
+pub struct Group(Option<Pid>);
 
 impl Group {
-    fn of(leader: Option<u32>) -> Self {
+    /// The group that the process `leader` leads.
+    pub fn of(leader: Option<u32>) -> Self {
         Self(leader.and_then(|id| Pid::from_raw(id.try_into().ok()?)))
     }
 
     /// Kills whatever is left of the group. The group keeps its id from being given to another for as long as it has a member,
     /// and this is called as soon as its leader has ended; a group without members is what `ESRCH` says, and is well.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(leader) = self.0.take()
             && let Err(error) = kill_process_group(leader, Signal::KILL)
             && error != rustix::io::Errno::SRCH
@@ -149,13 +160,15 @@ async fn send(pipe: Option<&mut ChildStdin>, input: &[u8]) -> io::Result<()> {
 }
 
 /// The last bytes of a stream.
-struct Tail {
+#[derive(Debug, Clone)]
+pub struct Tail {
     bytes: Vec<u8>,
     kept: usize,
 }
 
 impl Tail {
-    fn new(kept: usize) -> Self {
+    /// Keeps the last `kept` bytes.
+    pub fn new(kept: usize) -> Self {
         Self { bytes: Vec::new(), kept }
     }
 
@@ -173,7 +186,7 @@ impl Tail {
     }
 
     /// Cuts only when twice too long, so that every byte is moved once at most.
-    fn push(&mut self, more: &[u8]) {
+    pub fn push(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
         if self.bytes.len() > 2 * self.kept {
             self.cut();
@@ -185,7 +198,8 @@ impl Tail {
         self.bytes.drain(..surplus);
     }
 
-    fn into_bytes(mut self) -> Vec<u8> {
+    /// What is kept.
+    pub fn into_bytes(mut self) -> Vec<u8> {
         self.cut();
         self.bytes
     }

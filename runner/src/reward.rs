@@ -11,6 +11,15 @@ pub struct Reward {
     components: Map<String, Value>,
 }
 
+impl Reward {
+    /// The reward of an object whose `reward` is a number, with its other numbers for components.
+    pub fn of_fields(mut fields: Map<String, Value>) -> Option<Self> {
+        let Some(Value::Number(value)) = fields.shift_remove("reward") else { return None };
+        fields.retain(|_, field| field.is_number());
+        Some(Self { value, name: "primary", components: fields })
+    }
+}
+
 /// Why a program's last line is no reward.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum NoReward {
@@ -20,6 +29,9 @@ pub enum NoReward {
     /// The last line is something else, which is what a chatty program's last line mostly is.
     #[error("its last line is not a JSON object with a number `reward`: {0}")]
     NotAReward(String),
+    /// A warm agent's answer has none.
+    #[error("its answer has no number `reward`: {0}")]
+    NotInAnswer(String),
 }
 
 /// The reward on the last line of `output` that is not blank. Every other field of the object that holds a number is one of
@@ -28,10 +40,8 @@ pub fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {
     let output = String::from_utf8_lossy(output);
     let line = output.lines().map(str::trim).rfind(|line| !line.is_empty()).ok_or(NoReward::Silence)?;
     // JSON has no NaN and no infinity, and a number too large for a double is refused here as well.
-    let Ok(Value::Object(mut fields)) = serde_json::from_str(line) else { return Err(not_a_reward(line)) };
-    let Some(Value::Number(value)) = fields.shift_remove("reward") else { return Err(not_a_reward(line)) };
-    fields.retain(|_, field| field.is_number());
-    Ok(Reward { value, name: "primary", components: fields })
+    let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Err(not_a_reward(line)) };
+    Reward::of_fields(fields).ok_or_else(|| not_a_reward(line))
 }
 
 /// Quotes as much of the line as a person needs to recognise it.

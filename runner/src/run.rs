@@ -57,8 +57,10 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
         () = shutdown => Ok(()),
         worked = work(&server, &options, &mut crew) => worked,
         lost = workshop.keep_alive() => Err(lost),
+        given_up = workshop.agent_given_up() => Err(given_up),
     };
     crew.dismiss().await;
+    workshop.close().await;
     // One try only: whoever stops a runner does not wait for a server that may be gone as well.
     if let Err(error) = server.release_once().await {
         tracing::warn!(%error, worker_id = options.worker_id, "could not give this runner's attempts back");

@@ -1,0 +1,154 @@
+//! One process of a warm agent, from its start to its end.
+
+use super::lines::{Line, next_line};
+use super::messages::LONGEST_LINE;
+use crate::process::{Group, KEPT_ERRORS, PIPE_GRACE, Tail};
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// How long a process that reads no more may take to end by itself.
+const DEAF_GRACE: Duration = Duration::from_secs(1);
+
+/// Which process of the agent's.
+pub type LifeId = u64;
+
+/// What comes out of a process.
+#[derive(Debug)]
+pub enum LifeEvent {
+    /// A line of its standard output.
+    Line(Line),
+    /// It is gone, with everything that it had started.
+    Ended(io::Result<ExitStatus>),
+}
+
+/// The end of what a process wrote beside its answers.
+#[derive(Debug, Clone)]
+pub struct AgentLog(Arc<Mutex<Tail>>);
+
+impl AgentLog {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Tail::new(KEPT_ERRORS))))
+    }
+
+    /// Adds to it.
+    pub fn push(&self, more: &[u8]) {
+        self.lock().push(more);
+    }
+
+    /// What is kept.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.lock().clone().into_bytes()).into_owned()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tail> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a process that runs can be given, by whoever started it.
+#[derive(Debug)]
+pub struct Reins {
+    /// Lines for its standard input, which is closed when this is dropped.
+    pub stdin: mpsc::UnboundedSender<Vec<u8>>,
+    /// Kills it.
+    pub kill: oneshot::Sender<()>,
+    /// What it wrote beside its answers.
+    pub log: AgentLog,
+}
+
+/// Starts the process. The future runs it to its end and tells what comes out of it; dropped, it kills the process.
+///
+/// # Errors
+///
+/// Fails if the process cannot be started.
+pub fn start(
+    id: LifeId,
+    mut command: Command,
+    events: mpsc::Sender<(LifeId, LifeEvent)>,
+) -> io::Result<(Reins, impl Future<Output = ()>)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.process_group(0).kill_on_drop(true).spawn()?;
+    let group = Group::of(child.id());
+    let ((stdin, lines), (kill, killed)) = (mpsc::unbounded_channel(), oneshot::channel());
+    let log = AgentLog::new();
+    let living = live(id, child, group, lines, killed, log.clone(), events);
+    Ok((Reins { stdin, kill, log }, living))
+}
+
+async fn live(
+    id: LifeId,
+    mut child: Child,
+    mut group: Group,
+    lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    killed: oneshot::Receiver<()>,
+    log: AgentLog,
+    events: mpsc::Sender<(LifeId, LifeEvent)>,
+) {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let ended = Notify::new();
+    let wait = async {
+        let status = tokio::select! {
+            status = child.wait() => Some(status),
+            Ok(()) = killed => None,
+            () = feed(stdin, lines) => timeout(DEAF_GRACE, child.wait()).await.ok(),
+        };
+        group.kill();
+        ended.notify_one();
+        match status {
+            Some(status) => status,
+            None => child.wait().await,
+        }
+    };
+    let listen = async {
+        let pipes = async { tokio::join!(read_answers(id, stdout, &events), read_errors(stderr, &log)) };
+        let too_long = async {
+            ended.notified().await;
+            sleep(PIPE_GRACE).await;
+        };
+        tokio::select! {
+            _ = pipes => {}
+            () = too_long => {}
+        }
+    };
+    let (status, ()) = tokio::join!(wait, listen);
+    // Nobody listens any more when the runner has gone.
+    let _ = events.send((id, LifeEvent::Ended(status))).await;
+}
+
+/// Writes lines to the process until it reads no more. Closes its standard input after the last.
+async fn feed(pipe: Option<ChildStdin>, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+    let Some(mut pipe) = pipe else { return };
+    while let Some(line) = lines.recv().await {
+        if let Err(error) = pipe.write_all(&line).await {
+            tracing::debug!(%error, "the agent's process reads no more");
+            return;
+        }
+    }
+    drop(pipe);
+    std::future::pending().await
+}
+
+/// Reads answers until the process can write no more; an error is an end as well.
+async fn read_answers(id: LifeId, pipe: Option<ChildStdout>, events: &mpsc::Sender<(LifeId, LifeEvent)>) {
+    let Some(pipe) = pipe else { return };
+    let mut pipe = BufReader::new(pipe);
+    while let Ok(Some(line)) = next_line(&mut pipe, LONGEST_LINE).await {
+        if events.send((id, LifeEvent::Line(line))).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read_errors(pipe: Option<ChildStderr>, log: &AgentLog) {
+    let Some(mut pipe) = pipe else { return };
+    let mut chunk = [0; 8 << 10];
+    while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
+        log.push(&chunk[..read]);
+    }
+}

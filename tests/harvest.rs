@@ -239,3 +239,22 @@ fn a_config_that_cannot_harvest_says_why() {
         assert!(refused.contains(expected), "{refused}");
     }
 }
+
+#[test]
+fn the_page_on_training_says_how_a_call_is_rewarded() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 128);
+    let server = Server::start(directory.path(), ["--model", &model_flag("tiny", &model)]);
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md")).unwrap();
+    let section = page.split_once("### Rewarding a call").unwrap().1;
+    let script = section.split_once("```sh\n").unwrap().1.split_once("```").unwrap().0;
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", script]).env("URL", &server.url).current_dir(directory.path());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let [found] = &server.query("rewards")[..] else { panic!("{}", String::from_utf8_lossy(&output.stdout)) };
+    let components = json!([["short", 1.0], ["polite", 0.5]]);
+    assert_eq!(found["reward"], json!({ "value": 1.0, "name": "quality", "components": components }));
+    let [rollout] = &server.query("rollouts")[..] else { panic!("one call is one rollout") };
+    assert_eq!((&rollout["rollout_id"], &rollout["reward"]), (&found["rollout_id"], &json!(1.0)));
+}

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::Request;
 use axum::response::Response;
@@ -12,7 +12,7 @@ use crate::error::ProxyError;
 use crate::gateway::InFlight;
 use crate::large_requests::RequestSize;
 use crate::logged_requests::Identity;
-use crate::model_request::ModelRequest;
+use crate::model_request::{ModelRequest, Prompt};
 use crate::planning::{Planner, earlier_answers};
 use crate::reply_writer::ReplyContext;
 use crate::request_log::{Claim, Joined};
@@ -76,6 +76,7 @@ pub(crate) async fn answer(
     facts.is_of_model(&metrics, request.endpoint.operation_name);
     let info = limits(proxy, &model).await?;
     check_capabilities(&request, &info)?;
+    warn_of_unseen_tools(proxy, &model, &request, &facts);
     let attribution = attribute(proxy, &caller).await?;
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
@@ -120,6 +121,9 @@ pub(crate) async fn answer(
         let is_whole = plan.calls.iter().all(|call| call.ended_earlier().is_some());
         if is_whole { &metrics.replayed } else { &metrics.resumed }.increment(1);
     }
+    if let Some(call) = plan.calls.first() {
+        open.request.attempt.get_or_init(|| call.owner.names());
+    }
     open.prepared(&plan.prompt);
     let joined = Joined { request: Arc::clone(&open.request), prompt: plan.prompt, listener };
     call::start(proxy, open, plan.calls, caller.in_flight);
@@ -156,6 +160,7 @@ async fn respond(
 ) -> Result<Response, Arc<ProxyError>> {
     let choices = request.asked.choices;
     facts.prompt_tokens.get_or_init(|| joined.prompt.len());
+    facts.is_answered_in(&joined.request.attempt);
     let writer = request.reply.writer(ReplyContext {
         id: joined.request.reply_id.clone(),
         created: joined.request.created,
@@ -170,6 +175,27 @@ async fn respond(
         true => responding::stream(joined.listener, writer, choices, proxy.shared.options.keep_alive, facts).await,
         false => responding::whole(joined.listener, writer, choices, &facts).await,
     }
+}
+
+/// Tells client and log of tools that the model does not hear of.
+fn warn_of_unseen_tools(proxy: &Proxy, model: &SampledModel, request: &ModelRequest, facts: &CallFacts) {
+    let Prompt::Messages(said) = &request.prompt else { return };
+    if said.tools.is_empty() || model.renderer.shows_tools() {
+        return;
+    }
+    let warning = unseen_tools(&model.name);
+    if proxy.shared.warned_of_tools.lock().unwrap_or_else(PoisonError::into_inner).insert(model.name.clone()) {
+        tracing::warn!("a request declares tools: {warning}");
+    }
+    facts.warn(warning);
+}
+
+/// What is said of a model whose template leaves tools out.
+pub fn unseen_tools(model: &str) -> String {
+    format!(
+        "the template of the model `{model}` shows no tools, so the model does not hear of those that a request declares: \
+         serve it with tools = \"preamble\" to tell it of them in the system message"
+    )
 }
 
 /// Refuses by name what the model's host cannot do.

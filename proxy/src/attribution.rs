@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fulgurite_backends::derive_seed;
 use fulgurite_store::StoreError;
 use fulgurite_store::model::{
-    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus,
+    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus, SessionIds,
 };
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -117,16 +117,12 @@ fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt, budget: Budget) -
 pub(crate) enum Owner {
     Known(Attribution),
     Session {
-        ids: OnceCell<SessionIds>,
+        ids: SessionIds,
+        /// Set once it is there.
+        opened: OnceCell<()>,
         /// Calls that are not recorded yet.
         unfinished: AtomicUsize,
     },
-}
-
-/// Rollout and attempt of a session.
-pub(crate) struct SessionIds {
-    pub(crate) rollout_id: String,
-    pub(crate) attempt_id: String,
 }
 
 impl Owner {
@@ -135,8 +131,8 @@ impl Owner {
         match attribution {
             Some(attribution) => Owner::Known(attribution),
             None => {
-                let ids = session.map(OnceCell::from).unwrap_or_default();
-                Owner::Session { ids, unfinished: AtomicUsize::new(calls) }
+                let opened = session.as_ref().map(|_| OnceCell::from(())).unwrap_or_default();
+                Owner::Session { ids: session.unwrap_or_default(), opened, unfinished: AtomicUsize::new(calls) }
             }
         }
     }
@@ -153,34 +149,38 @@ impl Owner {
     pub(crate) async fn ids(&self, proxy: &Proxy) -> Result<(String, String), StoreError> {
         match self {
             Owner::Known(attribution) => Ok((attribution.rollout_id.clone(), attribution.attempt_id.clone())),
-            Owner::Session { ids, .. } => {
-                let session = ids.get_or_try_init(|| open_session(proxy)).await?;
-                Ok((session.rollout_id.clone(), session.attempt_id.clone()))
+            Owner::Session { ids, opened, .. } => {
+                opened.get_or_try_init(|| proxy.shared.store.start_session(ids)).await?;
+                Ok(self.names())
+            }
+        }
+    }
+
+    /// Rollout and attempt, which a session may not have yet: it is opened with the first record.
+    pub(crate) fn names(&self) -> (String, String) {
+        match self {
+            Owner::Known(Attribution { rollout_id, attempt_id, .. })
+            | Owner::Session { ids: SessionIds { rollout_id, attempt_id }, .. } => {
+                (rollout_id.clone(), attempt_id.clone())
             }
         }
     }
 
     /// Whether what is to be recorded is one call alone, whose session begins and ends with it.
     pub(crate) fn is_one_call(&self) -> bool {
-        matches!(self, Owner::Session { ids, unfinished } if ids.get().is_none() && unfinished.load(Ordering::Acquire) == 1)
+        matches!(self, Owner::Session { opened, unfinished, .. } if !opened.initialized() && unfinished.load(Ordering::Acquire) == 1)
     }
 
     /// Notes that one of the calls is recorded. A session is one request, and over with its last call; what it sampled
     /// stays, and can be rewarded later.
     pub(crate) async fn end_call(&self, proxy: &Proxy) -> Result<(), StoreError> {
-        if let Owner::Session { ids, unfinished } = self
+        if let Owner::Session { ids: SessionIds { rollout_id, attempt_id }, opened, unfinished } = self
             && unfinished.fetch_sub(1, Ordering::AcqRel) == 1
-            && let Some(SessionIds { rollout_id, attempt_id }) = ids.get()
+            && opened.initialized()
         {
             let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
             proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;
         }
         Ok(())
     }
-}
-
-/// Opens a session rollout for a request that names none, so that it is recorded and can be rewarded later.
-async fn open_session(proxy: &Proxy) -> Result<SessionIds, StoreError> {
-    let opened = proxy.shared.store.start_rollout(NewRollout::session(), None).await?;
-    Ok(SessionIds { rollout_id: opened.rollout.rollout_id, attempt_id: opened.attempt.attempt_id })
 }

@@ -66,6 +66,7 @@ mod weights_loads;
 mod whose_call;
 
 pub use access_log::log_access;
+pub use answering::unseen_tools;
 pub use auxiliary::{AuxiliaryRule, AuxiliaryRuleError};
 pub use budget::Budget;
 pub use large_requests::LargeRequestLimits;

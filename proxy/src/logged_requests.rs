@@ -1,6 +1,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::ProxyError;
 use crate::flight::{Flight, Said};
@@ -23,6 +23,8 @@ pub(crate) struct LoggedRequest<E = Said> {
     pub(crate) reply_id: String,
     /// Seconds since the epoch.
     pub(crate) created: u64,
+    /// Rollout and attempt of its answers: known from when it is prepared.
+    pub(crate) attempt: OnceLock<(String, String)>,
     /// As whoever sent it last had counted them.
     retries: AtomicU32,
     /// The prompt of its answers: known while it is in flight and prepared.
@@ -199,7 +201,7 @@ impl<E> LoggedRequest<E> {
     pub(crate) fn new(identity: Identity, reply_id: String, created: u64, progress: Progress<E>) -> Arc<Self> {
         let retries = AtomicU32::new(identity.retries);
         let (prompt, progress) = (Mutex::default(), Mutex::new(progress));
-        Arc::new(Self { identity, reply_id, created, retries, prompt, progress })
+        Arc::new(Self { identity, reply_id, created, attempt: OnceLock::new(), retries, prompt, progress })
     }
 
     /// Notes that it came once more.

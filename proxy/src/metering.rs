@@ -17,8 +17,9 @@ pub(crate) async fn meter(State(proxy): State<Proxy>, mut request: Request, next
         return next.run(request).await;
     };
     let facts = Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>());
-    let call = MeteredCall { proxy, api, facts, outcome: Outcome::ClientGone };
-    let response = next.run(request).await;
+    let call = MeteredCall { proxy, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
+    let mut response = next.run(request).await;
+    facts.describe(&mut response);
     let status = response.status();
     response.map(|body| Body::new(ObservedBody::new(body, move |end| call.end(status, end))))
 }

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use fulgurite_backends::{Constraint, SamplerInfo, SamplingParameters, derive_seed};
-use fulgurite_store::model::Generation;
+use fulgurite_store::model::{Generation, SessionIds};
 use serde_json::{Map, Value, json};
 
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
-use crate::attribution::{Attribution, Owner, SessionIds};
+use crate::attribution::{Attribution, Owner};
 use crate::budget::{Admission, Asking};
 use crate::call::{Call, FinishReason, Reading};
 use crate::call_facts::CallFacts;

@@ -1,5 +1,5 @@
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fulgurite_backends::{FairShare, Sampler, Upstream};
@@ -153,6 +153,8 @@ pub(crate) struct Shared {
     /// server goes on where it was.
     pub(crate) memories: AttemptMemories,
     pub(crate) auxiliary_rules: AuxiliaryRules,
+    /// Models of which the log has said that they hear of no tools.
+    pub(crate) warned_of_tools: Mutex<BTreeSet<String>>,
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
     pub(crate) telemetry: Telemetry,
@@ -191,6 +193,7 @@ impl Proxy {
             started,
             memories,
             auxiliary_rules,
+            warned_of_tools: Mutex::default(),
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
             telemetry,
             upstream_requests: RequestLog::new(SESSION_REQUESTS_KEPT),

@@ -44,7 +44,7 @@ pub(crate) async fn record(
     let end = if began.before.is_some() && !has_ended { &End::ClientGone } else { end };
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
     let is_session = began.before.is_none() && call.owner.is_one_call();
-    let (rollout_id, attempt_id) = if is_session { Default::default() } else { call.owner.ids(proxy).await? };
+    let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(proxy).await? };
     let mut attributes = call.attributes;
     for (key, value) in [
         ("gen_ai.response.id", json!(call.generation_id)),

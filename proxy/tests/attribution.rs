@@ -296,3 +296,58 @@ async fn a_session_that_somebody_ended_takes_no_more_calls() {
     let (status, refused) = send(&setup, &base, "chat/completions", &body(), &[SESSION]).await;
     assert_eq!((status, &refused["error"]["code"]), (410, &json!("attempt_ended")));
 }
+
+#[tokio::test]
+async fn every_answer_says_in_whose_record_it_stands() {
+    let setup = Setup::new(vec![]).await;
+    let (rollout, base) = setup.attempt().await;
+    for dialect in DIALECTS {
+        for (base, headers) in [(base.clone(), &[][..]), (plain(&setup), &[][..]), (plain(&setup), &[SESSION][..])] {
+            for stream in [false, true] {
+                let answer = || Script::Answer(vec![setup.tokens("I")[0], setup.stop()], StopReason::StopToken);
+                let mut body = request(dialect);
+                body["stream"] = json!(stream);
+                setup.play(answer());
+                let sent = with_headers(setup.client.post(format!("{base}/{dialect}")).json(&body), headers);
+                let response = sent.send().await.unwrap();
+                let [named, attempt] = ["x-fulgurite-rollout-id", "x-fulgurite-attempt-id"]
+                    .map(|name| response.headers()[name].to_str().unwrap().to_owned());
+                response.bytes().await.unwrap();
+                let calls = setup.generations().await;
+                let last = calls.iter().max_by(|one, other| one.start_time.total_cmp(&other.start_time)).unwrap();
+                assert_eq!((&named, &attempt), (&last.rollout_id, &last.attempt_id), "{dialect} {headers:?} {stream}");
+                assert_eq!(named == rollout, base.contains("/rollout/"));
+            }
+        }
+    }
+    // Several answers are one session, which is rewarded as a whole.
+    for _ in 0..2 {
+        setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+    }
+    let mut several = request("chat/completions");
+    several["n"] = json!(2);
+    let response =
+        setup.client.post(format!("{}/chat/completions", plain(&setup))).json(&several).send().await.unwrap();
+    let named = response.headers()["x-fulgurite-rollout-id"].to_str().unwrap().to_owned();
+    response.bytes().await.unwrap();
+    assert_eq!(setup.generations().await.iter().filter(|call| call.rollout_id == named).count(), 2);
+    assert_eq!(statuses(&setup, &named).await, (RolloutStatus::Succeeded, AttemptStatus::Succeeded));
+    // What is refused before it belongs to anybody names nobody.
+    let refused = setup.client.post(format!("{}/chat/completions", plain(&setup))).json(&json!({ "model": "none" }));
+    assert!(!refused.send().await.unwrap().headers().contains_key("x-fulgurite-rollout-id"));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_given_again_names_the_record_of_the_first() {
+    let setup = Setup::new(vec![]).await;
+    setup.play(Script::Answer(vec![setup.tokens("I")[0], setup.stop()], StopReason::StopToken));
+    let mut named = Vec::new();
+    for _ in 0..2 {
+        let sent = setup.client.post(format!("{}/chat/completions", plain(&setup))).header("idempotency-key", "k");
+        let response = sent.json(&request("chat/completions")).send().await.unwrap();
+        named.push(response.headers()["x-fulgurite-rollout-id"].clone());
+        response.bytes().await.unwrap();
+    }
+    assert_eq!(named[0], named[1]);
+    assert_eq!(setup.generations().await.len(), 1);
+}

@@ -33,6 +33,7 @@ async fn a_request_goes_on_as_it_came_and_its_answer_comes_back_as_it_is() {
 
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["x-request-id"], "req_7");
+    assert_eq!(response.headers()["x-fulgurite-rollout-id"], rollout);
     assert_eq!(response.headers()["x-ratelimit-remaining"], "3");
     assert!(!response.headers().contains_key("set-cookie"));
     assert_eq!(response.text().await.unwrap(), answer);
@@ -95,6 +96,8 @@ async fn a_body_that_needs_no_change_goes_on_to_the_byte() {
     .await;
     let response = setup.client.post(format!("{url}/v1/chat/completions")).body(text).send().await.unwrap();
     assert_eq!(response.status(), 200);
+    let named = response.headers()["x-fulgurite-rollout-id"].to_str().unwrap();
+    assert_eq!(setup.generation_when(|_| true).await.rollout_id, named, "of a call that names nobody");
     let head = setup.server.heads().pop().unwrap();
     assert!(head.to_lowercase().contains(&format!("content-length: {}", text.len())), "{head}");
 }

@@ -82,6 +82,12 @@ pub trait Renderer: Send + Sync + 'static {
     /// How what the model says is read.
     fn response_format(&self) -> ResponseFormat;
 
+    /// Whether a model hears of the tools that a conversation declares. Where it does not, they are left out without an
+    /// error, as templates do that were written for no tools.
+    fn shows_tools(&self) -> bool {
+        true
+    }
+
     /// This renderer with variables for its template (`chat_template_kwargs`) beside those that it has. Renderers are
     /// worth keeping: making one costs a few small renderings.
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {

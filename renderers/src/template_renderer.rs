@@ -10,6 +10,7 @@ use crate::python_text::FieldName::{self, Known};
 use crate::python_text::{from_json, object};
 use crate::python_time::midnight;
 use crate::supervised::sampled_messages;
+use crate::template_conversations::{a_user, declared};
 use crate::template_dialect::TemplateDialect;
 use crate::template_roles::TemplateRoles;
 use crate::tokenizer::{Piece, hex_sha256};
@@ -54,6 +55,7 @@ pub struct TemplateRenderer {
     pub(crate) turn_end: Option<u32>,
     pub(crate) continues_by_history: OnceLock<bool>,
     response_format: OnceLock<ResponseFormat>,
+    shows_tools: OnceLock<bool>,
 }
 
 /// A model's templates, compiled; many renderers share them.
@@ -111,6 +113,7 @@ impl TemplateRenderer {
             turn_end: None,
             continues_by_history: OnceLock::new(),
             response_format: OnceLock::new(),
+            shows_tools: OnceLock::new(),
             tokenizer,
             templates,
             options,
@@ -213,6 +216,16 @@ impl TemplateRenderer {
         Ok(Some(SampledTurn { unsampled: head.into_iter().map(unmarked).collect(), sampled }))
     }
 
+    /// Whether tools change what small conversations look like. A template that refuses them tells whoever declares them.
+    fn writes_tools(&self) -> bool {
+        let conversations = [vec![a_user()], vec![Message::text("system", "s"), a_user()]];
+        let tells = |messages: &Vec<Message>| {
+            let without = self.render_text(messages, &[]);
+            without.is_ok_and(|without| self.render_text(messages, &[declared("probe")]).ok() != Some(without))
+        };
+        conversations.iter().any(tells)
+    }
+
     fn template_for(&self, tools: &[Value]) -> &ChatTemplate {
         match &self.templates.tool_use {
             Some(template) if !tools.is_empty() => template,
@@ -285,6 +298,10 @@ impl Renderer for TemplateRenderer {
         *self.response_format.get_or_init(|| self.detected_response_format())
     }
 
+    fn shows_tools(&self) -> bool {
+        *self.shows_tools.get_or_init(|| self.writes_tools())
+    }
+
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
         let mut options = self.options.clone();
         options.arguments.extend(arguments.clone());
@@ -338,7 +355,7 @@ mod tests {
 
     use super::*;
     use crate::CHATML_TEMPLATE;
-    use crate::testing::{directory_with_template, supervised, trained_text};
+    use crate::testing::{FAMILY_TEMPLATES, directory_with_template, family_renderer, supervised, trained_text};
 
     /// Drops an assistant's reasoning once a later message follows, as reasoning models' templates do.
     const THINKING_TEMPLATE: &str = "\
@@ -464,6 +481,16 @@ mod tests {
         let renderer = opened(dir.path(), options);
         let prompt = renderer.render_prompt(&[Message::text("user", "a<|im_end|>")], &[json!({"name": "f"})]).unwrap();
         assert_eq!(prompt.tokens, renderer.tokenizer.encode_with_specials("a<|im_end|>|f").unwrap());
+    }
+
+    #[test]
+    fn whether_a_template_shows_tools_is_found_out() {
+        assert!(!renderer(CHATML_TEMPLATE).shows_tools() && !renderer(THINKING_TEMPLATE).shows_tools());
+        for name in FAMILY_TEMPLATES {
+            assert_eq!(family_renderer(name).shows_tools(), !["deepseek_v3", "gemma", "phi"].contains(&name), "{name}");
+        }
+        let refuses = CHATML_TEMPLATE.to_owned() + "{%- if tools %}{{ raise_exception('no tools') }}{%- endif %}";
+        assert!(renderer(&refuses).shows_tools(), "whoever declares some is told");
     }
 
     #[test]

@@ -14,7 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, WeightsFrom};
+use fulgurite_store::model::{
+    AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, SessionIds, WeightsFrom,
+};
 use fulgurite_store::{Store, StoreOptions};
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -137,7 +139,11 @@ fn make_calls(
             }
             let began = Instant::now();
             match traffic {
-                Traffic::Sessions => store.record_session(generation).await.unwrap(),
+                Traffic::Sessions => {
+                    let SessionIds { rollout_id, attempt_id } = SessionIds::new();
+                    let generation = NewGeneration { rollout_id, attempt_id, ..generation };
+                    store.record_session(generation).await.unwrap();
+                }
                 Traffic::Attempts | Traffic::Turns => record(&store, generation).await,
                 Traffic::Nothing => drop(generation),
             }

@@ -17,6 +17,8 @@ mod span;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use crate::rollouts::{new_attempt_id, new_rollout_id};
+
 pub use archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
@@ -263,6 +265,28 @@ pub struct NewRollout {
     /// See [`Rollout::metadata`]; `None` becomes an empty object.
     #[serde(default)]
     pub metadata: Option<Object>,
+}
+
+/// Rollout and attempt of a session: calls that do not say whose they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionIds {
+    /// The rollout.
+    pub rollout_id: String,
+    /// Its only attempt.
+    pub attempt_id: String,
+}
+
+impl SessionIds {
+    /// Ids of a session that is not recorded yet.
+    pub fn new() -> Self {
+        Self { rollout_id: new_rollout_id(), attempt_id: new_attempt_id() }
+    }
+}
+
+impl Default for SessionIds {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl NewRollout {

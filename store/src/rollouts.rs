@@ -14,6 +14,7 @@ use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, 
 use crate::leases;
 use crate::model::{
     Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
+    SessionIds,
 };
 use crate::sql::{
     Conditions, OptionalReal, SortField, Sql, column, json, optional_json, optional_plain, plain, to_integer, to_json,
@@ -72,6 +73,21 @@ impl Store {
                     return Ok(AttemptedRollout { rollout, attempt });
                 }
                 hand_out(write, rollout, worker_id.as_deref(), None).await
+            })
+        })
+        .await
+    }
+
+    /// Begins a session of several calls: its rollout and its attempt, which must not be there yet.
+    pub async fn start_session(&self, ids: &SessionIds) -> Result<()> {
+        let SessionIds { rollout_id, attempt_id } = ids.clone();
+        self.write(move |write| {
+            Box::pin(async move {
+                let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
+                let (mut rollout, _) = insert_rollout(write, session, RolloutStatus::Preparing).await?;
+                let attempt = insert_attempt(write.connection(), &rollout_id, &attempt_id, None, None).await?;
+                write.attempt_began(&mut rollout, &attempt);
+                Ok(())
             })
         })
         .await

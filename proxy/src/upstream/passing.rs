@@ -70,6 +70,7 @@ pub(crate) async fn pass_on(
     let open = match proxy.shared.upstream_requests.claim(identity, reply_id, call::now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
+            facts.is_answered_in(&joined.request.attempt);
             return respond(joined.listener, route, facts).await;
         }
         Claim::Replay(open) => match proxy.shared.kept_replies.get(&open.request.reply_id) {
@@ -186,6 +187,10 @@ async fn fly(
 ) -> Result<Response, Arc<ProxyError>> {
     let (route, facts) = (call.route, Arc::clone(&call.facts));
     let Some(listener) = open.listener.take() else { return Err(call::broken_off().into()) };
+    if route.is_recorded() {
+        open.request.attempt.get_or_init(|| call.owner.names());
+        facts.is_answered_in(&open.request.attempt);
+    }
     open.prepared(&Arc::default());
     tokio::spawn(run(proxy.clone(), open, call, in_flight));
     respond(listener, route, facts).await
@@ -213,6 +218,7 @@ async fn replay(
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
     let Some(listener) = open.listener.take() else { return Err(call::broken_off().into()) };
+    facts.is_answered_in(&open.request.attempt);
     open.prepared(&Arc::default());
     let proxy = proxy.clone();
     tokio::spawn(async move {

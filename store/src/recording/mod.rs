@@ -19,7 +19,6 @@ pub(crate) use one_by_one::{import, record_one_by_one};
 
 use crate::model::{NewGeneration, WeightsFrom};
 use crate::recorded_calls::Telling;
-use crate::rollouts::{new_attempt_id, new_rollout_id};
 use crate::sql::{optional_plain, plain};
 use crate::{Result, Store, StoreError};
 
@@ -41,11 +40,9 @@ impl Store {
         Ok(())
     }
 
-    /// Records the only call of a session, which begins and ends with it, in one transaction. The ids of its rollout and
-    /// attempt are given here; those of the generation are not read.
+    /// Records the only call of a session, which begins and ends with it, in one transaction. Its rollout and attempt, which
+    /// the generation names ([`SessionIds::new`](crate::model::SessionIds::new)), must not be there yet.
     pub async fn record_session(&self, generation: NewGeneration) -> Result<()> {
-        let (rollout_id, attempt_id) = (new_rollout_id(), new_attempt_id());
-        let generation = NewGeneration { rollout_id, attempt_id, ..generation };
         let telling = self.telling(&generation);
         self.writer()?.record(CallRecord::alone(generation)?).await?;
         telling.into_iter().for_each(Telling::tell);

@@ -436,7 +436,15 @@ async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() 
     }
     assert_eq!(rows(&at_once).await, rows(&one_by_one).await);
     let generation = generations(&[turn]).pop().unwrap();
-    at_once.record_session(NewGeneration { generation_id: "alone".into(), ..generation }).await.unwrap();
+    at_once
+        .record_session(NewGeneration {
+            generation_id: "alone".into(),
+            rollout_id: "ro-alone".into(),
+            attempt_id: "at-alone".into(),
+            ..generation
+        })
+        .await
+        .unwrap();
     assert_eq!(place(&at_once, "alone").await, (1, None));
     assert_eq!(at_once.statistics().await.unwrap().rollouts, 5);
 }

@@ -109,9 +109,9 @@ pub struct ServeArguments {
     /// Where everything is recorded: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(id = "store.url", long = "store", value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
     pub store: Option<String>,
-    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], at a remote host
-    /// NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE], or by passing its calls on
-    /// NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE] (repeatable)
+    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME][,tools=preamble], at a remote host
+    /// NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,tools=preamble][,api_key_env=VARIABLE], or by passing
+    /// its calls on NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE] (repeatable)
     #[arg(long = "model", value_name = "SPEC")]
     pub models: Vec<String>,
     /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail};
 use fulgurite_backends::{Changeover, KeyHeader, UpstreamDialect};
 use fulgurite_engine::{LoraModule, LoraOptions};
+use fulgurite_renderers::{RendererChoice, ToolWriting};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::public_part;
@@ -28,6 +29,10 @@ pub struct ModelEntry {
     /// `auto`, `template` or a family's name.
     #[serde(default = "auto")]
     pub renderer: String,
+    /// How the model is told of tools: `template`, as its template has it, or `preamble`, in words of the system message, for
+    /// templates that show none.
+    #[serde(default)]
+    pub tools: ToolWriting,
     /// Where a remote model is: one URL for each of its hosts, written out without user, password and query.
     #[serde(default, serialize_with = "public_parts")]
     pub urls: Vec<String>,
@@ -132,6 +137,11 @@ impl ModelEntry {
         Some(lora)
     }
 
+    /// Which renderer it is opened with.
+    pub fn renderer(&self) -> RendererChoice<'_> {
+        RendererChoice { name: &self.renderer, tools: self.tools }
+    }
+
     /// Refuses what does not go together.
     pub fn check(&self) -> Result<()> {
         let backend = self.backend.name();
@@ -152,8 +162,11 @@ impl ModelEntry {
         }
         let is_upstream = self.backend.upstream_dialect().is_some();
         let has_path = !self.path.as_os_str().is_empty();
-        if is_upstream && (has_path || self.renderer != auto() || self.changeover != Changeover::default()) {
-            bail!("backend = \"{backend}\" passes calls on as they come: leave out path, renderer and changeover");
+        let reads_calls = has_path || self.renderer != auto() || self.tools != ToolWriting::default();
+        if is_upstream && (reads_calls || self.changeover != Changeover::default()) {
+            bail!(
+                "backend = \"{backend}\" passes calls on as they come: leave out path, renderer, tools and changeover"
+            );
         }
         if !is_upstream && !has_path {
             bail!("backend = \"{backend}\" needs path, the model's directory: path = \"models/{}\"", self.name);
@@ -208,6 +221,7 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         path: PathBuf::new(),
         upstream_model: None,
         renderer: auto(),
+        tools: ToolWriting::default(),
         urls: Vec::new(),
         api_key_env: None,
         key_header: None,
@@ -227,6 +241,10 @@ pub fn parse_model(spec: &str) -> Result<ModelEntry> {
         match part.split_once('=') {
             Some(("upstream_model", value)) if is_upstream => entry.upstream_model = Some(value.to_owned()),
             Some(("renderer", value)) if !is_upstream => entry.renderer = value.to_owned(),
+            Some(("tools", value)) if !is_upstream => {
+                let known = ToolWriting::named(value);
+                entry.tools = known.ok_or_else(|| refuse("tools is template or preamble; "))?;
+            }
             Some(("path", value)) if backend != Backend::Embedded && !is_upstream => entry.path = value.into(),
             Some(("api_key_env", value)) if backend != Backend::Embedded => entry.api_key_env = Some(value.to_owned()),
             Some(("key_header", value)) if backend == Backend::Anthropic => {
@@ -261,6 +279,8 @@ mod tests {
             (&["http://h:8000/v1".to_owned()][..], Path::new("models/q"))
         );
         assert_eq!(model.api_key_env.as_deref(), Some("KEY"));
+        let model = parse_model("smol=embedded:p,tools=preamble").unwrap();
+        assert_eq!(model.renderer().tools, ToolWriting::Preamble);
         let model = parse_model("q=tinker:http://h,path=models/q,base_model=Qwen/Qwen3-8B").unwrap();
         assert_eq!((model.base_model.as_deref(), model.lora_rank), (Some("Qwen/Qwen3-8B"), None));
         let model = parse_model("judge=anthropic:https://api.anthropic.com,upstream_model=x,api_key_env=KEY").unwrap();
@@ -282,6 +302,8 @@ mod tests {
             "a=embedded:x,upstream_model=z",
             "a=openai:http://x,path=z",
             "a=openai:http://x,renderer=chatml",
+            "a=openai:http://x,tools=preamble",
+            "a=embedded:x,tools=words",
             "a=openai:http://x,key_header=authorization",
             "a=anthropic:http://x,key_header=cookie",
             "a=openai:",
@@ -335,7 +357,7 @@ mod tests {
             (ModelEntry { upstream_model: Some("x".into()), ..remote }, "upstream_model"),
             (ModelEntry { urls: vec![], ..upstream.clone() }, "needs urls"),
             (ModelEntry { key_header: Some(KeyHeader::XApiKey), ..upstream.clone() }, "key_header"),
-            (ModelEntry { path: "p".into(), ..upstream }, "leave out path, renderer and changeover"),
+            (ModelEntry { path: "p".into(), ..upstream }, "leave out path, renderer, tools and changeover"),
         ] {
             let error = wrong.check().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

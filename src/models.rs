@@ -42,7 +42,7 @@ impl OpenModel {
     pub fn open(entry: &ModelEntry, directory: &Path, config: &Config) -> Result<Self> {
         let path = directory.join(&entry.path);
         if entry.backend == Backend::Embedded {
-            let loaded = LoadedModel::open(&entry.name, &path, &entry.renderer, config.engine.options())?;
+            let loaded = LoadedModel::open(&entry.name, &path, entry.renderer(), config.engine.options())?;
             let tinker = Some(loaded.tinker_base()?);
             return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
@@ -61,7 +61,7 @@ impl OpenModel {
 /// A model that is sampled at remote hosts, its tokenizer and template in `path`.
 fn remote_model(entry: &ModelEntry, path: &Path, config: &Config) -> Result<SampledModel> {
     let model = || format!("model `{}`", entry.name);
-    let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
+    let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
     let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
     let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?).with_context(model)?);
     Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
@@ -87,7 +87,7 @@ impl TrainedModel {
             return Ok(Self { served, learner, _engine: None });
         }
         let LoadedModel { mut served, engine } =
-            LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
+            LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
         let (mut learner, source) = learner_of(&engine, entry, config)?;
         if entry.backend != Backend::Embedded {
             let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
@@ -122,12 +122,12 @@ impl ServersModel {
     ) -> Result<Self> {
         let model = || format!("model `{}`", entry.name);
         if entry.backend == Backend::Tinker {
-            let renderer = fulgurite_renderers::open_renderer(path, &entry.renderer).with_context(model)?;
+            let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
             let learner = Arc::new(tinker_learner(entry, config.run.seed, receiver).with_context(model)?);
             return Ok(Self { learner, renderer, _engine: None });
         }
         let LoadedModel { served, engine } =
-            LoadedModel::open(&entry.name, path, &entry.renderer, config.engine.options())?;
+            LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
         let (learner, source) = learner_of(&engine, entry, config)?;
         Ok(Self {
             learner: Arc::new(PublishingLearner::new(learner, receiver, published, source)),

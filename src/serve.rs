@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use axum::Router;
 use fulgurite_engine::tinker_server::{self, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions};
-use fulgurite_proxy::ServedModel;
+use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 
 use crate::admin_key;
@@ -115,8 +115,13 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
 
 fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
     let names: Vec<&str> = models.iter().map(|model| model.served.name()).collect();
+    let warnings: Vec<String> = models.iter().filter_map(|model| unseen_tools_of(&model.served)).collect();
     if json {
-        output::line(serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names }));
+        let mut line = serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names });
+        if !warnings.is_empty() {
+            line["warnings"] = serde_json::json!(warnings);
+        }
+        output::line(line);
         return;
     }
     output::line(format!("listening on {url}"));
@@ -126,6 +131,17 @@ fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
         if let Some(place) = &model.remote {
             output::line(format!("             {}: {place}", model.served.name()));
         }
+    }
+    for warning in warnings {
+        output::line(format!("note         {warning}"));
+    }
+}
+
+/// What is to be said of a model that would not hear of tools.
+fn unseen_tools_of(model: &ServedModel) -> Option<String> {
+    match model {
+        ServedModel::Sampled(sampled) if !sampled.renderer.shows_tools() => Some(unseen_tools(&sampled.name)),
+        ServedModel::Sampled(_) | ServedModel::Upstream(_) => None,
     }
 }
 

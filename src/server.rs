@@ -11,7 +11,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
-use fulgurite_renderers::Tokenizer;
+use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_store::model::ModelWeights;
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
 use tokio::net::TcpListener;
@@ -36,7 +36,7 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     /// Opens a model directory.
-    pub fn open(name: &str, path: &Path, renderer: &str, options: EngineOptions) -> Result<Self> {
+    pub fn open(name: &str, path: &Path, renderer: RendererChoice<'_>, options: EngineOptions) -> Result<Self> {
         let model = || format!("model `{name}`");
         let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
         let vocabulary = vocabulary(renderer.tokenizer());

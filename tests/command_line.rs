@@ -61,9 +61,10 @@ fn help_says_what_there_is() {
           --ready-file <FILE>            Write {"url": ..., "pid": ...} here once it answers
           --store <URL>                  Where everything is recorded: sqlite://FILE or
                                          postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
-          --model <SPEC>                 Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME], at a
+          --model <SPEC>                 Serve a model:
+                                         NAME=embedded:DIRECTORY[,renderer=NAME][,tools=preamble], at a
                                          remote host
-                                         NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE],
+                                         NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,tools=preamble][,api_key_env=VARIABLE],
                                          or by passing its calls on
                                          NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]
                                          (repeatable)
@@ -120,8 +121,8 @@ fn help_says_what_there_is() {
           --worker-id <ID>      Name of this runner in the store; a new one of the same name takes over
                                 what the old one held
           --parallel <N>        Agents at a time [default: 4]
-          --warm                The agent is one process that reads tasks as lines from its standard input
-                                and writes answers as lines; see docs/warm-agents.md
+          --warm                The agent is one process that reads tasks as lines from its standard
+                                input and writes answers as lines; see docs/warm-agents.md
           --grade <COMMAND>     Program that grades: run after the agent with its output on stdin,
                                 prints {"reward": 1.0}. One string, split at spaces; {task} and
                                 {task.FIELD} are filled in
@@ -342,7 +343,7 @@ fn a_config_that_is_wrong_is_told_with_its_line() {
     "#);
     insta::assert_snapshot!(fail("[[models]]\nname = \"m\"\nbackend = \"openai\"\npath = \"m\"\nurls = [\"http://h\"]\n"), @r#"
     error: [directory]/config.toml: models[0] `m`
-      caused by: backend = "openai" passes calls on as they come: leave out path, renderer and changeover
+      caused by: backend = "openai" passes calls on as they come: leave out path, renderer, tools and changeover
     "#);
     insta::assert_snapshot!(fail("[server\n"), @r"
     error: [directory]/config.toml
@@ -483,6 +484,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     models.0.path = "model"  # [directory]/config.toml
     models.0.upstream_model = null  # default
     models.0.renderer = "auto"  # default
+    models.0.tools = "template"  # default
     models.0.urls = []  # default
     models.0.api_key_env = null  # default
     models.0.key_header = null  # default

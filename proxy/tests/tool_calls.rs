@@ -6,7 +6,7 @@ mod common;
 use common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
 use common::{Script, Setup, chunks};
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::Message;
+use fulgurite_renderers::{Message, ToolWriting};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -419,4 +419,75 @@ async fn what_cannot_be_honoured_or_written_is_refused_by_name_and_stores_nothin
         assert!(error["message"].as_str().unwrap().contains(words), "{error}");
         assert_eq!(setup.generations().await, []);
     }
+}
+
+/// ChatML that shows no tools and says who the model is unless somebody else does, as SmolLM2's does.
+const NO_TOOLS: &str = "\
+{%- for message in messages %}
+    {%- if loop.first and message.role != 'system' %}{{- '<|im_start|>system\\nYou are Tiny.<|im_end|>\\n' }}{%- endif %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
+#[tokio::test]
+async fn tools_that_the_template_leaves_out_are_told_of_beside_the_answer() {
+    let setup = Setup::of_template(NO_TOOLS).await;
+    let declared = json!([{ "name": "weather", "input_schema": { "type": "object" } }]);
+    let said = json!([{ "role": "user", "content": "hi" }]);
+    let chat = json!({ "model": "tiny", "messages": said, "tools": tools() });
+    let messages = json!({ "model": "tiny", "messages": said, "tools": declared, "max_tokens": 9 });
+    for (path, body) in [("chat/completions", &chat), ("messages", &messages)] {
+        for body in [body.clone(), streamed(body)] {
+            let warning = async |body: &Value| {
+                setup.play(Script::Answer(vec![setup.stop()], StopReason::StopToken));
+                let response = setup.client.post(format!("{}/v1/{path}", setup.url)).json(body).send().await.unwrap();
+                assert_eq!(response.status(), 200);
+                response.headers().get("x-fulgurite-warning").map(|value| value.to_str().unwrap().to_owned())
+            };
+            let warned = warning(&body).await.unwrap();
+            assert!(warned.contains("`tiny` shows no tools") && warned.contains("tools = \"preamble\""), "{warned}");
+            let mut without = body.clone();
+            without.as_object_mut().unwrap().remove("tools");
+            assert_eq!(warning(&without).await, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_tools_in_words_goes_on_token_by_token_whole_and_streamed() {
+    let setup = Setup::of_template_and(NO_TOOLS, ToolWriting::Preamble).await;
+    let sampled = [
+        setup.tokens(
+            "Looking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>",
+        ),
+        vec![setup.stop()],
+    ]
+    .concat();
+    let said = json!([{ "role": "user", "content": "Rain?" }]);
+    let request = json!({ "model": "tiny", "messages": said, "tools": tools() });
+    let [(whole, reason, rollout), (streamed, streamed_reason, _)] =
+        both_ways(&setup, &request, &sampled, StopReason::StopToken).await;
+    assert_eq!((&whole, &reason), (&streamed, &streamed_reason));
+    assert_eq!((&whole["content"], &reason), (&json!("Looking."), &json!("tool_calls")));
+    assert_eq!(whole["tool_calls"][0]["function"]["name"], "weather");
+    let first = setup.sampler.requests.lock().unwrap()[0].prompt.clone();
+    let shown = setup.renderer.tokenizer().decode(&first);
+    assert!(shown.contains("<tools>\n{\"type\": \"function\"") && shown.contains("\"weather\""), "{shown}");
+
+    let attempt = setup.store.attempts(&rollout).await.unwrap()[0].attempt_id.clone();
+    let base = format!("{}/rollout/{rollout}/attempt/{attempt}/v1", setup.url);
+    let result = json!({ "role": "tool", "tool_call_id": whole["tool_calls"][0]["id"], "content": "dry" });
+    let second = json!([said[0], whole, result]);
+    setup.play(Script::Answer([setup.tokens("No."), vec![setup.stop()]].concat(), StopReason::StopToken));
+    let response = setup.post(&base, &json!({ "model": "tiny", "messages": second, "tools": tools() })).await;
+    assert_eq!(response.headers().get("x-fulgurite-warning"), None);
+    let answer: Value = response.json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "No.");
+    let prompt = setup.sampler.requests.lock().unwrap().last().unwrap().prompt.clone();
+    assert_eq!(prompt, setup.continued(&second, &tools(), 2, &sampled));
+    let after = setup.renderer.tokenizer().decode(&prompt[first.len() + sampled.len()..]);
+    assert_eq!(after, "\n<|im_start|>user\n<tool_response>\ndry\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
+    let calls = setup.generations().await;
+    let goes_on = calls.iter().find(|call| call.rollout_id == rollout && call.parent_id.is_some()).unwrap();
+    assert_eq!(goes_on.branch_reason, None);
 }

@@ -69,8 +69,18 @@ pub enum RenderError {
         /// Why.
         message: String,
     },
+    /// Tools are to be told in words to a format that declares them itself.
+    #[error(
+        "the {renderer} format has its own way to declare tools: tools = \"preamble\" is for auto, template and chatml"
+    )]
+    PreambleUnsupported {
+        /// The format.
+        renderer: String,
+    },
     /// The format has no way to declare tools.
-    #[error("the {renderer} format cannot declare tools")]
+    #[error(
+        "the {renderer} format cannot declare tools; a model that is served with tools = \"preamble\" is told of them in words"
+    )]
     ToolsUnsupported {
         /// The format.
         renderer: String,

@@ -62,6 +62,7 @@ mod token_bytes;
 mod tokenizer;
 mod tokenizer_config;
 mod tokenizer_training;
+mod tool_preamble;
 mod word_splitter;
 mod word_tokens;
 
@@ -75,7 +76,7 @@ pub use error::RenderError;
 pub use formats::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named_renderer::NamedRenderer;
-pub use open_renderer::{open_renderer, renderer_of};
+pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of};
 pub use parsing::{
     CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
 };

@@ -1,14 +1,65 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
+use crate::tool_preamble::ToolPreambleRenderer;
 use crate::{
     ChatMlRenderer, FormatOptions, Message, NamedRenderer, RenderError, Renderer, TemplateOptions, TemplateRenderer,
     Tokenizer,
 };
 
+/// How the model is told of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolWriting {
+    /// As its format has it, if it has a way.
+    #[default]
+    Template,
+    /// In words of the system message, in the form of Hermes, for formats that have no way of their own.
+    Preamble,
+}
+
+impl ToolWriting {
+    /// By its name in a config.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "template" => Some(Self::Template),
+            "preamble" => Some(Self::Preamble),
+            _ => None,
+        }
+    }
+}
+
+/// Which renderer is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct RendererChoice<'n> {
+    /// As [`renderer_of`] takes it.
+    pub name: &'n str,
+    /// How it tells of tools.
+    pub tools: ToolWriting,
+}
+
+impl<'n> From<&'n str> for RendererChoice<'n> {
+    fn from(name: &'n str) -> Self {
+        Self { name, tools: ToolWriting::default() }
+    }
+}
+
 /// Opens a model directory's renderer: [`renderer_of`] its tokenizer, without options.
-pub fn open_renderer(model_dir: &Path, choice: &str) -> Result<Arc<dyn Renderer>, RenderError> {
-    renderer_of(Arc::new(Tokenizer::open(model_dir)?), choice, &FormatOptions::default())
+pub fn open_renderer<'n>(
+    model_dir: &Path,
+    choice: impl Into<RendererChoice<'n>>,
+) -> Result<Arc<dyn Renderer>, RenderError> {
+    let RendererChoice { name, tools } = choice.into();
+    let renderer = renderer_of(Arc::new(Tokenizer::open(model_dir)?), name, &FormatOptions::default())?;
+    match tools {
+        ToolWriting::Template => Ok(renderer),
+        ToolWriting::Preamble if matches!(name, "auto" | "template" | "chatml") => {
+            Ok(Arc::new(ToolPreambleRenderer::new(renderer)))
+        }
+        ToolWriting::Preamble => Err(RenderError::PreambleUnsupported { renderer: name.to_owned() }),
+    }
 }
 
 /// The renderer for a tokenizer. `choice` is the name of a format, `chatml`, `template` (the chat template beside the

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn every_name_opens_and_no_other() {
         for name in renderer_names().iter().filter(|name| **name != "template") {
-            let opened = open_renderer(&vector_dir(tokenizer_of(name)), name);
+            let opened = open_renderer(&vector_dir(tokenizer_of(name)), *name);
             assert_eq!(opened.unwrap().name(), if *name == "auto" { "chatml" } else { name });
         }
         for name in ["", "qwen9", "Qwen3", "qwen3#strip=True", "gpt_oss_no_sysprompt#strip=False", "kimi_k2_thinking"] {

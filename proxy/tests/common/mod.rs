@@ -18,8 +18,8 @@ use fulgurite_backends::{
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
-    Continuation, FormatOptions, Message, Renderer, Tokenizer, open_renderer, renderer_of, train_byte_level_tokenizer,
-    write_tokenizer_directory,
+    Continuation, FormatOptions, Message, Renderer, RendererChoice, Tokenizer, ToolWriting, open_renderer, renderer_of,
+    train_byte_level_tokenizer, write_tokenizer_directory,
 };
 use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, SpanFilter};
 use fulgurite_store::{Store, StoreOptions};
@@ -144,11 +144,16 @@ impl Setup {
 
     /// A model with a chat template of its own.
     pub async fn of_template(template: &str) -> Self {
+        Self::of_template_and(template, ToolWriting::Template).await
+    }
+
+    /// The same, told of tools in this way.
+    pub async fn of_template_and(template: &str, tools: ToolWriting) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokenizer = train_byte_level_tokenizer(["I am 17. Say you are 17."; 3], 280, &[]).unwrap();
         write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
         std::fs::write(directory.path().join("chat_template.jinja"), template).unwrap();
-        let renderer = open_renderer(directory.path(), "template").unwrap();
+        let renderer = open_renderer(directory.path(), RendererChoice { name: "template", tools }).unwrap();
         let info = SamplerInfo { context_length: 4096, vocabulary_size: VOCABULARY_SIZE, capabilities: capabilities() };
         Self::serve(renderer, info, ProxyOptions::default()).await
     }

@@ -160,6 +160,7 @@ fn help_says_what_there_is() {
           --all              All of them
           --sort <FIELD>     Sort by this field of the record, greatest last, in place of the order in
                              which they were made
+          --reverse          Least last, and with a limit only the least
           --follow           Keep printing what is new, until Ctrl-C
           --json             Print JSON, one object a line
       -h, --help             Print help
@@ -180,7 +181,7 @@ fn help_says_what_there_is() {
           --tokens            One line for each sampled token: its id, its logprob, and its text if the
                               tokenizer is known
           --tokenizer <FILE>  tokenizer.json or its directory; by default those of the config's
-                              [[models]] are tried
+                              [[models]] are tried, with --run those of the run
           --json              Print JSON: one object
       -h, --help              Print help
     ");

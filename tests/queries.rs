@@ -372,6 +372,11 @@ fn a_query_can_be_narrowed() {
         |flags: &[&str]| lines("rollouts", flags).iter().map(|line| text(&line["rollout_id"])).collect::<Vec<_>>();
     assert_eq!(ids(&["--limit", "2"]), ["ro-failed", "ro-waiting"]);
     assert_eq!(ids(&["--sort", "status"]), ["ro-failed", "ro-waiting", "ro-played"]);
+    assert_eq!(ids(&["--sort", "reward"]), ["ro-failed", "ro-waiting", "ro-played"], "what has none comes first");
+    assert_eq!(ids(&["--sort", "reward", "--reverse", "--limit", "1"]), ["ro-played"]);
+    assert_eq!(ids(&["--sort", "start_time", "--reverse"]), ["ro-waiting", "ro-failed", "ro-played"]);
+    let unknown = run(["rollouts", "--store", &server.store, "--sort", "colour"]).stderr;
+    assert!(unknown.contains("there are reward, attempts, duration, run_id, step"), "{unknown}");
     assert_eq!(ids(&["--status", "failed", "--status", "queuing"]), ["ro-failed", "ro-waiting"]);
     assert_eq!(ids(&["--run-id", "run-1", "--step", "3"]), ["ro-played"]);
     assert_eq!(ids(&["--mode", "val"]), [] as [&str; 0]);

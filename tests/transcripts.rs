@@ -4,8 +4,9 @@
 mod common;
 
 use std::path::Path;
+use std::process::Stdio;
 
-use common::{Server, model_flag, printed, run, table, text, tiny_model};
+use common::{Process, Server, eventually, fulgurite, model_flag, printed, run, table, text, tiny_model};
 use serde_json::{Value, json};
 
 /// A conversation of two calls, one that begins anew, and rewards for a call and for the attempt.
@@ -137,4 +138,55 @@ fn a_transcript_for_programs_holds_everything() {
     assert_eq!(kinds, ["generation", "generation", "generation", "reward", "reward"]);
     assert_eq!(events[0]["generation"], server.query("generations")[0]);
     assert_eq!(events[3]["reward"], server.query("rewards")[0]);
+}
+
+#[test]
+fn a_transcript_shows_calls_of_tools_and_serve_says_which_models_hear_of_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 2048);
+    let template = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}\
+                    {% endfor %}{{ '<|im_start|>assistant\n' }}";
+    std::fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let deaf = format!("{},renderer=template", model_flag("deaf", &model));
+    let words = format!("{},tools=preamble", model_flag("words", &model));
+    let server = Server::start(directory.path(), ["--model", &deaf, "--model", &words]);
+    let started = server.post("/v1/agl/rollouts", &json!({ "input": 1 })).expect(201);
+    let (rollout, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
+    let function = json!({ "name": "weather", "arguments": "{\"city\": \"Paris\"}" });
+    let body = |model: &str| {
+        json!({
+            "model": model, "max_tokens": 2,
+            "tools": [{ "type": "function", "function": { "name": "weather", "parameters": { "type": "object" } } }],
+            "messages": [
+                { "role": "user", "content": "Rain?" },
+                { "role": "assistant", "content": null, "tool_calls": [{ "id": "c", "type": "function", "function": function }] },
+                { "role": "tool", "tool_call_id": "c", "content": "dry" },
+            ],
+        })
+    };
+    server.post(&format!("/rollout/{rollout}/attempt/{attempt}/v1/chat/completions"), &body("words")).expect(200);
+    let shown = printed(["show", &rollout, "--store", &server.store]);
+    assert!(shown.contains("  assistant  calls weather {\"city\": \"Paris\"}\n  tool       dry\n"), "{shown}");
+    let mut without_calls = body("deaf");
+    without_calls["messages"].as_array_mut().unwrap().truncate(1);
+    for _ in 0..2 {
+        server.post("/v1/chat/completions", &without_calls).expect(200);
+    }
+    let log = std::fs::read_to_string(directory.path().join("serve.log")).unwrap();
+    assert_eq!(log.matches("`deaf` shows no tools").count(), 1, "{log}");
+
+    let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--model", &deaf, "--model", &words]);
+    let mut other = Process::spawn({
+        command.arg("--ready-file").arg(directory.path().join("other.json"));
+        command.arg("--store").arg(format!("sqlite://{}", directory.path().join("other.db").display()));
+        command.stdout(Stdio::piped());
+        command
+    });
+    eventually("the other server", || directory.path().join("other.json").exists().then_some(()));
+    let mut printed = String::new();
+    let mut stdout = other.stdout();
+    other.terminate();
+    std::io::Read::read_to_string(&mut stdout, &mut printed).unwrap();
+    assert!(printed.contains("note         the template of the model `deaf` shows no tools"), "{printed}");
+    assert!(!printed.contains("`words`"), "{printed}");
 }

@@ -79,6 +79,9 @@ pub struct ListArguments {
     /// Sort by this field of the record, greatest last, in place of the order in which they were made
     #[arg(long, value_name = "FIELD")]
     pub sort: Option<String>,
+    /// Least last, and with a limit only the least
+    #[arg(long, requires = "sort")]
+    pub reverse: bool,
     /// Keep printing what is new, until Ctrl-C
     #[arg(long, conflicts_with = "sort")]
     pub follow: bool,
@@ -292,7 +295,7 @@ pub struct ShowArguments {
     /// One line for each sampled token: its id, its logprob, and its text if the tokenizer is known
     #[arg(long)]
     pub tokens: bool,
-    /// tokenizer.json or its directory; by default those of the config's [[models]] are tried
+    /// tokenizer.json or its directory; by default those of the config's [[models]] are tried, with --run those of the run
     #[arg(long, value_name = "FILE", requires = "tokens")]
     pub tokenizer: Option<PathBuf>,
     /// Print JSON: one object

@@ -32,6 +32,8 @@ impl Record for ListedRollout {
     const COLUMNS: &'static [&'static str] =
         &["rollout", "status", "mode", "run", "step", "started", "attempts", "reward", "input", "reason"];
 
+    const SORTED_HERE: &'static [&'static str] = &["reward", "attempts", "duration", "run_id", "step"];
+
     async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
         let Listed { items, cursor } = store.list_rollouts(filter, part).await?;
         if items.is_empty() {
@@ -66,6 +68,17 @@ impl Record for ListedRollout {
         line["attempt"] = json!(self.attempt);
         line["reward"] = json!(self.reward);
         line
+    }
+
+    fn sort_key(&self, field: &str) -> Value {
+        let Self { rollout, attempt, reward } = self;
+        match field {
+            "reward" => json!(reward),
+            "attempts" => json!(attempt.as_ref().map(|attempt| attempt.sequence_id)),
+            "duration" => json!(rollout.end_time.map(|end| end - rollout.start_time)),
+            "run_id" | "step" => json!(rollout.metadata.as_ref().and_then(|metadata| metadata.get(field))),
+            other => self.json()[other].take(),
+        }
     }
 
     fn row(&self) -> Vec<String> {

@@ -16,6 +16,7 @@ use super::transcript::{AttemptTranscript, Event, Style, header};
 use crate::config::LoadedConfig;
 use crate::output;
 use crate::paint::Paint;
+use crate::train::run_tokenizers;
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.
 pub async fn show(arguments: ShowArguments) -> Result<()> {
@@ -26,10 +27,8 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
     if arguments.json {
         return show_json(&store, &rollout).await;
     }
-    let tokenizers = match arguments.tokens {
-        true => tokenizers(&arguments, &store.tokenizers_of(&rollout.rollout_id).await?)?,
-        false => HashMap::new(),
-    };
+    let used = if arguments.tokens { store.tokenizers_of(&rollout.rollout_id).await? } else { Vec::new() };
+    let tokenizers = if arguments.tokens { tokenizers(&arguments, &used)? } else { HashMap::new() };
     let style = Style { paint: Paint::for_stdout(), tokens: arguments.tokens, tokenizers: &tokenizers };
     header(&rollout, &style).into_iter().for_each(output::line);
     for attempt in store.attempts(&rollout.rollout_id).await? {
@@ -43,6 +42,12 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
                 transcript.lines(&Event::new(span, generation), &style).into_iter().for_each(output::line);
             }
         }
+    }
+    // Calls that were passed on have no tokens.
+    if used.iter().any(|fingerprint| !fingerprint.is_empty() && !tokenizers.contains_key(fingerprint)) {
+        output::line(
+            "tokens are shown without their text: no tokenizer of these calls was found (--tokenizer names one)",
+        );
     }
     Ok(())
 }
@@ -100,17 +105,24 @@ fn tokenizers(arguments: &ShowArguments, used: &[String]) -> Result<HashMap<Stri
         if !used.is_empty() && !used.iter().any(|fingerprint| fingerprint == tokenizer.fingerprint()) {
             bail!("{} is another tokenizer than that of this rollout's calls", path.display());
         }
-        found.insert(tokenizer.fingerprint().to_owned(), tokenizer);
+        found.extend([by_fingerprint(tokenizer)]);
+        return Ok(found);
+    }
+    if let Some(run) = &arguments.store.run {
+        let directories = run_tokenizers(run);
+        found.extend(directories.iter().filter_map(|path| Tokenizer::open(path).ok()).map(by_fingerprint));
         return Ok(found);
     }
     let loaded = LoadedConfig::read(arguments.store.config.as_deref())?;
     for model in &loaded.config.models {
         // Which models there are is the config's word; one that is not there now only leaves ids without text.
-        if let Ok(tokenizer) = Tokenizer::open(&loaded.resolve(&model.path)) {
-            found.insert(tokenizer.fingerprint().to_owned(), tokenizer);
-        }
+        found.extend(Tokenizer::open(&loaded.resolve(&model.path)).ok().map(by_fingerprint));
     }
     Ok(found)
+}
+
+fn by_fingerprint(tokenizer: Tokenizer) -> (String, Tokenizer) {
+    (tokenizer.fingerprint().to_owned(), tokenizer)
 }
 
 fn open_tokenizer(path: &Path) -> Result<Tokenizer> {

@@ -53,6 +53,8 @@ pub struct Call {
 pub struct Message {
     role: String,
     content: String,
+    /// Its calls of tools: name and arguments.
+    calls: Vec<(String, String)>,
 }
 
 /// How a transcript is written.
@@ -80,7 +82,7 @@ impl Event {
     /// The event for programs.
     pub fn json(&self) -> Value {
         match self {
-            Self::Call(call) => json!({ "generation": call.generation, "answer": call.answer.content }),
+            Self::Call(call) => call_json(call),
             Self::Reward(found) => json!({ "reward": found }),
             Self::Span(span) => json!({ "span": span }),
         }
@@ -91,10 +93,15 @@ impl Call {
     fn new(generation: Generation, attributes: &Object) -> Self {
         let message = |key: &str| {
             let text = |field: &str| attributes.get(&format!("gen_ai.{key}.{field}"));
-            Some(Message { role: text("role")?.as_str()?.to_owned(), content: plain(text("content")) })
+            let call = |index: usize| {
+                let name = text(&format!("tool_calls.{index}.name"))?.as_str()?.to_owned();
+                Some((name, plain(text(&format!("tool_calls.{index}.arguments")))))
+            };
+            let role = text("role")?.as_str()?.to_owned();
+            Some(Message { role, content: plain(text("content")), calls: (0..).map_while(call).collect() })
         };
         let messages = (0..).map_while(|index| message(&format!("prompt.{index}"))).collect();
-        let unknown = || Message { role: "assistant".to_owned(), content: String::new() };
+        let unknown = || Message { role: "assistant".to_owned(), content: String::new(), calls: Vec::new() };
         Self { generation, messages, answer: message("completion.0").unwrap_or_else(unknown) }
     }
 
@@ -115,9 +122,11 @@ impl Call {
 }
 
 impl Message {
+    /// Stands for what it says; clients spell the arguments of calls in ways of their own when they send them back.
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (&self.role, &self.content).hash(&mut hasher);
+        let called: Vec<&String> = self.calls.iter().map(|(name, _)| name).collect();
+        (&self.role, &self.content, called).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -147,6 +156,15 @@ pub fn header(rollout: &Rollout, style: &Style) -> Vec<String> {
     field("resources", resources_id.clone().unwrap_or_default());
     field("input", plain(Some(input)));
     lines
+}
+
+fn call_json(call: &Call) -> Value {
+    let mut value = json!({ "generation": call.generation, "answer": call.answer.content });
+    if !call.answer.calls.is_empty() {
+        let tool_call = |(name, arguments): &(String, String)| json!({ "name": name, "arguments": arguments });
+        value["tool_calls"] = call.answer.calls.iter().map(tool_call).collect();
+    }
+    value
 }
 
 /// When something began, and how long it took if it is over.
@@ -265,8 +283,10 @@ fn numbers(generation: &Generation) -> String {
 /// A message; further lines of its content line up with the first.
 fn message_lines(message: &Message, style: &Style) -> Vec<String> {
     let role = format!("{:<10}", message.role);
-    let mut lines = message.content.lines();
-    let first = format!("  {} {}", style.paint.green(&role), lines.next().unwrap_or_default());
+    let calls = message.calls.iter().map(|(name, arguments)| format!("calls {name} {arguments}"));
+    let lines: Vec<String> = message.content.lines().map(str::to_owned).chain(calls).collect();
+    let mut lines = lines.iter();
+    let first = format!("  {} {}", style.paint.green(&role), lines.next().map_or("", String::as_str));
     let mut out = vec![first];
     out.extend(lines.map(|line| format!("  {:<10} {line}", "")));
     out

@@ -20,7 +20,7 @@ use fulgurite_trainer::{
 use tokio::sync::watch;
 
 use self::checks::{check_commands, check_config};
-pub use self::run_directory::STORE_FILE;
+pub use self::run_directory::{STORE_FILE, run_tokenizers};
 use self::run_directory::{begin_run, run_directory};
 use crate::admin_key;
 use crate::base_model::{self, Recipe};

@@ -10,11 +10,28 @@ use uuid::Uuid;
 
 use crate::cli::TrainArguments;
 use crate::config::LoadedConfig;
+use crate::train::fill_seed;
 
 /// Name of the database in a run's directory.
 pub const STORE_FILE: &str = "fulgurite.db";
 /// Name of the file there that says which run it is, and how it was configured.
 const CONFIG_FILE: &str = "config.json";
+
+/// The key in that file of the directory that relative paths start from.
+const CONFIG_DIRECTORY: &str = "config_directory";
+
+/// Directories in which the tokenizers of a run's models may be.
+pub fn run_tokenizers(directory: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(directory.join(CONFIG_FILE)).unwrap_or_default();
+    let config: Value = serde_json::from_str(&text).unwrap_or_default();
+    let seed = config["run"]["seed"].as_u64().unwrap_or_default();
+    let own = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    // Runs of before did not say where they were started; most are in a directory beside their config.
+    let said = config[CONFIG_DIRECTORY].as_str().map(PathBuf::from);
+    let bases: Vec<PathBuf> = said.into_iter().chain(own.ancestors().take(3).map(Path::to_owned)).collect();
+    let models = config["models"].as_array().into_iter().flatten().filter_map(|model| model["path"].as_str());
+    models.flat_map(|path| bases.iter().map(move |base| base.join(fill_seed(Path::new(path), seed)))).collect()
+}
 
 /// A new directory for a new run; the one with the greatest number for `--resume`.
 pub fn run_directory(loaded: &LoadedConfig, arguments: &TrainArguments) -> Result<PathBuf> {
@@ -69,7 +86,11 @@ pub async fn begin_run(record: &dyn Record, loaded: &LoadedConfig, directory: &P
         (run_id.to_owned(), config)
     } else {
         let run_id = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut config = json!({ "run_id": run_id, "instance": Uuid::now_v7().to_string() });
+        let mut config = json!({
+            "run_id": run_id,
+            "instance": Uuid::now_v7().to_string(),
+            CONFIG_DIRECTORY: std::path::absolute(&loaded.directory).unwrap_or_else(|_| loaded.directory.clone()),
+        });
         if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(loaded.config)) {
             all.extend(own);
         }

@@ -735,3 +735,53 @@ fn with_an_admin_key_the_run_gives_its_agents_keys_of_their_own() {
     let key = resources[0]["resources"]["main_llm"]["api_key"].as_str().unwrap();
     assert!(key.starts_with("fgr-"), "{key}");
 }
+
+/// The page's commands and files as one script, each file written where the page shows it.
+fn script_of(page: &str) -> String {
+    let mut script = String::new();
+    let mut blocks = page.split("```");
+    while let (Some(text), Some(block)) = (blocks.next(), blocks.next()) {
+        let (language, body) = block.split_once('\n').unwrap();
+        let named = text.trim_end().rsplit_once('\n').map_or("", |(_, last)| last);
+        match named.strip_prefix('`').and_then(|name| name.strip_suffix("`:")) {
+            Some(file) => script += &format!("cat > {file} <<'END_OF_FILE'\n{body}END_OF_FILE\n"),
+            None => {
+                assert_eq!(language, "sh", "{body}");
+                script += body;
+            }
+        }
+    }
+    script
+}
+
+#[test]
+fn the_page_about_an_agent_of_ones_own_holds_word_for_word() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/your-agent.md")).unwrap();
+    // As many updates as show that it learns.
+    let shortened = page.replace("max_steps = 60\n", "max_steps = 30\n").replace("every = 10,", "every = 30,");
+    assert_ne!(shortened, page);
+    let directory = tempfile::tempdir().unwrap();
+    let python = root.join("target/python/bin");
+    assert!(python.join("python3").exists(), "tests/run makes {}", python.display());
+    let program = Path::new(env!("CARGO_BIN_EXE_fulgurite")).parent().unwrap().to_owned();
+    let path = format!("{}:{}:{}", program.display(), python.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", &script_of(&shortened)]).current_dir(directory.path()).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FULGURITE_")) {
+        shell.env_remove(name);
+    }
+    let output = shell.env("PATH", path).env("FULGURITE", root).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    let run = directory.path().join("guess/runs/guess-seed-1-1");
+    let steps = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap();
+    let steps: Vec<Value> = steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rewards: Vec<f64> = steps.iter().filter_map(|step| step["env/all/reward/total"].as_f64()).collect();
+    assert_eq!(rewards.len(), 30);
+    let mean = |rewards: &[f64]| rewards.iter().sum::<f64>() / rewards.len() as f64;
+    assert!(mean(&rewards[20..]) > mean(&rewards[..5]) + 0.05, "{rewards:?}");
+    // The best game, and what was sampled in it, as text.
+    assert!(stdout.contains("+1.000") && stdout.contains("Guess my number from 1 to 7."), "{stdout}");
+    assert!(!stdout.contains("without their text"), "{stdout}");
+}

@@ -149,7 +149,7 @@ async fn train(
 ) -> Result<SupervisedResult> {
     // Nothing is sampled.
     let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..options })?;
-    let renderer = fulgurite_renderers::open_renderer(raw, &recipe.renderer).context("[[models]] renderer")?;
+    let renderer = fulgurite_renderers::open_renderer(raw, &*recipe.renderer).context("[[models]] renderer")?;
     let learner = engine.learner();
     let options = &recipe.base.training;
     let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, options, recipe.seed, reporter).await?;

@@ -69,6 +69,8 @@ pub enum Command {
     Resources(ResourcesArguments),
     /// Show one rollout whole: its calls, answers and rewards
     Show(ShowArguments),
+    /// Draw the curves of training runs
+    Report(ReportArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
     /// Fetch a model, look at one, or make another of it
@@ -211,6 +213,21 @@ pub struct RunArguments {
     /// The agent: program and arguments; {task} and {task.FIELD} are filled in, never through a shell
     #[arg(last = true, required = true, value_name = "AGENT")]
     pub agent: Vec<String>,
+}
+
+/// `fulgurite report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Directories of runs, or files of their metrics
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// Draw this metric over the updates, a line for each run, as an SVG picture; the held-out reward is
+    /// test/env/all/reward/total
+    #[arg(long, value_name = "METRIC")]
+    pub svg: String,
+    /// Write the picture here, in place of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
 }
 
 /// `fulgurite config`.

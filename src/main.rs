@@ -13,6 +13,7 @@ mod config;
 mod config_show;
 mod config_text;
 mod connections;
+mod curves;
 mod exclusive_lock;
 mod limited_stream;
 mod metrics_page;
@@ -25,6 +26,7 @@ mod paint;
 mod progress;
 mod query;
 mod report;
+mod report_command;
 mod run;
 mod runner_process;
 mod serve;
@@ -127,6 +129,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
+        Command::Report(arguments) => report_command::report(&arguments),
         Command::Model(arguments) => model_command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Bench(arguments) => match arguments.subject {

@@ -32,6 +32,7 @@ fn help_says_what_there_is() {
       workers      List workers
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
+      report       Draw the curves of training runs
       template     Look at what a model is given and at what it said, token by token
       model        Fetch a model, look at one, or make another of it
       bench        Measure what things cost
@@ -291,6 +292,35 @@ fn shells_can_complete_the_command_s_words() {
     assert_eq!(complete(&["fulgurite", "model", "fe"]), "fetch");
     assert!(complete(&["fulgurite", "serve", "--"]).contains("--ready-file"));
     assert_eq!(run(["completions", "tcsh"]).code, Some(2));
+}
+
+#[test]
+fn the_curves_of_runs_are_drawn_and_what_cannot_be_drawn_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::create_dir(path("run-a")).unwrap();
+    std::fs::write(path("run-a/metrics.jsonl"), "{\"step\":0,\"reward\":-0.5}\n{\"step\":1,\"reward\":1}\n").unwrap();
+    std::fs::write(path("b.jsonl"), "{\"step\":0,\"reward\":0.25,\"why\":\"no number\"}\n").unwrap();
+    let drawn = printed(["report", &path("run-a"), &path("b.jsonl"), "--svg", "reward"]);
+    assert!(drawn.starts_with("<svg") && drawn.contains("run-a") && drawn.contains(">\nb\n<"), "{drawn}");
+    printed(["report", &path("run-a/metrics.jsonl"), &path("b.jsonl"), "--svg", "reward", "-o", &path("c.svg")]);
+    assert_eq!(std::fs::read_to_string(path("c.svg")).unwrap(), drawn);
+
+    std::fs::write(path("broken.jsonl"), "{\"step\":0}\n{\"step\":").unwrap();
+    let refused = |run: &str| curve_of(&path(run)).failure(directory.path());
+    insta::assert_snapshot!(refused("b.jsonl"), @"error: [directory]/b.jsonl has no loss; it has reward, step");
+    insta::assert_snapshot!(refused("none"), @r"
+    error: cannot read [directory]/none
+      caused by: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(refused("broken.jsonl"), @r"
+    error: [directory]/broken.jsonl, line 2
+      caused by: EOF while parsing a value at line 1 column 8
+    ");
+}
+
+fn curve_of(of: &str) -> Ran {
+    run(["report", of, "--svg", "loss"])
 }
 
 /// A directory with a config file in it.

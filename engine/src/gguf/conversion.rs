@@ -227,12 +227,14 @@ mod tests {
         }
     }
 
+    type Change = dyn Fn(&mut Vec<u8>);
+
     const HUGE: &[u8] = &(1_u64 << 60).to_le_bytes();
 
     #[test]
     fn a_file_that_lies_is_refused_by_name() {
         let refused = |change: &dyn Fn(&mut Vec<u8>)| converted("llama.gguf", change).1.unwrap_err();
-        let table: Vec<(&str, Box<dyn Fn(&mut Vec<u8>)>)> = vec![
+        let table: Vec<(&str, Box<Change>)> = vec![
             ("it does not begin as a GGUF file does", Box::new(|bytes| bytes[0] = b'g')),
             ("its version is 1; versions 2 and 3 are read", Box::new(|bytes| bytes[4] = 1)),
             ("it is for big-endian machines", Box::new(|bytes| bytes[4..8].copy_from_slice(&[0, 0, 0, 3]))),

@@ -111,7 +111,7 @@ pub struct ServeArguments {
     /// Where everything is recorded: sqlite://FILE or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(id = "store.url", long = "store", value_name = "URL", env = "FULGURITE_STORE", hide_env_values = true)]
     pub store: Option<String>,
-    /// Serve a model: NAME=embedded:DIRECTORY[,renderer=NAME][,tools=preamble], at a remote host
+    /// Serve a model: NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME][,tools=preamble], at a remote host
     /// NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,tools=preamble][,api_key_env=VARIABLE], or by passing
     /// its calls on NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE] (repeatable)
     #[arg(long = "model", value_name = "SPEC")]
@@ -516,9 +516,9 @@ pub enum Elements {
 /// `fulgurite model inspect`.
 #[derive(Debug, Args)]
 pub struct ModelInspectArguments {
-    /// Model directory in Hugging Face's format
-    #[arg(value_name = "MODEL_DIR")]
-    pub model_dir: PathBuf,
+    /// Model directory in Hugging Face's format, or a GGUF file
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

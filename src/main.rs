@@ -15,6 +15,7 @@ mod config_text;
 mod connections;
 mod curves;
 mod exclusive_lock;
+mod gguf_cache;
 mod limited_stream;
 mod metrics_page;
 mod model_command;

@@ -1,5 +1,7 @@
 //! `fulgurite model`: what a model directory holds and whether this machine can run it, and how it is made into another.
 
+use std::cell::RefCell;
+
 use anyhow::{Context, Result};
 use fulgurite_engine::{
     ElementType, INSPECTED_RANK, ModelInspection, available_memory, bytes_text, convert_gguf, convert_model,
@@ -10,6 +12,8 @@ use serde_json::json;
 use crate::cli::{
     Elements, ModelAction, ModelArguments, ModelConvertArguments, ModelInspectArguments, ModelMergeArguments,
 };
+use crate::gguf_cache::{self, model_directory};
+use crate::progress::Progress;
 use crate::{model_fetch, output};
 
 /// Does what was asked.
@@ -20,7 +24,7 @@ pub async fn model(arguments: &ModelArguments) -> Result<()> {
         ModelAction::Convert(arguments) => convert(arguments),
         ModelAction::Merge(arguments) => {
             let ModelMergeArguments { model_dir, adapter_dir, output_dir, dtype } = arguments;
-            merge_adapter(model_dir, adapter_dir, output_dir, (*dtype).into())
+            merge_adapter(&model_directory(model_dir)?, adapter_dir, output_dir, (*dtype).into())
                 .with_context(|| format!("{} cannot be merged into {}", adapter_dir.display(), model_dir.display()))
         }
     }
@@ -30,7 +34,13 @@ fn convert(arguments: &ModelConvertArguments) -> Result<()> {
     let ModelConvertArguments { model, output_dir, dtype } = arguments;
     let elements = dtype.map(ElementType::from);
     let converted = match is_gguf(model) {
-        true => convert_gguf(model, output_dir, elements),
+        true => {
+            let progress = RefCell::new(Progress::new(false));
+            let watch = |numbers, of| gguf_cache::tell(&mut progress.borrow_mut(), numbers, of);
+            let converted = convert_gguf(model, output_dir, elements, &watch);
+            progress.borrow().finish();
+            converted
+        }
         false => convert_model(model, output_dir, elements.unwrap_or_default()),
     };
     converted.with_context(|| format!("{} cannot be converted", model.display()))
@@ -47,8 +57,8 @@ impl From<Elements> for ElementType {
 }
 
 fn inspect(arguments: &ModelInspectArguments) -> Result<()> {
-    let directory = &arguments.model_dir;
-    let found = inspect_model(directory).with_context(|| format!("{} cannot be run here", directory.display()))?;
+    let model = &arguments.model;
+    let found = inspect_model(model).with_context(|| format!("{} cannot be run here", model.display()))?;
     let available = available_memory();
     if arguments.json {
         let mut told = json!(found);
@@ -75,7 +85,7 @@ fn rows(found: &ModelInspection, available: Option<u64>) -> Vec<(&'static str, S
         None => bytes_text(bytes),
     };
     let head = if found.tied_head { "tied to the embedding" } else { "its own" };
-    vec![
+    let mut rows = vec![
         ("architecture", found.architecture.to_owned()),
         ("parameters", found.parameters.to_string()),
         ("layers", format!("{} of width {}", found.layers, found.hidden_size)),
@@ -88,5 +98,12 @@ fn rows(found: &ModelInspection, available: Option<u64>) -> Vec<(&'static str, S
         ("each token", format!("{} of keys and values", bytes_text(found.memory.keys_and_values_per_token))),
         ("to train LoRA", format!("{}, at rank {INSPECTED_RANK}", fits(found.lora_memory.training()))),
         ("to train fully", fits(found.memory.training())),
-    ]
+    ];
+    if let Some(facts) = &found.gguf {
+        let template = if facts.chat_template { "a chat template" } else { "no chat template" };
+        rows.extend(facts.name.clone().map(|name| ("called", name)));
+        rows.push(("tokenizer", format!("{}, {} tokens, {template}", facts.pre_tokenizer, facts.tokens)));
+        rows.push(("converted to", json!(facts.converted_to).as_str().unwrap_or_default().to_owned()));
+    }
+    rows
 }

@@ -19,8 +19,8 @@ pub struct ModelEntry {
     pub name: String,
     /// Who samples.
     pub backend: Backend,
-    /// HF-format directory: the tokenizer and the template, for `embedded` the weights too; `{seed}` is filled in by
-    /// `train`. None for `openai` and `anthropic`.
+    /// HF-format directory or GGUF file: the tokenizer and the template, for `embedded` the weights too; `{seed}` is filled
+    /// in by `train`. None for `openai` and `anthropic`.
     #[serde(default)]
     pub path: PathBuf,
     /// What an upstream calls the model; the same as here by default.
@@ -201,12 +201,12 @@ impl ModelEntry {
     }
 }
 
-/// Reads a `--model NAME=embedded:DIRECTORY[,renderer=NAME]`,
+/// Reads a `--model NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME]`,
 /// `--model NAME=BACKEND:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE]`, where a `tinker` service may also have
 /// `base_model=NAME`, or `--model NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]`, where an
 /// `anthropic` one may also have `key_header=HEADER`.
 pub fn parse_model(spec: &str) -> Result<ModelEntry> {
-    let expected = "expected NAME=embedded:DIRECTORY[,renderer=NAME], \
+    let expected = "expected NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME], \
                     NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or \
                     NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]";
     let refuse = |what: &str| anyhow!("--model {spec}: {what}{expected}");
@@ -309,7 +309,7 @@ mod tests {
             "a=openai:",
         ] {
             let error = parse_model(wrong).unwrap_err().to_string();
-            assert!(error.contains("expected NAME=embedded:DIRECTORY"), "{wrong}: {error}");
+            assert!(error.contains("expected NAME=embedded:DIRECTORY|FILE.gguf"), "{wrong}: {error}");
         }
     }
 

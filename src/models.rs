@@ -20,6 +20,7 @@ use fulgurite_renderers::Renderer;
 use serde_json::Value;
 
 use crate::config::{Config, public_part};
+use crate::gguf_cache::model_directory;
 use crate::model_config::{Backend, ModelEntry};
 use crate::server::{LoadedModel, sampling_limits};
 
@@ -37,12 +38,15 @@ pub struct OpenModel {
 }
 
 impl OpenModel {
-    /// Opens what `entry` says, its path seen from `directory`. Remote hosts are looked at when they are first needed,
-    /// so that they may be down.
+    /// Opens what `entry` says, its path seen from `directory`; a GGUF file is converted first. Remote hosts are looked at
+    /// when they are first needed, so that they may be down.
     pub fn open(entry: &ModelEntry, directory: &Path, config: &Config) -> Result<Self> {
-        let path = directory.join(&entry.path);
+        let path = || {
+            let path = model_directory(&directory.join(&entry.path));
+            path.with_context(|| format!("model `{}`", entry.name))
+        };
         if entry.backend == Backend::Embedded {
-            let loaded = LoadedModel::open(&entry.name, &path, entry.renderer(), config.engine.options())?;
+            let loaded = LoadedModel::open(&entry.name, &path()?, entry.renderer(), config.engine.options())?;
             let tinker = Some(loaded.tinker_base()?);
             return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
         }
@@ -52,7 +56,7 @@ impl OpenModel {
             let remote = format!("calls are passed on to {place} ({})", dialect.name());
             return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), tinker: None });
         }
-        let served = ServedModel::Sampled(remote_model(entry, &path, config)?);
+        let served = ServedModel::Sampled(remote_model(entry, &path()?, config)?);
         let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
         Ok(Self { served, remote: Some(remote), tinker: None })
     }

@@ -63,8 +63,8 @@ fn help_says_what_there_is() {
           --store <URL>                  Where everything is recorded: sqlite://FILE or
                                          postgres://USER:PASSWORD@HOST/DATABASE [env: FULGURITE_STORE]
           --model <SPEC>                 Serve a model:
-                                         NAME=embedded:DIRECTORY[,renderer=NAME][,tools=preamble], at a
-                                         remote host
+                                         NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME][,tools=preamble],
+                                         at a remote host
                                          NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,tools=preamble][,api_key_env=VARIABLE],
                                          or by passing its calls on
                                          NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]

@@ -364,7 +364,7 @@ fn what_cannot_be_served_is_a_clear_error() {
     error: model `tiny`
       caused by: /no/such/model/tokenizer.json: No such file or directory (os error 2)
     ");
-    insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--model", "tiny=/no/such/model"]), @"error: --model tiny=/no/such/model: expected NAME=embedded:DIRECTORY[,renderer=NAME], NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]");
+    insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--model", "tiny=/no/such/model"]), @"error: --model tiny=/no/such/model: expected NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME], NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]");
     insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--watchdog-interval=-1"]), @"error: server.watchdog_interval is -1, but must be a number of seconds above 0 (0 looks before each call)");
     insta::assert_snapshot!(serve_store("sqlite:///no/such/directory/store.db", &[]), @r"
     error: cannot open the store sqlite:///no/such/directory/store.db

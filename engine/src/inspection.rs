@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::adapter_layout::AdapterLayout;
 use crate::config::ModelConfig;
 use crate::files::{CONFIG, find_weights};
+use crate::gguf::{GgufFacts, inspect_gguf, is_gguf};
 use crate::layout::Layout;
 use crate::memory::MemoryNeed;
 use crate::{EngineError, EngineOptions, LoraModule};
@@ -35,33 +36,53 @@ pub struct ModelInspection {
     pub memory: MemoryNeed,
     /// The same where an adapter of rank [`INSPECTED_RANK`] is trained beside every matrix.
     pub lora_memory: MemoryNeed,
+    /// What is true of a GGUF file alone; `element_types` are then those that it has, and the memory is that of the
+    /// directory into which it is converted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gguf: Option<GgufFacts>,
 }
 
 /// The rank of the adapter whose training [`inspect_model`] tells the memory of.
 pub const INSPECTED_RANK: usize = 16;
 
 /// Looks at a model directory: its configuration, and the names, shapes and element types of its tensors. Fails with
-/// the field or the tensor that this engine cannot run.
-pub fn inspect_model(directory: &Path) -> Result<ModelInspection, EngineError> {
-    let config = ModelConfig::read(&directory.join(CONFIG))?;
+/// the field or the tensor that this engine cannot run. The same of a GGUF file, whose tokenizer is looked at, too.
+pub fn inspect_model(path: &Path) -> Result<ModelInspection, EngineError> {
+    if is_gguf(path) {
+        return inspect_gguf(path);
+    }
+    let config = ModelConfig::read(&path.join(CONFIG))?;
     let layout = Layout::new(&config);
-    let found = find_weights(directory, &layout)?;
-    let prefix_cache = EngineOptions::default().prefix_cache_bytes as u64;
-    let memory = MemoryNeed { prefix_cache, ..MemoryNeed::of_found(&config, &layout, &found) };
-    let adapter = AdapterLayout::new(&config, INSPECTED_RANK, &LoraModule::ALL.into());
+    let found = find_weights(path, &layout)?;
+    let memory = MemoryNeed::of_found(&config, &layout, &found);
     Ok(ModelInspection {
-        architecture: config.architecture.name(),
-        parameters: config.parameter_count(),
-        context_length: config.max_position_embeddings,
-        vocabulary_size: config.vocab_size,
-        layers: config.num_hidden_layers,
-        hidden_size: config.hidden_size,
-        tied_head: config.tie_word_embeddings,
         element_types: found.element_types(),
         files: found.paths(),
-        memory,
-        lora_memory: memory.with_adapter(&config, adapter.length),
+        ..ModelInspection::of(&config, memory)
     })
+}
+
+impl ModelInspection {
+    /// What a configuration tells, of a model whose weights take so much memory.
+    pub(crate) fn of(config: &ModelConfig, memory: MemoryNeed) -> Self {
+        let prefix_cache = EngineOptions::default().prefix_cache_bytes as u64;
+        let memory = MemoryNeed { prefix_cache, ..memory };
+        let adapter = AdapterLayout::new(config, INSPECTED_RANK, &LoraModule::ALL.into());
+        Self {
+            architecture: config.architecture.name(),
+            parameters: config.parameter_count(),
+            context_length: config.max_position_embeddings,
+            vocabulary_size: config.vocab_size,
+            layers: config.num_hidden_layers,
+            hidden_size: config.hidden_size,
+            tied_head: config.tie_word_embeddings,
+            element_types: BTreeMap::new(),
+            files: Vec::new(),
+            memory,
+            lora_memory: memory.with_adapter(config, adapter.length),
+            gguf: None,
+        }
+    }
 }
 
 #[cfg(test)]

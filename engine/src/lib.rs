@@ -63,7 +63,7 @@ pub use conversion::{ElementType, convert_model, merge_adapter};
 pub use device::Device;
 pub use engine::{Engine, EngineOptions, create_model};
 pub use error::EngineError;
-pub use gguf::{convert_gguf, is_gguf};
+pub use gguf::{GgufFacts, GgufProgress, convert_gguf, find_kept_gguf, is_gguf, kept_gguf};
 pub use grammars::GrammarLimits;
 pub use inspection::{INSPECTED_RANK, ModelInspection, inspect_model};
 pub use learner::EmbeddedLearner;

@@ -48,6 +48,11 @@ impl MemoryNeed {
         Self::of_weights(config, weights_bytes(layout, |place| found.precision(place)), 0)
     }
 
+    /// Of a model whose matrices are all of one precision.
+    pub(crate) fn of_precision(config: &ModelConfig, layout: &Layout, precision: Precision) -> Self {
+        Self::of_weights(config, weights_bytes(layout, |_| precision), 0)
+    }
+
     fn of_weights(config: &ModelConfig, weights: u64, sequence: usize) -> Self {
         let parameters = config.parameter_count() as u64;
         let shards = shard_count(config) as u64;

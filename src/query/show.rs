@@ -14,6 +14,7 @@ use super::arguments::ShowArguments;
 use super::open;
 use super::transcript::{AttemptTranscript, Event, Style, header};
 use crate::config::LoadedConfig;
+use crate::gguf_cache::known_model_directory;
 use crate::output;
 use crate::paint::Paint;
 use crate::train::run_tokenizers;
@@ -116,7 +117,8 @@ fn tokenizers(arguments: &ShowArguments, used: &[String]) -> Result<HashMap<Stri
     let loaded = LoadedConfig::read(arguments.store.config.as_deref())?;
     for model in &loaded.config.models {
         // Which models there are is the config's word; one that is not there now only leaves ids without text.
-        found.extend(Tokenizer::open(&loaded.resolve(&model.path)).ok().map(by_fingerprint));
+        let directory = known_model_directory(&loaded.resolve(&model.path));
+        found.extend(directory.and_then(|directory| Tokenizer::open(&directory).ok()).map(by_fingerprint));
     }
     Ok(found)
 }

@@ -3,11 +3,13 @@ use fulgurite_renderers::{TemplateReport, Verdict, check_template};
 use serde_json::json;
 
 use crate::cli::TemplateCheckArguments;
+use crate::gguf_cache::model_directory;
 use crate::output;
 
 /// Says what a model's chat template is good for. Fails where a fault was found.
 pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {
-    let report = check_template(&arguments.model_dir).with_context(|| arguments.model_dir.display().to_string())?;
+    let directory = model_directory(&arguments.model_dir)?;
+    let report = check_template(&directory).with_context(|| arguments.model_dir.display().to_string())?;
     match arguments.json {
         true => output::line(json!(report)),
         false => print(&report),

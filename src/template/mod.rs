@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
 
 use crate::cli::{RendererArguments, TemplateAction, TemplateArguments};
+use crate::gguf_cache::model_directory;
 
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {
@@ -32,7 +33,10 @@ pub fn template(arguments: TemplateArguments) -> Result<()> {
 fn open(arguments: &RendererArguments) -> Result<Arc<dyn Renderer>> {
     let tokenizer = match (&arguments.tokenizer, &arguments.model) {
         (Some(tokenizer), _) => Tokenizer::open_file(tokenizer)?,
-        (None, model) => Tokenizer::open(model.as_deref().context("neither --model nor --tokenizer is given")?)?,
+        (None, model) => {
+            let model = model.as_deref().context("neither --model nor --tokenizer is given")?;
+            Tokenizer::open(&model_directory(model)?)?
+        }
     };
     let options =
         FormatOptions { cookbook_exact: arguments.cookbook_exact, current_date: arguments.current_date.clone() };

@@ -27,6 +27,7 @@ use crate::base_model::{self, Recipe};
 use crate::cli::TrainArguments;
 use crate::config::{Config, LoadedConfig};
 use crate::exclusive_lock::ExclusiveLock;
+use crate::gguf_cache;
 use crate::metrics_page::MetricsPage;
 use crate::model_config::ModelEntry;
 use crate::models::TrainedModel;
@@ -99,6 +100,7 @@ impl Prepared {
             }
             None => {}
         }
+        let model_directory = gguf_cache::model_directory(&model_directory)?;
         Ok(Self { loaded, arguments, reporter, model, model_directory, tasks, started })
     }
 }

@@ -1,5 +1,6 @@
 //! A GGUF file written as a model directory.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
@@ -22,35 +23,50 @@ use crate::layout::{Layout, Tensor};
 /// Whether a file begins as GGUF files do.
 pub fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
+    // What is no file, as a pipe, could keep whoever opens it waiting.
+    if !path.is_file() {
+        return false;
+    }
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    path.is_file() && read.is_ok() && magic == MAGIC
+    read.is_ok() && magic == MAGIC
 }
 
 /// Writes the model in a GGUF file, with its tokenizer and chat template, as a directory that must not exist yet. Numbers become
-/// `elements`; unless told otherwise bfloat16 where the file is quantised, and what loses nothing elsewhere.
+/// `elements`; unless told otherwise bfloat16 where the file is quantised, and what loses nothing elsewhere. `watch` is told how
+/// many of the model's numbers are written, and how many there are.
 ///
 /// # Errors
 ///
 /// Names what is wrong with the file, or what in it this engine cannot run. The directory appears whole or not at all.
-pub fn convert_gguf(source: &Path, target: &Path, elements: Option<ElementType>) -> Result<(), EngineError> {
+pub fn convert_gguf(
+    source: &Path,
+    target: &Path,
+    elements: Option<ElementType>,
+    watch: &dyn Fn(u64, u64),
+) -> Result<(), EngineError> {
     let file = GgufFile::open(source)?;
     let config = model_config(&file)?;
     let layout = Layout::new(&config);
     let sources = sources(&file, &config, &layout)?;
     let files = tokenizer_files(&file, config.vocab_size)?;
     let elements = elements.unwrap_or_else(|| lossless(&file));
+    let (done, all) = (Cell::new(0), layout.length as u64);
+    let count = |numbers: usize| {
+        done.set(done.get() + numbers as u64);
+        watch(done.get(), all);
+    };
     let partial = begin(target)?;
     write_configuration(&partial, &config, elements)?;
     for (name, content) in files {
         write_durably(&partial.join(name), content.to_string().as_bytes())?;
     }
-    let written = sources.iter().map(|source| source.written(&file, elements)).collect();
+    let written = sources.iter().map(|source| source.written(&file, elements, &count)).collect();
     write_tensors(&partial.join(WEIGHTS), written)?;
     commit(&partial, target)
 }
 
 /// What the file's numbers become unless told otherwise. What has been quantised has lost more than bfloat16 loses.
-fn lossless(file: &GgufFile) -> ElementType {
+pub(super) fn lossless(file: &GgufFile) -> ElementType {
     let kinds: BTreeSet<BlockType> =
         file.tensors.iter().filter(|tensor| tensor.shape.len() > 1).map(|tensor| tensor.kind).collect();
     let all = |kind: BlockType| kinds.iter().all(|it| *it == kind);
@@ -63,7 +79,7 @@ fn lossless(file: &GgufFile) -> ElementType {
 }
 
 /// Where a tensor of the directory comes from.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     tensor: &'a Tensor,
     entry: &'a TensorEntry,
     /// Heads whose rows the file has in the order of its rotary embedding, which turns neighbours.
@@ -71,7 +87,11 @@ struct Source<'a> {
 }
 
 /// Every tensor that the model needs, and none beside them.
-fn sources<'a>(file: &'a GgufFile, config: &ModelConfig, layout: &'a Layout) -> Result<Vec<Source<'a>>, EngineError> {
+pub(super) fn sources<'a>(
+    file: &'a GgufFile,
+    config: &ModelConfig,
+    layout: &'a Layout,
+) -> Result<Vec<Source<'a>>, EngineError> {
     let refuse =
         |name: &str, message: String| EngineError::Tensor { path: file.path.clone(), name: name.into(), message };
     let mut sources = Vec::new();
@@ -102,13 +122,19 @@ fn interleaved_heads(config: &ModelConfig, name: &str) -> Option<usize> {
 }
 
 impl<'a> Source<'a> {
-    fn written(&'a self, file: &'a GgufFile, elements: ElementType) -> (String, Written<'a>) {
+    /// As it is written; `count` is told how many numbers have been read.
+    fn written(&'a self, file: &'a GgufFile, elements: ElementType, count: &'a dyn Fn(usize)) -> (String, Written<'a>) {
         let dtype = match elements {
             ElementType::F32 => Dtype::F32,
             ElementType::Bf16 => Dtype::BF16,
             ElementType::F16 => Dtype::F16,
         };
-        let content = Content::Read(Box::new(|start, numbers: &mut [f32]| self.read(file, start, numbers)));
+        let read = move |start, numbers: &mut [f32]| {
+            self.read(file, start, numbers)?;
+            count(numbers.len());
+            Ok(())
+        };
+        let content = Content::Read(Box::new(read));
         (self.tensor.name.clone(), Written { dtype, shape: self.tensor.shape.clone(), content })
     }
 
@@ -145,6 +171,8 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
     }
 
+    type Change = dyn Fn(&mut Vec<u8>);
+
     /// A file of the vectors with some of its bytes changed, converted.
     fn converted(name: &str, change: impl Fn(&mut Vec<u8>)) -> (TempDir, Result<PathBuf, String>) {
         let home = tempfile::tempdir().unwrap();
@@ -152,7 +180,7 @@ mod tests {
         change(&mut bytes);
         let (source, target) = (home.path().join("model.gguf"), home.path().join("model"));
         std::fs::write(&source, bytes).unwrap();
-        let result = convert_gguf(&source, &target, None).map_err(|error| error.to_string());
+        let result = convert_gguf(&source, &target, None, &|_, _| ()).map_err(|error| error.to_string());
         if result.is_err() {
             assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left of a refused file");
         }

@@ -88,6 +88,11 @@ fn key(name: &str) -> String {
     format!("tokenizer.ggml.{name}")
 }
 
+/// How text is cut into words, as the file names it.
+pub(super) fn pre_tokenizer_name(file: &GgufFile) -> &str {
+    file.metadata.text(&key("pre")).unwrap_or(PreTokenizer::Default.name())
+}
+
 struct Facts<'a> {
     file: &'a GgufFile,
     tokens: &'a [String],
@@ -143,7 +148,7 @@ impl<'a> Facts<'a> {
     }
 
     fn pre_tokenizer(&self) -> Result<PreTokenizer, EngineError> {
-        let name = self.file.metadata.text(&key("pre")).unwrap_or(PreTokenizer::Default.name());
+        let name = pre_tokenizer_name(self.file);
         PreTokenizer::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
             let known = PreTokenizer::ALL.map(PreTokenizer::name).join(", ");
             self.refuse(format!("{} is {name}; known are {known}", key("pre")))

@@ -41,7 +41,13 @@ fn draw(picture: &mut String, title: &str, curves: &[Curve]) -> Result<(), Box<d
         .x_label_area_size(36)
         .y_label_area_size(52)
         .build_cartesian_2d(x.0..x.1, y.0..y.1)?;
-    chart.configure_mesh().x_desc("update").x_label_formatter(&ToString::to_string).light_line_style(TRANSPARENT).bold_line_style(BLACK.mix(0.12)).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("update")
+        .x_label_formatter(&ToString::to_string)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .draw()?;
     for (curve, colour) in curves.iter().zip(COLOURS.iter().cycle()) {
         chart
             .draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?

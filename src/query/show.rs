@@ -111,7 +111,8 @@ fn tokenizers(arguments: &ShowArguments, used: &[String]) -> Result<HashMap<Stri
     }
     if let Some(run) = &arguments.store.run {
         let directories = run_tokenizers(run);
-        found.extend(directories.iter().filter_map(|path| Tokenizer::open(path).ok()).map(by_fingerprint));
+        let directories = directories.iter().filter_map(|path| known_model_directory(path));
+        found.extend(directories.filter_map(|path| Tokenizer::open(&path).ok()).map(by_fingerprint));
         return Ok(found);
     }
     let loaded = LoadedConfig::read(arguments.store.config.as_deref())?;

@@ -24,7 +24,8 @@ fn the_table_of_smollm2_says_what_its_runs_measured() {
         let metrics = read(&format!("curves/smollm2-seed-{seed}.jsonl"));
         let steps: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let (first, last) = (&steps[0], &steps[steps.len() - 1]);
-        let held_out = |step: &Value, name: &str| format!("{:.2}", step[format!("test/env/all/{name}")].as_f64().unwrap());
+        let held_out =
+            |step: &Value, name: &str| format!("{:.2}", step[format!("test/env/all/{name}")].as_f64().unwrap());
         let seconds: f64 = steps.iter().map(|step| step["time/total"].as_f64().unwrap()).sum();
         let expected = [
             seed.to_string(),
@@ -35,7 +36,8 @@ fn the_table_of_smollm2_says_what_its_runs_measured() {
             format!("{seconds:.0}"),
         ];
         assert_eq!(row(&readme, seed), expected);
-        let greatest = steps.iter().filter_map(|step| step["optim/logprob_difference_max"].as_f64()).fold(0.0, f64::max);
+        let greatest =
+            steps.iter().filter_map(|step| step["optim/logprob_difference_max"].as_f64()).fold(0.0, f64::max);
         assert_eq!(greatest, 0.0, "sampler and trainer do not agree to the bit");
     }
 }

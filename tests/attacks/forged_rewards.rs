@@ -95,9 +95,12 @@ fn an_agent_that_tries_every_door_trains_the_same_weights_as_an_honest_one() {
     assert!(weights == honest_weights, "the forged rewards moved the weights");
 
     let answers = notes(&folder);
-    for door in ["own_key", "no_key", "claim", "forged_key", "rollout", "event", "others_key", "late"] {
-        assert_eq!(answers[door], BTreeSet::from(["403".to_owned()]), "{door}");
+    let refused = BTreeSet::from(["403".to_owned()]);
+    for door in ["own_key", "no_key", "claim", "forged_key", "rollout", "event", "others_key"] {
+        assert_eq!(answers[door], refused, "{door}");
     }
+    // A child that outlives its agent is killed with the attempt, mostly before it says anything.
+    assert!(answers.get("late").is_none_or(|answers| *answers == refused), "{answers:?}");
     // Spans are kept whatever they say; their rewards do not count.
     assert_eq!((&answers["span"], &answers["trace"]), (&["201".to_owned()].into(), &["200".to_owned()].into()));
 

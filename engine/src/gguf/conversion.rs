@@ -255,8 +255,6 @@ mod tests {
         }
     }
 
-    type Change = dyn Fn(&mut Vec<u8>);
-
     const HUGE: &[u8] = &(1_u64 << 60).to_le_bytes();
 
     #[test]

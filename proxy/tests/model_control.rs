@@ -150,7 +150,7 @@ async fn what_is_wrong_with_new_weights_is_told_and_changes_nothing() {
     for (what, body, status, word) in [
         ("other/weights", json!({ "version": 4, "model": "/w" }), 404, "does not exist here"),
         ("tiny/weights", json!({ "version": 4 }), 400, "no variant"),
-        ("tiny/weights", json!({ "version": "four", "model": "/w" }), 400, "u64"),
+        ("tiny/weights", json!({ "version": "four", "model": "/w" }), 400, "must be a whole number"),
         ("tiny/weights", json!({ "version": 4, "adapter": "/w" }), 500, "whole models only"),
         ("tiny/pause", json!({ "drian": true }), 400, "drian"),
         ("other/pause", json!({}), 404, "does not exist here"),

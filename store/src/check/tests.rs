@@ -314,7 +314,12 @@ async fn checksums_follow_whatever_the_store_itself_changes() {
     store.set_client_gone("next", true).await.unwrap();
     store.set_client_gone("begun", true).await.unwrap();
     store.set_client_gone("begun", false).await.unwrap();
-    store.record_session(generation("alone", &attempted, &[7], &[8])).await.unwrap();
+    let session = NewGeneration {
+        rollout_id: "ro-alone".into(),
+        attempt_id: "at-alone".into(),
+        ..generation("alone", &attempted, &[7], &[8])
+    };
+    store.record_session(session).await.unwrap();
     store.add_reward(&attempted.rollout.rollout_id, "latest", Some("next"), Reward::new(0.5)).await.unwrap();
     assert_eq!(violations(&store).await, []);
 }

@@ -55,9 +55,12 @@ use tracing_subscriber::EnvFilter;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(words) = run::supervised_words(std::env::args_os().skip(1)) {
+        return run::supervise_agent(&words);
+    }
     let cli = Cli::parse();
     if let Command::SuperviseAgent(arguments) = &cli.command {
-        return run::supervise_agent(arguments);
+        return run::supervise_agent(&arguments.command);
     }
     match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,

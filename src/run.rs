@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use crate::admin_key;
-use crate::cli::{RunArguments, SuperviseArguments};
+use crate::cli::RunArguments;
 use crate::output;
 use crate::server::{interrupted, seconds};
 
@@ -62,12 +62,22 @@ fn supervisor() -> Result<Vec<OsString>> {
     // The running program, even if its file has been replaced.
     let running = Path::new("/proc/self/exe");
     let program = if !own.exists() && running.exists() { running.to_owned() } else { own };
-    Ok(vec![program.into(), "supervise-agent".into(), "--".into()])
+    Ok(vec![program.into(), SUPERVISE_AGENT.into(), "--".into()])
+}
+
+/// The subcommand by which this program is the parent of an agent.
+const SUPERVISE_AGENT: &str = "supervise-agent";
+
+/// The agent's words where [`supervisor`] put this program before them. That is once for every attempt, so it is seen before
+/// the whole command line's grammar is built.
+pub fn supervised_words(mut words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let is_supervisor = words.next()? == SUPERVISE_AGENT && words.next()? == "--";
+    is_supervisor.then(|| words.collect())
 }
 
 /// `fulgurite supervise-agent`: the parent of an agent.
-pub fn supervise_agent(arguments: &SuperviseArguments) -> ExitCode {
-    let [program, arguments @ ..] = &*arguments.command else { return ExitCode::from(2) };
+pub fn supervise_agent(words: &[OsString]) -> ExitCode {
+    let [program, arguments @ ..] = words else { return ExitCode::from(2) };
     match supervise(program, arguments) {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
         Err(error) => crate::fail(&anyhow::Error::new(error).context("the agent cannot be supervised")),

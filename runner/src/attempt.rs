@@ -245,7 +245,7 @@ impl Workshop {
         deadline: Instant,
     ) -> Result<Played, Verdict> {
         let agent = self
-            .run_program(program, assignment, b"", deadline)
+            .run_program(program, &self.supervisor, assignment, b"", deadline)
             .await
             .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()))?;
         let facts = facts(&agent);
@@ -309,7 +309,7 @@ impl Workshop {
         deadline: Instant,
     ) -> Result<Reward, Trouble> {
         let graded = self
-            .run_program(grader, assignment, output, deadline)
+            .run_program(grader, &[], assignment, output, deadline)
             .await
             .map_err(|why| Trouble::Failed(format!("grader {why}")))?;
         if graded.timed_out {
@@ -323,15 +323,17 @@ impl Workshop {
             .map_err(|none| Trouble::Failed(format!("no reward: of the grader's output: {none}")))
     }
 
-    /// Runs one of the attempt's programs with its arguments filled in. The error is why it could not be run.
+    /// Runs one of the attempt's programs with its arguments filled in, below a supervisor unless that has no words: a grader
+    /// is its user's own, and starts without one in half the time. The error is why it could not be run.
     async fn run_program(
         &self,
         program: &Program,
+        supervisor: &[OsString],
         assignment: &Assignment,
         input: &[u8],
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let mut command = match self.supervisor.split_first() {
+        let mut command = match supervisor.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
                 command.args(rest).arg(&program.path);
@@ -350,7 +352,7 @@ impl Workshop {
         }
         command.envs(variables(&self.server, assignment));
         let path = program.path.display();
-        let finished = match self.supervisor.is_empty() {
+        let finished = match supervisor.is_empty() {
             true => process::run(command, input, deadline).await,
             false => process::run_supervised(command, input, deadline).await,
         };

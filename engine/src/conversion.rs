@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
@@ -29,6 +30,15 @@ impl ElementType {
             Self::F32 => "float32",
             Self::Bf16 => "bfloat16",
             Self::F16 => "float16",
+        }
+    }
+
+    /// What a safetensors file calls it.
+    pub(crate) fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::Bf16 => Dtype::BF16,
+            Self::F16 => Dtype::F16,
         }
     }
 }
@@ -110,7 +120,6 @@ fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: 
 mod tests {
     use std::path::PathBuf;
 
-    use safetensors::Dtype;
     use serde_json::{Value, json};
 
     use super::*;

@@ -339,11 +339,7 @@ pub(crate) fn written_tensors<'a>(
     numbers: &'a dyn Numbers,
     elements: ElementType,
 ) -> Vec<(String, Written<'a>)> {
-    let dtype = match elements {
-        ElementType::F32 => Dtype::F32,
-        ElementType::Bf16 => Dtype::BF16,
-        ElementType::F16 => Dtype::F16,
-    };
+    let dtype = elements.dtype();
     let write = |tensor: &Tensor| {
         let content = Content::Numbers(numbers, tensor.place.start);
         (format!("{prefix}{}", tensor.name), Written { dtype, shape: tensor.shape.clone(), content })

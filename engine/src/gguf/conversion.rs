@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 
-use safetensors::Dtype;
-
 use super::blocks::BlockType;
 use super::config::{ROPE_FACTORS, model_config};
 use super::header::{GgufFile, MAGIC, TensorEntry};
@@ -124,18 +122,13 @@ fn interleaved_heads(config: &ModelConfig, name: &str) -> Option<usize> {
 impl<'a> Source<'a> {
     /// As it is written; `count` is told how many numbers have been read.
     fn written(&'a self, file: &'a GgufFile, elements: ElementType, count: &'a dyn Fn(usize)) -> (String, Written<'a>) {
-        let dtype = match elements {
-            ElementType::F32 => Dtype::F32,
-            ElementType::Bf16 => Dtype::BF16,
-            ElementType::F16 => Dtype::F16,
-        };
         let read = move |start, numbers: &mut [f32]| {
             self.read(file, start, numbers)?;
             count(numbers.len());
             Ok(())
         };
         let content = Content::Read(Box::new(read));
-        (self.tensor.name.clone(), Written { dtype, shape: self.tensor.shape.clone(), content })
+        (self.tensor.name.clone(), Written { dtype: elements.dtype(), shape: self.tensor.shape.clone(), content })
     }
 
     /// Whole rows of the directory's tensor, from a number on.

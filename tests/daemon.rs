@@ -9,12 +9,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use common::project::{SMALL, UNEVEN, recorded_steps, small_run};
 use common::{Process, Ran, eventually, fulgurite, wait_until_ready};
 use serde_json::{Value, json};
-
-/// Pays for every third letter, so that rewards differ without a model that has learnt anything.
-const UNEVEN: &str = r#"command = ["hello-agent", "{task}"]
-grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{\"reward\": %d}' % (n % 3))"]"#;
 
 /// All that has an adapter at a service.
 const ADAPTED: [&str; 8] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"];
@@ -52,41 +49,8 @@ impl Project {
 
     /// A config whose model is at `host`.
     fn write(&self, name: &str, host: &str, runner: &str) {
-        let config = format!(
-            r#"
-[run]
-name = "t"
-seed = 1
-
-[[models]]
-name = "hello"
-path = "model"
-{host}
-
-[base]
-corpus = ["hello-corpus", "--seed", "{{seed}}", "--count", "400"]
-vocabulary_size = 300
-shape = {{ hidden_size = 32, layers = 1, heads = 2, key_value_heads = 1, head_size = 16, intermediate_size = 64, context_length = 128 }}
-training = {{ batch_size = 16, max_steps = 5, cooldown_steps = 2 }}
-
-[tasks]
-train = {{ range = [0, 100] }}
-held_out = {{ range = [100, 102] }}
-final = {{ range = [102, 104] }}
-
-[runner]
-parallel = 4
-timeout_seconds = 60
-{runner}
-
-[trainer]
-groups_per_batch = 3
-group_size = 3
-max_steps = 4
-learning_rate = 1e-3
-evaluation = {{ every = 2, samples_per_task = 2 }}
-"#
-        );
+        let trainer = SMALL.replace("max_steps = 5", "max_steps = 4");
+        let config = small_run(&format!("path = \"model\"\n{host}"), runner, &trainer);
         std::fs::write(self.path(name), config).unwrap();
     }
 
@@ -187,8 +151,7 @@ impl<'p> Parts<'p> {
     }
 
     fn recorded_steps(&self) -> usize {
-        let text = std::fs::read_to_string(self.project.path("daemon/metrics.jsonl"));
-        text.map_or(0, |text| text.lines().count())
+        recorded_steps(&self.project.path("daemon"))
     }
 }
 

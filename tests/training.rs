@@ -1,4 +1,4 @@
-//! Training runs of the real command: an agent as its own process, kills, resumption, and the account of every token.
+//! Training runs of the real command: an agent as its own process, what it trains, and the account of every token.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -7,126 +7,12 @@ mod vllm_over_engine;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use common::{Ran, Server, eventually, fulgurite};
+use common::project::{CALL, Project, SMALL, UNEVEN, saved, weights};
+use common::{Ran, Server, fulgurite};
 use serde_json::{Value, json};
 use vllm_over_engine::VllmOverEngine;
-
-/// A directory with a config whose base is hardly trained and whose agent and grader are given.
-struct Project {
-    directory: tempfile::TempDir,
-}
-
-impl Project {
-    /// `runner` and `trainer` are lines of those sections.
-    fn new(runner: &str, trainer: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let config = format!(
-            r#"
-[run]
-name = "t"
-seed = 1
-
-[[models]]
-name = "hello"
-backend = "embedded"
-path = "model-{{seed}}"
-
-[base]
-corpus = ["hello-corpus", "--seed", "{{seed}}", "--count", "400"]
-vocabulary_size = 300
-shape = {{ hidden_size = 32, layers = 1, heads = 2, key_value_heads = 1, head_size = 16, intermediate_size = 64, context_length = 128 }}
-training = {{ batch_size = 16, max_steps = 5, cooldown_steps = 2 }}
-
-[tasks]
-train = {{ range = [0, 100] }}
-held_out = {{ range = [100, 102] }}
-final = {{ range = [102, 104] }}
-
-[runner]
-parallel = 4
-timeout_seconds = 60
-{runner}
-
-[trainer]
-evaluation = {{ every = 2, samples_per_task = 2 }}
-{trainer}
-"#
-        );
-        std::fs::write(directory.path().join("t.toml"), config).unwrap();
-        Self { directory }
-    }
-
-    /// Has adapters of this rank trained; 0 is all weights.
-    fn train_adapters(&self, rank: usize) {
-        let config = std::fs::read_to_string(self.path("t.toml")).unwrap();
-        let path = "path = \"model-{seed}\"\n";
-        std::fs::write(self.path("t.toml"), config.replace(path, &format!("{path}lora_rank = {rank}\n"))).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, run: &str) -> Command {
-        let mut command = fulgurite(["train", "--json"]);
-        command.arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run));
-        command
-    }
-
-    /// Runs to the end and gives the lines of JSON.
-    fn train(&self, run: &str, arguments: &[&str]) -> Vec<Value> {
-        let output = self.command(run).args(arguments).output().unwrap();
-        lines(output)
-    }
-
-    fn query(&self, what: &str, run: &str) -> Vec<Value> {
-        let output = fulgurite([what, "--all", "--json", "--run"]).arg(self.path(run)).output().unwrap();
-        lines(output)
-    }
-}
-
-fn lines(output: Output) -> Vec<Value> {
-    Ran::from(output).json_lines()
-}
-
-fn recorded_steps(run: &Path) -> usize {
-    std::fs::read_to_string(run.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
-}
-
-/// Tokens by cause, `trained` among them; checks that they add up to all that the store holds.
-fn account(project: &Project, run: &str, summary: &Value) -> BTreeMap<String, u64> {
-    let untrained: BTreeMap<String, u64> = serde_json::from_value(summary["untrained_tokens"].clone()).unwrap();
-    let mut account = untrained;
-    assert_eq!(account["other"], 0, "{summary}");
-    account.insert("trained".to_owned(), summary["trained_tokens"].as_u64().unwrap());
-    let sampled: u64 = project
-        .query("spans", run)
-        .iter()
-        .filter_map(|span| span["attributes"]["gen_ai.usage.output_tokens"].as_u64())
-        .sum();
-    assert_eq!(account.values().sum::<u64>(), sampled);
-    assert_eq!(summary["sampled_tokens"], sampled);
-    account
-}
-
-/// What the weights are, byte for byte.
-fn weights(summary: &Value) -> Vec<u8> {
-    saved(summary, "model.safetensors")
-}
-
-/// A file of the last checkpoint.
-fn saved(summary: &Value, file: &str) -> Vec<u8> {
-    std::fs::read(Path::new(summary["checkpoint"].as_str().unwrap()).join(file)).unwrap()
-}
-
-/// Pays for every third letter, so that rewards differ without a model that has learnt anything.
-const UNEVEN: &str = r#"command = ["hello-agent", "{task}"]
-grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{\"reward\": %d}' % (n % 3))"]"#;
-
-const SMALL: &str = "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 5\nlearning_rate = 1e-3\n";
 
 #[test]
 fn the_hello_run_learns_to_comply() {
@@ -144,7 +30,7 @@ fn learns_to_comply(config: &str) {
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/hello").join(config)).unwrap();
     std::fs::write(runs.path().join(config), text).unwrap();
     let output = fulgurite(["train", config, "--json"]).current_dir(runs.path()).output().unwrap();
-    let lines = lines(output);
+    let lines = Ran::from(output).json_lines();
     let (summary, steps) = lines.split_last().unwrap();
     let number = |key: &str| summary[key].as_f64().unwrap_or_else(|| panic!("{key}: {summary}"));
     assert!(number("held_out_reward_before") < 0.0, "{summary}");
@@ -171,7 +57,7 @@ fn the_same_seed_gives_the_same_weights() {
     assert!(weights(&first) == weights(&second));
     assert!(weights(&first) != weights(&other));
     assert!(weights(&first) != std::fs::read(project.path("model-1/model.safetensors")).unwrap());
-    account(&project, "a", &first);
+    project.account("a", &first);
 }
 
 #[test]
@@ -186,7 +72,7 @@ fn a_model_that_another_host_samples_is_trained_to_the_same_bytes() {
     assert!(weights(&here) == weights(&there));
     assert_eq!(here["trained_tokens"], there["trained_tokens"]);
     assert_eq!(there["max_logprob_difference"], json!(0.0));
-    account(&project, "there", &there);
+    project.account("there", &there);
     let published = project.path("there/published");
     let directories: Vec<PathBuf> = (0..=5).map(|version| published.join(format!("{version:06}"))).collect();
     assert_eq!(host.loaded(), directories, "each version once");
@@ -219,238 +105,13 @@ fn trains_the_same_at_our_tinker_server(rank: usize, file: &str) {
     let there = project.train("there", &[]).pop().unwrap();
     assert_eq!(here["trained_tokens"], there["trained_tokens"]);
     assert_eq!(there["max_logprob_difference"], json!(0.0));
-    account(&project, "there", &there);
+    project.account("there", &there);
 
     let checkpoint = Path::new(there["checkpoint"].as_str().unwrap()).join("tinker_checkpoint.json");
     let checkpoint: Value = serde_json::from_str(&std::fs::read_to_string(checkpoint).unwrap()).unwrap();
     let kept = checkpoint["path"].as_str().unwrap().strip_prefix("tinker://").unwrap();
     let kept = project.path("fulgurite-tinker/weights").join(kept).join(file);
     assert!(saved(&here, file) == std::fs::read(kept).unwrap());
-}
-
-#[test]
-fn an_adapter_is_trained_beside_its_model_and_goes_on_after_a_kill() {
-    let project = Project::new(UNEVEN, SMALL);
-    project.train_adapters(4);
-    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
-    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
-    let run = project.path("killed");
-    eventually("a step", || (recorded_steps(&run) >= 2).then_some(()));
-    train.kill().unwrap();
-    train.wait().unwrap();
-    let summary = project.train("killed", &["--resume"]).pop().unwrap();
-    for file in ["adapter_config.json", "adapter_model.safetensors", "optimizer.state"] {
-        assert!(saved(&summary, file) == saved(&undisturbed, file), "{file}");
-    }
-    assert!(!Path::new(summary["checkpoint"].as_str().unwrap()).join("model.safetensors").exists());
-    assert_eq!(summary["max_logprob_difference"], json!(0.0));
-    account(&project, "killed", &summary);
-}
-
-#[test]
-fn a_run_that_is_killed_at_any_moment_ends_as_if_it_had_not_been() {
-    let project = Project::new(UNEVEN, SMALL);
-    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
-
-    // Killed again and again: after so many recorded steps and so many milliseconds more. `TRAINER_KILLS` says how often.
-    let kills: usize = std::env::var("TRAINER_KILLS").map_or(5, |kills| kills.parse().unwrap());
-    let mut resume: &[&str] = &[];
-    for kill in 0..kills {
-        let (steps, milliseconds) = (5 * kill / kills, (30 + 67 * kill as u64) % 100);
-        let mut train = project.command("killed").args(resume).stdout(Stdio::null()).spawn().unwrap();
-        let run = project.path("killed");
-        eventually("a step", || (run.join("config.json").exists() && recorded_steps(&run) >= steps).then_some(()));
-        std::thread::sleep(Duration::from_millis(milliseconds));
-        train.kill().unwrap();
-        train.wait().unwrap();
-        resume = &["--resume"];
-    }
-    let lines = project.train("killed", &["--resume"]);
-    let summary = lines.last().unwrap();
-    assert!(weights(summary) == weights(&undisturbed), "{summary}");
-    assert_eq!(summary["steps"], 5);
-    for key in ["held_out_reward_before", "held_out_reward_after", "final_reward_after"] {
-        assert_eq!(summary[key], undisturbed[key]);
-    }
-
-    // Over is over: the final tasks are scored once.
-    let rollouts = project.query("rollouts", "killed").len();
-    let again = project.train("killed", &["--resume"]);
-    assert_eq!(again.len(), 1);
-    assert_eq!(again[0]["final_reward_after"], summary["final_reward_after"]);
-    assert_eq!(project.query("rollouts", "killed").len(), rollouts);
-
-    // Nothing twice, nothing lost, and what the kills cost is accounted for.
-    let account = account(&project, "killed", summary);
-    assert_eq!(account["trained"], undisturbed["trained_tokens"].as_u64().unwrap());
-    let metrics = std::fs::read_to_string(project.path("killed/metrics.jsonl")).unwrap();
-    let batches: Vec<u64> = metrics
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["progress/batch"].as_u64().unwrap())
-        .collect();
-    assert_eq!(batches, [0, 1, 2, 3, 4, 5]);
-}
-
-#[test]
-fn a_damaged_checkpoint_is_passed_over_for_the_one_before_it() {
-    let project = Project::new(UNEVEN, SMALL);
-    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
-    let max_steps = |from: &str, to: &str| {
-        let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-        std::fs::write(project.path("t.toml"), config.replace(from, to)).unwrap();
-    };
-    max_steps("max_steps = 5\nlearning", "max_steps = 3\nlearning");
-    project.train("run", &[]);
-    max_steps("max_steps = 3\nlearning", "max_steps = 5\nlearning");
-
-    // One bit of one weight.
-    let flip = |checkpoint: &str| {
-        let path = project.path("run/checkpoints").join(checkpoint).join("model.safetensors");
-        let mut bytes = std::fs::read(&path).unwrap();
-        *bytes.last_mut().unwrap() ^= 1;
-        std::fs::write(path, bytes).unwrap();
-    };
-    flip("000003");
-    let lines = project.train("run", &["--resume"]);
-    assert_eq!(lines[0]["event"], "checkpoint_passed_over");
-    assert_eq!(lines[0]["checkpoint"], "checkpoints/000003");
-    let reason = lines[0]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("model.safetensors is not what was saved"), "{reason}");
-    assert_eq!(lines[1]["step"], 2, "the third update is made again");
-    let summary = lines.last().unwrap();
-    assert_eq!(summary["steps"], 5);
-    assert!(weights(summary) == weights(&undisturbed), "{summary}");
-    account(&project, "run", summary);
-
-    // None is left: an error that says why, and nothing is undone.
-    max_steps("max_steps = 5\nlearning", "max_steps = 6\nlearning");
-    flip("000005");
-    std::fs::remove_dir_all(project.path("run/checkpoints/000004")).unwrap();
-    let failed = Ran::from(project.command("run").arg("--resume").output().unwrap());
-    assert_eq!(failed.code, Some(1));
-    for part in
-        ["checkpoints/000005: model.safetensors is not what was saved", "checkpoints/000004: its directory is gone"]
-    {
-        assert!(failed.stderr.contains(part), "{}", failed.stderr);
-    }
-    flip("000005");
-    assert_eq!(project.train("run", &["--resume"]).last().unwrap()["steps"], 6);
-}
-
-#[test]
-fn what_was_trained_after_the_last_checkpoint_is_trained_again() {
-    // Four rollouts of the first evaluation and nine of the first step are graded at once; those of the second step
-    // wait for a file.
-    let grader = "import os, sys, time; n = len(sys.stdin.read())\n\
-                  with open('graded', 'a') as graded: graded.write('.'); graded.flush(); count = graded.tell()\n\
-                  while count > 13 and not os.path.exists('go'): time.sleep(0.01)\n\
-                  print('{\"reward\": %d}' % (n % 3))";
-    let project = Project::new("", &format!("{SMALL}checkpoint_every = 100\n"));
-    let grade = json!(["python3", "-c", grader]);
-    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let runner = format!("[runner]\ncommand = [\"hello-agent\", \"{{task}}\"]\ngrade = {grade}\n");
-    std::fs::write(project.path("t.toml"), config.replace("[runner]\n", &runner)).unwrap();
-
-    let mut train = project.command("run").stdout(Stdio::null()).spawn().unwrap();
-    eventually("the first step", || (recorded_steps(&project.path("run")) == 1).then_some(()));
-    let lost = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
-    eventually("a call of the second step", || project.query("rollouts", "run").iter().any(lost).then_some(()));
-    train.kill().unwrap();
-    train.wait().unwrap();
-    std::fs::write(project.path("go"), "").unwrap();
-
-    // A run is its directory, wherever that is.
-    std::fs::rename(project.path("run"), project.path("moved")).unwrap();
-    let summary = project.train("moved", &["--resume"]).pop().unwrap();
-    assert_eq!(summary["steps"], 5);
-    let account = account(&project, "moved", &summary);
-    assert!(account["after_last_checkpoint"] > 0, "{account:?}");
-    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
-    assert!(weights(&summary) == weights(&undisturbed));
-    assert_eq!(summary["trained_tokens"], undisturbed["trained_tokens"]);
-}
-
-#[test]
-fn a_runner_that_is_killed_is_replaced_and_its_attempts_are_tried_again() {
-    // Of a training rollout the grader waits for a file, so that the kill comes after the agents' calls and before
-    // their rewards.
-    let wait = "import os, sys, time; n = len(sys.stdin.read()); training = int(os.environ['FULGURITE_TASK']) < 100\n\
-                while training and not os.path.exists(sys.argv[1]): time.sleep(0.01)";
-    let grader = format!("{wait}\nprint('{{\"reward\": %d}}' % (n % 3))");
-    let project = Project::new("", SMALL);
-    let go = project.path("go");
-    let grade = json!(["python3", "-c", grader, go]);
-    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let runner = format!("[runner]\ncommand = [\"hello-agent\", \"{{task}}\"]\ngrade = {grade}\n");
-    std::fs::write(project.path("t.toml"), config.replace("[runner]\n", &runner)).unwrap();
-
-    let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("a runner and a store", || project.path("run/metrics.jsonl").exists().then_some(()));
-    let runner = eventually("the runner", || child_of(train.id(), "run"));
-    // An attempt is heard of when a call of it is recorded.
-    eventually("a recorded call", || {
-        let is_called = |rollout: &Value| rollout["mode"] == "train" && rollout["status"] == "running";
-        project.query("rollouts", "run").iter().any(is_called).then_some(())
-    });
-    assert!(Command::new("kill").args(["-9", &runner.to_string()]).status().unwrap().success());
-    eventually("another runner", || child_of(train.id(), "run").filter(|other| *other != runner));
-    std::fs::write(go, "").unwrap();
-
-    let output = train.wait_with_output().unwrap();
-    let summary = lines(output).pop().unwrap();
-    assert_eq!(summary["steps"], 5);
-    let account = account(&project, "run", &summary);
-    assert!(account["superseded_attempt"] > 0, "{account:?}");
-    let rollouts = project.query("rollouts", "run");
-    assert!(rollouts.iter().all(|rollout| rollout["status"] == "succeeded"));
-    assert!(rollouts.iter().any(|rollout| rollout["attempt"]["sequence_id"] == 2), "nothing was tried again");
-}
-
-/// The id of a child whose command line has `word` as an argument.
-fn child_of(parent: u32, word: &str) -> Option<u32> {
-    let entries = std::fs::read_dir("/proc").unwrap();
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).find(|id| {
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{id}/{file}")).unwrap_or_default();
-        let stat = read("stat");
-        // After the command's name, which may hold anything, come the state and the parent.
-        let parent_id = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
-        parent_id == Some(parent) && (word.is_empty() || read("cmdline").split('\0').any(|argument| argument == word))
-    })
-}
-
-/// Python that calls the model once.
-const CALL: &str = "import json, os, urllib.request\n\
-    body = json.dumps({'model': 'hello', 'max_tokens': 9, 'messages': [{'role': 'user', 'content': 'Say 7'}]})\n\
-    urllib.request.urlopen(urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body.encode(), {\n    \
-        'content-type': 'application/json', 'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})).read()\n";
-
-#[test]
-fn an_interrupted_run_takes_its_agents_along_and_can_be_resumed() {
-    let project = Project::new(r#"command = ["python3", "agent.py"]"#, SMALL);
-    // It says who it is, and then hangs while there is no file that lets it go.
-    std::fs::write(
-        project.path("agent.py"),
-        format!(
-            "import os, time\nopen(f'agent-{{os.getpid()}}', 'w').close()\n\
-             while not os.path.exists('go'): time.sleep(0.01)\n{CALL}print('{{\"reward\": 1}}')"
-        ),
-    )
-    .unwrap();
-    let train = project.command("run").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let agent = eventually("an agent", || {
-        let entries = std::fs::read_dir(project.directory.path()).unwrap();
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("agent-")?.parse::<u32>().ok()).next()
-    });
-    assert!(Command::new("kill").args(["-TERM", &train.id().to_string()]).status().unwrap().success());
-    let output = train.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--resume"));
-    // It is killed by then; that it is gone is for the system to see to.
-    eventually("the agent's end", || (!Path::new(&format!("/proc/{agent}")).exists()).then_some(()));
-
-    std::fs::write(project.path("go"), "").unwrap();
-    let summary = project.train("run", &["--resume"]).pop().unwrap();
-    assert_eq!(summary["steps"], 5);
 }
 
 /// An agent that does something else for each task, so that each cause happens.
@@ -509,7 +170,7 @@ fn every_sampled_token_is_accounted_for_by_cause() {
     std::fs::write(project.path("t.toml"), config).unwrap();
 
     let summary = project.train("run", &[]).pop().unwrap();
-    let account = account(&project, "run", &summary);
+    let account = project.account("run", &summary);
     for cause in [
         "trained",
         "evaluation",
@@ -539,7 +200,7 @@ grade = ["echo", "{\"reward\": 1.0}"]"#;
     let project = Project::new(constant, "groups_per_batch = 2\ngroup_size = 2\nmax_steps = 1\n");
     let summary = project.train("run", &[]).pop().unwrap();
     assert!(weights(&summary) == std::fs::read(project.path("model-1/model.safetensors")).unwrap());
-    let account = account(&project, "run", &summary);
+    let account = project.account("run", &summary);
     assert_eq!(account["trained"], 0);
     assert!(account["constant_group"] > 0);
 }
@@ -608,26 +269,6 @@ grade = ["echo", "{\"reward\": 0.25}"]"#;
     assert_eq!(answers.len(), 3, "{warning}");
     assert!(answers.iter().all(|answer| answer["reward"] == 0.25 && answer["task"].is_string()), "{warning}");
     assert!(answers.iter().any(|answer| !answer["answer"].as_str().unwrap().is_empty()), "{warning}");
-}
-
-#[test]
-fn a_step_whose_line_was_lost_is_printed_by_the_resumed_run() {
-    let project = Project::new(UNEVEN, SMALL);
-    let first = project.train("run", &["--max-steps", "2"]);
-    // As a crash leaves it between a step's record and its line.
-    let path = project.path("run/metrics.jsonl");
-    let metrics = std::fs::read_to_string(&path).unwrap();
-    let (kept, _) = metrics.split_once('\n').unwrap();
-    std::fs::write(&path, format!("{kept}\n")).unwrap();
-    let again = project.train("run", &["--max-steps", "2", "--resume"]);
-    assert_eq!(again[..again.len() - 1], first[1..first.len() - 1], "the run is over, and what was not told is told");
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), metrics);
-
-    std::fs::write(&path, format!("{kept}\n{{\"step\": 1")).unwrap();
-    let further = project.train("run", &["--max-steps", "3", "--resume"]);
-    let steps: Vec<u64> = further.iter().filter_map(|line| line["step"].as_u64()).collect();
-    assert_eq!(steps, [1, 2, 3], "the lost line, the next update, and the last evaluation");
-    assert_eq!(further[0], first[1]);
 }
 
 #[test]
@@ -728,10 +369,11 @@ fn with_an_admin_key_the_run_gives_its_agents_keys_of_their_own() {
     std::fs::write(project.path("agent.py"), agent).unwrap();
     let mut command = project.command("run");
     command.env("OPENS_ALL", "opens-all-of-it").args(["--", "python3", "agent.py"]);
-    let summary = lines(command.output().unwrap()).pop().unwrap();
+    let summary = Ran::from(command.output().unwrap()).json_lines().pop().unwrap();
     assert_eq!(summary["steps"], 1);
     // Agent-lightning's runners are given one that opens model calls.
-    let resources = lines(fulgurite(["resources", "--json", "--run"]).arg(project.path("run")).output().unwrap());
+    let resources =
+        Ran::from(fulgurite(["resources", "--json", "--run"]).arg(project.path("run")).output().unwrap()).json_lines();
     let key = resources[0]["resources"]["main_llm"]["api_key"].as_str().unwrap();
     assert!(key.starts_with("fgr-"), "{key}");
 }

@@ -5,47 +5,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::common::project::{EMBEDDED, UNEVEN_GRADE, small_run};
 use crate::common::{Ran, Server, client, fulgurite, program, text};
 
 /// A small run; whoever plays is graded by how long the answer is.
 fn config(agent: &[String]) -> String {
-    format!(
-        r#"
-[run]
-name = "t"
-seed = 1
-
-[[models]]
-name = "hello"
-backend = "embedded"
-path = "model-{{seed}}"
-
-[base]
-corpus = ["hello-corpus", "--seed", "{{seed}}", "--count", "400"]
-vocabulary_size = 300
-shape = {{ hidden_size = 32, layers = 1, heads = 2, key_value_heads = 1, head_size = 16, intermediate_size = 64, context_length = 128 }}
-training = {{ batch_size = 16, max_steps = 5, cooldown_steps = 2 }}
-
-[tasks]
-train = {{ range = [0, 100] }}
-held_out = {{ range = [100, 102] }}
-
-[runner]
-parallel = 4
-timeout_seconds = 60
-command = {}
-grade = ["python3", "-c", "import sys; n = len(sys.stdin.read()); print('{{\"reward\": %d}}' % (n % 3))"]
-
-[trainer]
-groups_per_batch = 2
-group_size = 3
-max_steps = 2
-learning_rate = 1e-3
-reward_bounds = [0, 2]
-evaluation = {{ every = 1, samples_per_task = 2 }}
-"#,
-        json!(agent)
-    )
+    let runner = format!("command = {}\n{UNEVEN_GRADE}", json!(agent));
+    let trainer = "groups_per_batch = 2\ngroup_size = 3\nmax_steps = 2\nlearning_rate = 1e-3\nreward_bounds = [0, 2]\n";
+    small_run(EMBEDDED, &runner, trainer)
 }
 
 /// The lines of a run's JSON, without what depends on the clock or on where the run is.

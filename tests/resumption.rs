@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::project::{CALL, Project, SMALL, UNEVEN, recorded_steps, saved, weights};
-use common::{Ran, eventually};
+use common::{Ran, eventually, text};
 use serde_json::{Value, json};
 
 #[test]
@@ -248,4 +248,32 @@ fn a_step_whose_line_was_lost_is_printed_by_the_resumed_run() {
     let steps: Vec<u64> = further.iter().filter_map(|line| line["step"].as_u64()).collect();
     assert_eq!(steps, [1, 2, 3], "the lost line, the next update, and the last evaluation");
     assert_eq!(further[0], first[1]);
+}
+
+#[test]
+fn a_run_that_was_over_goes_on_from_its_last_checkpoint_and_keeps_it() {
+    let project = Project::new(UNEVEN, &format!("{SMALL}checkpoint_every = 100\n"));
+    let undisturbed = project.train("undisturbed", &[]).pop().unwrap();
+    project.train("run", &["--max-steps", "3"]);
+    let checkpoints = || -> Vec<(u64, String)> {
+        let rows = project.sql("run", "SELECT step, directory FROM checkpoints ORDER BY step");
+        rows.iter().map(|row| (row["step"].as_u64().unwrap(), text(&row["directory"]))).collect()
+    };
+    assert_eq!(checkpoints(), [(4, "checkpoints/000003".to_owned())], "the end's, which has no update of its own");
+
+    let mut train = project.command("run").arg("--resume").stdout(Stdio::null()).spawn().unwrap();
+    eventually("the fourth step", || {
+        (!project.sql("run", "SELECT step FROM steps WHERE step = 4 AND weights_version = 4").is_empty()).then_some(())
+    });
+    train.kill().unwrap();
+    train.wait().unwrap();
+    assert_eq!(checkpoints()[0], (3, "checkpoints/000003".to_owned()), "what it went on from");
+
+    let summary = project.train("run", &["--resume"]).pop().unwrap();
+    assert!(weights(&summary) == weights(&undisturbed), "{summary}");
+    assert!(saved(&summary, "optimizer.state") == saved(&undisturbed, "optimizer.state"));
+    let expected = [(3, "checkpoints/000003".to_owned()), (6, "checkpoints/000005".to_owned())];
+    assert_eq!(checkpoints(), expected);
+    assert!(project.path("run/checkpoints/000003/model.safetensors").exists());
+    project.account("run", &summary);
 }

@@ -132,7 +132,8 @@ impl Store {
 
     /// Takes a run back to the end of `to_step` (0: before its first step, if steps count from 1): later steps and
     /// checkpoints are deleted, the tokens that they consumed are accounted as `after_last_checkpoint`, and the run's
-    /// unfinished rollouts are cancelled.
+    /// unfinished rollouts are cancelled. A checkpoint that a later step recorded of the weights of `to_step`, as the end
+    /// of a run does, stays, as that step's.
     pub async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<()> {
         let run_id = run_id.to_owned();
         self.write(move |write| {
@@ -140,6 +141,7 @@ impl Store {
                 require_run(write.connection(), &run_id).await?;
                 let to_step = to_integer("to_step", to_step)?;
                 undo_uses(write.connection(), &run_id, to_step).await?;
+                keep_checkpoint(write.connection(), &run_id, to_step).await?;
                 for sql in [
                     "DELETE FROM checkpoints WHERE run_id = $1 AND step > $2",
                     "DELETE FROM steps WHERE run_id = $1 AND step > $2",
@@ -274,6 +276,22 @@ async fn undo_uses(connection: &mut AnyConnection, run_id: &str, to_step: i64) -
         .bind(to_step)
         .execute(connection)
         .await?;
+    Ok(())
+}
+
+/// Makes the checkpoint of a step's weights that was recorded later, if there is one, that step's own.
+async fn keep_checkpoint(connection: &mut AnyConnection, run_id: &str, step: i64) -> Result<()> {
+    sqlx::query(
+        "UPDATE checkpoints SET step = $2 WHERE run_id = $1 AND step = (
+             SELECT MIN(step) FROM steps JOIN checkpoints AS later USING (run_id, step)
+             WHERE run_id = $1 AND step > $2
+                 AND weights_version = (SELECT weights_version FROM steps WHERE run_id = $1 AND step = $2)
+         ) AND NOT EXISTS (SELECT 1 FROM checkpoints WHERE run_id = $1 AND step = $2)",
+    )
+    .bind(run_id)
+    .bind(step)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
@@ -436,5 +454,26 @@ mod tests {
         store.record_step(step(3, vec![trained("b", 3)])).await.unwrap();
         let expected = [("after_last_checkpoint", 1, 1), ("trained", 2, 5), ("other", 0, 0)];
         assert_eq!(ledger(&store.token_ledger("run").await.unwrap()), expected);
+    }
+
+    #[tokio::test]
+    async fn a_rewound_run_keeps_the_checkpoint_that_its_end_recorded() {
+        let store = store_with_run().await;
+        let directories = async || {
+            let checkpoints = store.checkpoints("run").await.unwrap();
+            let of = |checkpoint: Checkpoint| (checkpoint.step, checkpoint.weights_version, checkpoint.directory);
+            checkpoints.into_iter().map(of).collect::<Vec<_>>()
+        };
+        store.record_step(step(2, vec![])).await.unwrap();
+        store.record_step(step(3, vec![])).await.unwrap();
+        // The end has no update of its own.
+        store.record_step(StepRecord { weights_version: 3, ..step(4, vec![]) }).await.unwrap();
+        store.rewind_run("run", 3).await.unwrap();
+        let kept = [(2, 2, "step-2".to_owned()), (3, 3, "step-4".to_owned())];
+        assert_eq!(directories().await, kept);
+        store.rewind_run("run", 3).await.unwrap();
+        assert_eq!(directories().await, kept);
+        store.rewind_run("run", 2).await.unwrap();
+        assert_eq!(directories().await, kept[..1]);
     }
 }

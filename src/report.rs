@@ -54,7 +54,10 @@ impl Reporter for JsonReporter {
                 "untrained_tokens": untrained,
                 "answers": answers.iter().map(answer_json).collect::<Vec<_>>(),
             })),
-            TrainEvent::SupervisedStep { .. } | TrainEvent::RunStarted { .. } | TrainEvent::Rollouts { .. } => {}
+            TrainEvent::SupervisedStep { .. }
+            | TrainEvent::RunStarted { .. }
+            | TrainEvent::StepRecalled { .. }
+            | TrainEvent::Rollouts { .. } => {}
         }
     }
 }
@@ -83,7 +86,7 @@ pub struct TableReporter {
     bar: Option<ProgressBar>,
     terminal: bool,
     last_plain_line: Option<Instant>,
-    components: Option<Vec<String>>,
+    columns: Columns,
     /// Why rollouts failed that was told last: the same is not told at every step.
     failed_for: Option<String>,
 }
@@ -92,7 +95,7 @@ impl TableReporter {
     /// Bars on a terminal, plain lines in a pipe.
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-        Self { bar: None, terminal, last_plain_line: None, components: None, failed_for: None }
+        Self { bar: None, terminal, last_plain_line: None, columns: Columns::default(), failed_for: None }
     }
 
     fn progress(&mut self, done: u64, total: u64, message: String) {
@@ -134,13 +137,10 @@ impl TableReporter {
     }
 
     fn step(&mut self, step: u64, metrics: &Map<String, Value>) {
-        if self.components.is_none() {
-            let components = component_names(metrics);
-            self.line(&header(&components));
-            self.components = Some(components);
+        if self.columns.take_up(metrics) {
+            self.line(&header(&self.columns.components));
         }
-        let components = self.components.clone().unwrap_or_default();
-        self.line(&row(step, metrics, &components));
+        self.line(&row(step, metrics, &self.columns.components));
     }
 }
 
@@ -184,6 +184,7 @@ impl Reporter for TableReporter {
                 self.line(&without_gradient_text(updates, &untrained, &answers));
             }
             TrainEvent::Step { step, metrics } => self.step(step, &metrics),
+            TrainEvent::StepRecalled { metrics } => self.columns.recall(&metrics),
             TrainEvent::Finished(summary) => self.line(&summary_text(&summary)),
         }
     }
@@ -202,6 +203,32 @@ fn without_gradient_text(updates: usize, untrained: &BTreeMap<String, u64>, answ
             .map(|SampleAnswer { task, answer, reward }| format!("  task {task:?}, reward {reward}: {answer:?}")),
     );
     lines.join("\n")
+}
+
+/// The table's columns that depend on the run: the held-out tasks' named components, in the order in which they appeared.
+#[derive(Default)]
+struct Columns {
+    components: Vec<String>,
+    /// Whether the last header has all of them.
+    are_shown: bool,
+}
+
+impl Columns {
+    /// Adds a column for each component of a step that has none yet.
+    fn recall(&mut self, metrics: &Map<String, Value>) {
+        for name in component_names(metrics) {
+            if !self.components.contains(&name) {
+                self.components.push(name);
+                self.are_shown = false;
+            }
+        }
+    }
+
+    /// As [`Columns::recall`], for a step that is about to be shown; tells whether a header has to come before it.
+    fn take_up(&mut self, metrics: &Map<String, Value>) -> bool {
+        self.recall(metrics);
+        !std::mem::replace(&mut self.are_shown, true)
+    }
 }
 
 /// The held-out tasks' named components, in the order of the metrics.
@@ -290,6 +317,22 @@ mod tests {
          step    train  held-out     exact        kl  max diff  grad/tok     clip  seconds
             3   -0.250    +0.500    +0.750     0.0e0         -     0.277    0.002      1.2
         ");
+    }
+
+    #[test]
+    fn a_component_that_appears_later_has_a_column_from_then_on() {
+        let step = |metrics: Value| metrics.as_object().unwrap().clone();
+        let (first, plain) = (step(json!({ "test/env/all/exact": 1 })), step(json!({ "env/all/reward/total": 1 })));
+        let later = step(json!({ "test/env/all/brief": 1, "test/env/all/exact": 1 }));
+        let mut columns = Columns::default();
+        assert!(columns.take_up(&first) && !columns.take_up(&plain));
+        assert!(columns.take_up(&later) && !columns.take_up(&later));
+        assert_eq!(columns.components, ["exact", "brief"]);
+
+        let mut resumed = Columns::default();
+        [&first, &plain, &later].into_iter().for_each(|step| resumed.recall(step));
+        assert!(resumed.take_up(&plain) && !resumed.take_up(&later));
+        assert_eq!(resumed.components, columns.components);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::project::{CALL, Project, SMALL, UNEVEN, recorded_steps, saved, weights};
-use common::{Ran, eventually, text};
+use common::{Ran, eventually, fulgurite, text};
 use serde_json::{Value, json};
 
 #[test]
@@ -276,4 +276,26 @@ fn a_run_that_was_over_goes_on_from_its_last_checkpoint_and_keeps_it() {
     assert_eq!(checkpoints(), expected);
     assert!(project.path("run/checkpoints/000003/model.safetensors").exists());
     project.account("run", &summary);
+}
+
+#[test]
+fn a_resumed_run_prints_the_columns_of_one_that_was_not_disturbed() {
+    let grade = "import sys; n = len(sys.stdin.read()); print('{\\\"reward\\\": %d, \\\"exact\\\": 1}' % (n % 3))";
+    let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
+    let project = Project::new(&runner, "groups_per_batch = 2\ngroup_size = 2\n");
+    let header = |run: &str, arguments: &[&str]| {
+        let mut command = fulgurite(["train"]);
+        command.arg(project.path("t.toml")).arg("--run-directory").arg(project.path(run)).args(arguments);
+        let ran = Ran::from(command.output().unwrap());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let headers: Vec<String> =
+            ran.stdout.lines().filter(|line| line.trim_start().starts_with("step ")).map(str::to_owned).collect();
+        let [header] = &headers[..] else { panic!("{}", ran.stdout) };
+        header.clone()
+    };
+    let whole = header("run", &["--max-steps", "2"]);
+    assert!(whole.contains("exact"), "{whole}");
+    // The next update comes before the next evaluation.
+    project.change_config("every = 2", "every = 4");
+    assert_eq!(header("run", &["--resume", "--max-steps", "3"]), whole);
 }

@@ -94,6 +94,11 @@ pub enum TrainEvent {
         /// The line of `metrics.jsonl`.
         metrics: Map<String, Value>,
     },
+    /// A step that was told of before the run was resumed: for whoever lays out a step by those before it.
+    StepRecalled {
+        /// The line of `metrics.jsonl`.
+        metrics: Map<String, Value>,
+    },
     /// The run is over.
     Finished(Box<RunSummary>),
 }

@@ -156,7 +156,7 @@ impl Grpo {
                 Some(step) if !told.contains(&step) => {
                     reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
                 }
-                _ => {}
+                _ => reporter.report(TrainEvent::StepRecalled { metrics: metrics.clone() }),
             }
         }
         MetricsFile::rewrite(&path, &recorded)

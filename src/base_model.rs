@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::Learner;
 use fulgurite_engine::{Engine, EngineOptions};
+use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
 use fulgurite_trainer::{Reporter, SupervisedResult, train_supervised};
 use serde::{Deserialize, Serialize};
@@ -58,6 +60,16 @@ pub struct Recipe {
     /// What renders its conversations. Not told by older recipes, whose models speak what `auto` finds.
     #[serde(default = "auto")]
     pub renderer: String,
+    /// How its conversations tell of tools. Older recipes, whatever they were for, left tools to the renderer.
+    #[serde(default)]
+    pub tools: ToolWriting,
+}
+
+impl Recipe {
+    fn open_renderer(&self, directory: &Path) -> Result<Arc<dyn Renderer>> {
+        let choice = RendererChoice { name: &self.renderer, tools: self.tools };
+        fulgurite_renderers::open_renderer(directory, choice).context("[[models]] renderer")
+    }
 }
 
 fn check_recipe(directory: &Path, recipe: &Recipe) -> Result<()> {
@@ -149,7 +161,7 @@ async fn train(
 ) -> Result<SupervisedResult> {
     // Nothing is sampled.
     let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..options })?;
-    let renderer = fulgurite_renderers::open_renderer(raw, &*recipe.renderer).context("[[models]] renderer")?;
+    let renderer = recipe.open_renderer(raw)?;
     let learner = engine.learner();
     let options = &recipe.base.training;
     let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, options, recipe.seed, reporter).await?;
@@ -171,5 +183,67 @@ fn remove(directory: &Path) -> Result<()> {
             Err(error).with_context(|| format!("cannot remove {}", directory.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_renderers::Message;
+
+    use super::*;
+    use crate::report::JsonReporter;
+
+    fn recipe(corpus: &Path) -> Recipe {
+        let base = json!({
+            "corpus": ["cat", corpus],
+            "vocabulary_size": 300,
+            "shape": {
+                "hidden_size": 16, "layers": 1, "heads": 2, "key_value_heads": 1, "head_size": 8,
+                "intermediate_size": 32, "context_length": 2048,
+            },
+            "training": { "batch_size": 1, "max_steps": 2 },
+        });
+        let base = serde_json::from_value(base).unwrap();
+        Recipe { base, seed: 1, renderer: "chatml".to_owned(), tools: ToolWriting::Preamble }
+    }
+
+    #[tokio::test]
+    async fn a_base_models_tools_are_told_of_as_the_proxy_will() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let message = |role: &str, text: &str| json!({ "role": role, "content": text });
+        let tool = json!({ "type": "function", "function": { "name": "look", "parameters": {} } });
+        let spoken = [message("user", "Look."), message("assistant", "I looked.")];
+
+        // What the proxy renders of the same tools for any model with this format.
+        let some = recipe(&path("none"));
+        create_untrained(&some.base, 1, &json!({ "messages": spoken }).to_string(), &path("some")).unwrap();
+        let renderer = some.open_renderer(&path("some")).unwrap();
+        let user = Message::text("user", "Look.");
+        let prompt = renderer.render_prompt(std::slice::from_ref(&user), std::slice::from_ref(&tool)).unwrap();
+        let prompt = renderer.tokenizer().decode(&prompt.tokens);
+        let words = prompt.strip_prefix("<|im_start|>system\n").and_then(|rest| rest.split_once("<|im_end|>"));
+        let told = [&[message("system", words.unwrap().0)], &spoken[..]].concat();
+
+        // Both corpora have the same texts, and so the same tokenizer; one trains what is declared, one what is written.
+        let mut weights = Vec::new();
+        for (name, declared, written) in [("declared", "train", "validation"), ("written", "validation", "train")] {
+            let rows = [
+                json!({ "messages": spoken, "tools": [tool], "split": declared }),
+                json!({ "messages": told, "split": written }),
+            ];
+            let corpus = path(&format!("{name}.jsonl"));
+            std::fs::write(&corpus, rows.map(|row| format!("{row}\n")).concat()).unwrap();
+            let (recipe, options, model) = (recipe(&corpus), EngineOptions::default(), path(name));
+            make_if_missing(&recipe, &model, directory.path(), &[], options, &mut JsonReporter).await.unwrap();
+            weights.push(std::fs::read(model.join("model.safetensors")).unwrap());
+        }
+        assert!(weights[0] == weights[1], "what was declared was not trained as it is written");
+
+        let corpus = path("declared.jsonl");
+        let plain = Recipe { tools: ToolWriting::Template, ..recipe(&corpus) };
+        let options = EngineOptions::default();
+        let again = make_if_missing(&plain, &path("declared"), directory.path(), &[], options, &mut JsonReporter).await;
+        assert!(again.unwrap_err().to_string().contains("was made from other [base] settings"));
     }
 }

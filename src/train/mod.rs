@@ -86,7 +86,8 @@ impl Prepared {
             Some(base) => {
                 let base_seed = base.seed.unwrap_or(seed);
                 let secrets = admin_key::variables(&loaded.config.server);
-                let recipe = Recipe { base: base.clone(), seed: base_seed, renderer: model.renderer.clone() };
+                let renderer = model.renderer.clone();
+                let recipe = Recipe { base: base.clone(), seed: base_seed, renderer, tools: model.tools };
                 let (directory, options) = (&loaded.directory, loaded.config.engine.options());
                 let reporter = reporter.as_mut();
                 base_model::make_if_missing(&recipe, &model_directory, directory, &secrets, options, reporter).await?;

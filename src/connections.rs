@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
+use crate::half_closed::{Presence, SharedStream};
 use crate::limited_stream::{LimitedStream, Requests};
 use crate::timed_body::TimedBody;
 
@@ -84,14 +85,13 @@ impl Door {
         *self.phase.borrow() == Phase::Open
     }
 
-    fn enter(&self, requests: &Arc<Requests>) -> Visit {
+    fn enter(&self, requests: &Arc<Requests>, version: http::Version) -> Visit {
         // Nobody waits for more of them.
         self.inside.send_if_modified(|inside| {
             *inside += 1;
             false
         });
-        requests.heads.fetch_add(1, Ordering::AcqRel);
-        requests.is_busy.store(true, Ordering::Release);
+        requests.begin(version == http::Version::HTTP_11);
         Visit { inside: self.inside.clone(), requests: Arc::clone(requests) }
     }
 }
@@ -197,17 +197,23 @@ async fn connection(
     }
     let requests = Arc::new(Requests::default());
     let visited = Arc::clone(&requests);
+    let stream = SharedStream::new(stream);
+    let mut presence = Presence::new(stream.clone(), Arc::clone(&requests));
     let stream = LimitedStream::new(stream, Arc::clone(&requests), limits.head_bytes, limits.write_time);
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let visit = door.enter(&visited);
+        let visit = door.enter(&visited, request.version());
         let router = router.clone();
         Box::pin(async move {
-            let request = request.map(|body| Body::new(TimedBody::new(body, limits.body_time)));
+            let requests = Arc::clone(&visit.requests);
+            let request = request.map(|body| Body::new(TimedBody::new(body, limits.body_time, requests)));
             let response = router.oneshot(request).await?;
+            visit.requests.respond();
             Ok::<_, Infallible>(response.map(|body| VisitedBody { body, _visit: visit }))
         })
     });
     let mut connection = http1::Builder::new()
+        // Whether the client has gone is found out here.
+        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         // More than the stream lets through, so that it is told here, and not by an answer without words.
@@ -215,7 +221,10 @@ async fn connection(
         .serve_connection(TokioIo::new(stream), service);
     let ended = loop {
         tokio::select! {
-            ended = poll_fn(|context| connection.poll_without_shutdown(context)) => break ended,
+            ended = poll_fn(|context| match connection.poll_without_shutdown(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Pending => presence.poll_gone(context).map(|()| None),
+            }) => break ended,
             Ok(()) = phase.changed() => {
                 let now = *phase.borrow_and_update();
                 if now == Phase::Closed || requests.is_busy.load(Ordering::Acquire) {
@@ -227,13 +236,13 @@ async fn connection(
     };
     let http1::Parts { io, read_buf, .. } = connection.into_parts();
     let stream = io.into_inner();
-    let is_late = ended.as_ref().is_err_and(hyper::Error::is_timeout) && !read_buf.is_empty();
     let refusal = match ended {
-        Err(_) if stream.head_is_too_large() => Some(too_large(limits.head_bytes)),
-        Err(_) if is_late => Some(too_late(limits.head_time)),
+        Some(Err(_)) if stream.head_is_too_large() => Some(too_large(limits.head_bytes)),
+        Some(Err(error)) if error.is_timeout() && !read_buf.is_empty() => Some(too_late(limits.head_time)),
         _ => None,
     };
-    let mut stream = stream.into_inner();
+    drop(presence);
+    let Some(mut stream) = stream.into_inner().into_inner() else { return };
     let said = match &refusal {
         Some(refusal) => stream.write_all(refusal.as_bytes()).await,
         None => Ok(()),

@@ -18,6 +18,40 @@ pub struct Requests {
     pub is_busy: AtomicBool,
     /// How many heads have arrived.
     pub heads: AtomicUsize,
+    /// The one that is answered has arrived to the last byte of its body.
+    has_arrived: AtomicBool,
+    /// An interim response may be sent: the client knows HTTP/1.1, and its response has not begun.
+    takes_interim: AtomicBool,
+}
+
+impl Requests {
+    /// One begins to be answered.
+    pub fn begin(&self, takes_interim: bool) {
+        self.has_arrived.store(false, Ordering::Release);
+        self.takes_interim.store(takes_interim, Ordering::Release);
+        self.heads.fetch_add(1, Ordering::AcqRel);
+        self.is_busy.store(true, Ordering::Release);
+    }
+
+    /// Its body has been read to the end.
+    pub fn arrive(&self) {
+        self.has_arrived.store(true, Ordering::Release);
+    }
+
+    /// Its response begins.
+    pub fn respond(&self) {
+        self.takes_interim.store(false, Ordering::Release);
+    }
+
+    /// Whether one is answered that has arrived to its last byte.
+    pub fn is_whole(&self) -> bool {
+        self.is_busy.load(Ordering::Acquire) && self.has_arrived.load(Ordering::Acquire)
+    }
+
+    /// Whether an interim response may be sent.
+    pub fn takes_interim(&self) -> bool {
+        self.is_whole() && self.takes_interim.load(Ordering::Acquire)
+    }
 }
 
 /// A stream that breaks off where a limit is reached.

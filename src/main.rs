@@ -16,6 +16,7 @@ mod connections;
 mod curves;
 mod exclusive_lock;
 mod gguf_cache;
+mod half_closed;
 mod limited_stream;
 mod metrics_page;
 mod model_command;

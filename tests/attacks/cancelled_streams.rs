@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::common::{Server, eventually, model_flag, printed, resident_bytes, text, tiny_model};
+use crate::common::{Server, eventually, in_flight, model_flag, printed, resident_bytes, text, tiny_model};
 
 /// Streams in a suite of tests. `ATTACK_STREAMS` makes them more.
 const STREAMS: u64 = 400;
@@ -40,12 +40,6 @@ fn call_of(read: &str) -> Option<(String, bool)> {
     let (_, id) = read.split_once("\"id\":\"chatcmpl-")?;
     let (id, _) = id.split_once('"')?;
     Some((format!("chatcmpl-{id}"), read.contains("[DONE]")))
-}
-
-fn in_flight(server: &Server) -> f64 {
-    let metrics = server.get("/metrics").text;
-    let lines = metrics.lines().filter(|line| line.starts_with("fulgurite_calls_in_flight"));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod cancelled_streams;
 mod common;
 mod foreign_pages;
 mod forged_rewards;
+mod half_closed;
 mod idle_connections;
 mod large_prompts;
 mod locks;

@@ -341,3 +341,15 @@ fn without_times(line: &str) -> String {
     }
     out
 }
+
+/// How many model calls the server says are under way.
+pub fn in_flight(server: &Server) -> f64 {
+    sum_of_metric(server, "fulgurite_calls_in_flight")
+}
+
+/// A metric, over all its labels.
+pub fn sum_of_metric(server: &Server, name: &str) -> f64 {
+    let metrics = server.get("/metrics").text;
+    let lines = metrics.lines().filter(|line| line.starts_with(name));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}

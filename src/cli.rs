@@ -1,4 +1,3 @@
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,9 +45,6 @@ pub enum Command {
     Train(TrainArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
-    /// Start a program as its parent, and leave nothing of it behind; `run` starts agents so
-    #[command(hide = true)]
-    SuperviseAgent(SuperviseArguments),
     /// List the rollouts of a store, newest last
     Rollouts(RolloutsArguments),
     /// List attempts at rollouts
@@ -162,14 +158,6 @@ pub struct TrainArguments {
     /// The agent's command, in place of the config's [runner] command
     #[arg(last = true, value_name = "AGENT")]
     pub agent: Vec<String>,
-}
-
-/// `fulgurite supervise-agent`.
-#[derive(Debug, Args)]
-pub struct SuperviseArguments {
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
-    pub command: Vec<OsString>,
 }
 
 /// `fulgurite run`.

@@ -56,13 +56,10 @@ use tracing_subscriber::EnvFilter;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(words) = run::supervised_words(std::env::args_os().skip(1)) {
-        return run::supervise_agent(&words);
+    if run::is_supervisor() {
+        return run::supervise_agents();
     }
     let cli = Cli::parse();
-    if let Command::SuperviseAgent(arguments) = &cli.command {
-        return run::supervise_agent(&arguments.command);
-    }
     match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
@@ -155,8 +152,6 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         },
         Command::Config(arguments) => config_show::run(arguments),
         Command::Completions(arguments) => completions::completions(&arguments),
-        // It needs nothing of what has been begun by now.
-        Command::SuperviseAgent(_) => Ok(()),
     }
 }
 

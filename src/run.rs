@@ -56,31 +56,29 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     Ok(())
 }
 
-/// The command line by which this program is the parent of an agent.
+/// The command line by which this program is the parent of agents.
 fn supervisor() -> Result<Vec<OsString>> {
     let own = std::env::current_exe().context("this program's own file is not known")?;
     // The running program, even if its file has been replaced.
     let running = Path::new("/proc/self/exe");
     let program = if !own.exists() && running.exists() { running.to_owned() } else { own };
-    Ok(vec![program.into(), SUPERVISE_AGENT.into(), "--".into()])
+    Ok(vec![program.into(), SUPERVISE_AGENT.into()])
 }
 
-/// The subcommand by which this program is the parent of an agent.
+/// The subcommand by which this program is the parent of agents. It is no part of the command line's grammar: only a runner
+/// has the socket that it needs.
 const SUPERVISE_AGENT: &str = "supervise-agent";
 
-/// The agent's words where [`supervisor`] put this program before them. That is once for every attempt, so it is seen before
-/// the whole command line's grammar is built.
-pub fn supervised_words(mut words: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
-    let is_supervisor = words.next()? == SUPERVISE_AGENT && words.next()? == "--";
-    is_supervisor.then(|| words.collect())
+/// Whether this program was started as [`supervisor`] says.
+pub fn is_supervisor() -> bool {
+    std::env::args_os().skip(1).eq([SUPERVISE_AGENT])
 }
 
-/// `fulgurite supervise-agent`: the parent of an agent.
-pub fn supervise_agent(words: &[OsString]) -> ExitCode {
-    let [program, arguments @ ..] = words else { return ExitCode::from(2) };
-    match supervise(program, arguments) {
-        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-        Err(error) => crate::fail(&anyhow::Error::new(error).context("the agent cannot be supervised")),
+/// Is the parent of agents until the runner lets go.
+pub fn supervise_agents() -> ExitCode {
+    match supervise() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => crate::fail(&anyhow::Error::new(error).context("agents cannot be supervised")),
     }
 }
 

@@ -1,6 +1,8 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
 use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
+use crate::launch::Launcher;
+use crate::order::Order;
 use crate::placeholders::{asks_for_task, check_arguments, fill};
 use crate::process::{self, Finished, ended_how};
 use crate::program::Program;
@@ -12,9 +14,8 @@ use crate::{RunnerError, RunnerOptions};
 use fulgurite_store::model::AttemptStatus;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-use tokio::process::Command;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// What every attempt of a runner has in common.
@@ -23,7 +24,7 @@ pub struct Workshop {
     server: Server,
     agent: Agent,
     grader: Option<Program>,
-    supervisor: Vec<OsString>,
+    launcher: Launcher,
     timeout: Duration,
     heartbeat_interval: Duration,
     working_directory: Option<PathBuf>,
@@ -114,11 +115,12 @@ impl Workshop {
         for program in std::iter::once(&agent).chain(&grader) {
             check_arguments(&program.arguments, [])?;
         }
+        let launcher = Launcher::new(&options.supervisor);
         Ok(Self {
             server,
-            agent: Agent::new(options, agent)?,
+            agent: Agent::new(options, agent, &launcher)?,
             grader,
-            supervisor: options.supervisor.clone(),
+            launcher,
             timeout: options.timeout,
             heartbeat_interval: options.heartbeat_interval,
             working_directory: options.working_directory.clone(),
@@ -245,7 +247,7 @@ impl Workshop {
         deadline: Instant,
     ) -> Result<Played, Verdict> {
         let agent = self
-            .run_program(program, &self.supervisor, assignment, b"", deadline)
+            .run_program(program, &self.launcher, assignment, b"", deadline)
             .await
             .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()))?;
         let facts = facts(&agent);
@@ -309,7 +311,7 @@ impl Workshop {
         deadline: Instant,
     ) -> Result<Reward, Trouble> {
         let graded = self
-            .run_program(grader, &[], assignment, output, deadline)
+            .run_program(grader, &Launcher::Direct, assignment, output, deadline)
             .await
             .map_err(|why| Trouble::Failed(format!("grader {why}")))?;
         if graded.timed_out {
@@ -323,68 +325,52 @@ impl Workshop {
             .map_err(|none| Trouble::Failed(format!("no reward: of the grader's output: {none}")))
     }
 
-    /// Runs one of the attempt's programs with its arguments filled in, below a supervisor unless that has no words: a grader
-    /// is its user's own, and starts without one in half the time. The error is why it could not be run.
+    /// Runs one of the attempt's programs with its arguments filled in. A grader is its user's own and needs no supervisor. The
+    /// error is why it could not be run.
     async fn run_program(
         &self,
         program: &Program,
-        supervisor: &[OsString],
+        launcher: &Launcher,
         assignment: &Assignment,
         input: &[u8],
         deadline: Instant,
     ) -> Result<Finished, String> {
-        let mut command = match supervisor.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(&program.path);
-                command
-            }
-            None => Command::new(&program.path),
+        let arguments = program.arguments.iter().map(|argument| fill(argument, &assignment.task).map(OsString::from));
+        let own = variables(&self.server, assignment).map(|(name, value)| (name.into(), Some(value.into())));
+        let order = Order {
+            program: program.path.clone(),
+            arguments: arguments
+                .collect::<Result<_, _>>()
+                .map_err(|unknown| format!("cannot be started: {unknown}"))?,
+            environment: KEPT_BACK.map(|name| (name.into(), None)).into_iter().chain(own).collect(),
+            directory: self.working_directory.clone(),
         };
-        for argument in &program.arguments {
-            command.arg(fill(argument, &assignment.task).map_err(|unknown| format!("cannot be started: {unknown}"))?);
-        }
-        if let Some(folder) = &self.working_directory {
-            command.current_dir(folder);
-        }
-        for name in KEPT_BACK {
-            command.env_remove(name);
-        }
-        command.envs(variables(&self.server, assignment));
-        let path = program.path.display();
-        let finished = match supervisor.is_empty() {
-            true => process::run(command, input, deadline).await,
-            false => process::run_supervised(command, input, deadline).await,
-        };
-        finished.map_err(|error| format!("cannot be run as {path}: {error}"))
+        process::run(launcher, &order, input, deadline).await.map_err(|error| error.to_string())
     }
 }
 
 impl Agent {
     /// The agent of that program; a warm one is started with the first attempt.
-    fn new(options: &RunnerOptions, program: Program) -> Result<Self, RunnerError> {
+    fn new(options: &RunnerOptions, program: Program, launcher: &Launcher) -> Result<Self, RunnerError> {
         if !options.warm {
             return Ok(Self::Cold(program));
         }
         if let Some(argument) = program.arguments.iter().find(|argument| asks_for_task(argument)) {
             return Err(RunnerError::TaskInWarmCommand { argument: argument.clone() });
         }
-        let folder = options.working_directory.clone();
-        Ok(Self::Warm(WarmAgent::new(move || warm_command(&program, folder.as_deref()))))
+        Ok(Self::Warm(WarmAgent::new(launcher.clone(), warm_order(program, options.working_directory.clone()))))
     }
 }
 
-/// The command that starts a warm agent.
-fn warm_command(program: &Program, folder: Option<&Path>) -> Command {
-    let mut command = Command::new(&program.path);
-    command.args(&program.arguments);
-    if let Some(folder) = folder {
-        command.current_dir(folder);
-    }
-    for name in KEPT_BACK.iter().chain(&OF_AN_ATTEMPT) {
-        command.env_remove(name);
-    }
+/// What starts a warm agent.
+fn warm_order(program: Program, directory: Option<PathBuf>) -> Order {
+    let removed = KEPT_BACK.iter().chain(&OF_AN_ATTEMPT).map(|name| (name.into(), None));
     // Python would keep answers back until there are several thousand bytes of them.
-    command.env("PYTHONUNBUFFERED", "1");
-    command
+    let unbuffered = ("PYTHONUNBUFFERED".into(), Some("1".into()));
+    Order {
+        program: program.path,
+        arguments: program.arguments.into_iter().map(OsString::from).collect(),
+        environment: removed.chain([unbuffered]).collect(),
+        directory,
+    }
 }

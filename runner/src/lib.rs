@@ -8,7 +8,9 @@
 mod agent_environment;
 mod attempt;
 mod error;
+mod launch;
 mod options;
+mod order;
 mod placeholders;
 mod process;
 mod program;
@@ -16,7 +18,7 @@ mod reward;
 mod run;
 mod running;
 mod server;
-mod supervisor;
+mod supervision;
 mod warm;
 
 pub use error::RunnerError;
@@ -24,4 +26,4 @@ pub use options::RunnerOptions;
 pub use placeholders::{PlaceholderError, check_arguments};
 pub use program::Program;
 pub use run::{RunnerSummary, run};
-pub use supervisor::supervise;
+pub use supervision::supervise;

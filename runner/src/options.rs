@@ -25,9 +25,9 @@ pub struct RunnerOptions {
     pub warm: bool,
     /// The grader, written like `command`: it finds the agent's output on its stdin and prints the reward.
     pub grade: Option<Vec<String>>,
-    /// The words of a command that runs [`supervise`](crate::supervise) with the program and arguments that are put behind them.
-    /// Agents and graders are started by it, so that nothing of them is left. Without one they are this process's own children,
-    /// of which those that leave their process group, or outlive a runner that is killed, stay.
+    /// The words of a command that runs [`supervise`](crate::supervise). Agents are started by it, so that nothing of them is
+    /// left. Without one they are, as graders always are, this process's own children: what leaves their process group, or
+    /// outlives a runner that is killed, stays.
     pub supervisor: Vec<OsString>,
     /// How long the agent and its grader may take together.
     pub timeout: Duration,

@@ -1,13 +1,15 @@
 //! Runs one process in a process group of its own, keeps the end of what it prints, and leaves nothing of it behind.
 
-use crate::supervisor::preamble;
+use crate::launch::{Launcher, Process, Started, Stdin};
+use crate::order::Order;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{ChildStdin, Command};
+use tokio::net::unix::pipe::Sender;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -34,71 +36,75 @@ pub struct Finished {
     pub errors: Vec<u8>,
 }
 
-/// Runs `command` with `input` on its stdin until it ends or, at `deadline`, is killed; then kills what it leaves behind in
-/// its process group. Dropping the future kills the whole group at once.
-///
-/// # Errors
-///
-/// Fails if the process cannot be started or its pipes fail. How it ends is no error here.
-pub async fn run(mut command: Command, input: &[u8], deadline: Instant) -> io::Result<Finished> {
-    let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
-    let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
-    let mut group = Group::of(child.id());
-    let (pipe_in, pipe_out, pipe_err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (mut output, mut errors) = (Tail::new(KEPT_OUTPUT), Tail::new(KEPT_ERRORS));
-
-    let ended = Notify::new();
-    let wait = async {
-        let in_time = timeout_at(deadline, child.wait()).await;
-        group.kill();
-        ended.notify_one();
-        match in_time {
-            Ok(status) => Ok((status?, false)),
-            Err(_) => Ok((child.wait().await?, true)),
-        }
-    };
-    let pipes =
-        async { tokio::try_join!(feed(pipe_in, input), output.read(pipe_out), errors.read(pipe_err)).map(|_| ()) };
-    let ((status, timed_out), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
-    Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
+/// Why nothing is known of how a process would have ended. Each is the end of a sentence about the program.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The system does not start it, or breaks off what it says.
+    #[error("cannot be run as {}: {error}", program.display())]
+    CannotRun {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// There is no supervisor for it.
+    #[error("cannot be run: the process that would supervise it cannot be started: {0}")]
+    NoSupervisor(io::Error),
+    /// Its supervisor has died, by itself or by another's hand.
+    #[error("was lost: the process that supervised it {how}")]
+    SupervisorLost {
+        /// How the supervisor ended.
+        how: String,
+    },
 }
 
-/// As [`run`], for a `command` that is a [supervisor's](crate::supervise), which leaves nothing behind even of what leaves
-/// the process group. Dropping the future lets it kill everything, without waiting for that.
+impl ProcessError {
+    /// The system's answer, of this program.
+    pub fn cannot_run(program: &Path, error: io::Error) -> Self {
+        Self::CannotRun { program: program.to_owned(), error }
+    }
+}
+
+/// Runs a program with `input` on its stdin until it ends or, at `deadline`, is killed; then kills what it leaves behind, as
+/// far as `launcher` reaches. Dropping the future kills all that at once.
 ///
 /// # Errors
 ///
-/// As of [`run`].
-pub async fn run_supervised(mut command: Command, input: &[u8], deadline: Instant) -> io::Result<Finished> {
-    // A group of its own: a signal that a terminal sends to the runner's is not for it.
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn()?;
-    let mut leash = child.stdin.take();
-    let (pipe_out, pipe_err) = (child.stdout.take(), child.stderr.take());
+/// Fails if the program cannot be started, its pipes fail or its supervisor dies. How it ends is no error here.
+pub async fn run(
+    launcher: &Launcher,
+    order: &Order,
+    input: &[u8],
+    deadline: Instant,
+) -> Result<Finished, ProcessError> {
+    let stdin = if input.is_empty() { Stdin::Empty } else { Stdin::Piped };
+    let Started { stdin, stdout, stderr, mut process } = launcher.start(order, stdin).await?;
     let (mut output, mut errors) = (Tail::new(KEPT_OUTPUT), Tail::new(KEPT_ERRORS));
 
     let ended = Notify::new();
     let wait = async {
-        let running = async {
-            send(leash.as_mut(), &preamble(input)).await?;
-            child.wait().await
-        };
-        let in_time = timeout_at(deadline, running).await;
-        drop(leash.take());
-        let outcome = match in_time {
-            Ok(status) => Ok((status?, false)),
-            Err(_) => Ok((child.wait().await?, true)),
-        };
+        let outcome = end(&mut process, deadline).await;
         ended.notify_one();
         outcome
     };
-    let pipes = async { tokio::try_join!(output.read(pipe_out), errors.read(pipe_err)).map(|_| ()) };
+    let pipes = async {
+        let talked = tokio::try_join!(feed(stdin, input), output.read(stdout), errors.read(stderr));
+        talked.map(|_| ()).map_err(|error| ProcessError::cannot_run(&order.program, error))
+    };
     let ((status, timed_out), ()) = tokio::try_join!(wait, until_silent(pipes, &ended))?;
     Ok(Finished { status, timed_out, output: output.into_bytes(), errors: errors.into_bytes() })
 }
 
+/// Waits for the process's end, or brings it about at the deadline; says whether it did.
+async fn end(process: &mut Process, deadline: Instant) -> Result<(ExitStatus, bool), ProcessError> {
+    match timeout_at(deadline, process.wait()).await {
+        Ok(status) => Ok((status?, false)),
+        Err(_) => Ok((process.kill().await?, true)),
+    }
+}
+
 /// Reads and writes a process's pipes to their end, or for a while after it has ended.
-async fn until_silent(pipes: impl Future<Output = io::Result<()>>, ended: &Notify) -> io::Result<()> {
+async fn until_silent<E>(pipes: impl Future<Output = Result<(), E>>, ended: &Notify) -> Result<(), E> {
     let too_long = async {
         ended.notified().await;
         sleep(PIPE_GRACE).await;
@@ -119,6 +125,7 @@ pub fn ended_how(status: ExitStatus) -> String {
 }
 
 /// The process group of a child, killed when dropped.
+#[derive(Debug)]
 pub struct Group(Option<Pid>);
 
 impl Group {
@@ -146,13 +153,8 @@ impl Drop for Group {
 }
 
 /// Writes `input` to the process. One that ends, or closes its stdin, without having read all of it does no wrong.
-async fn feed(mut pipe: Option<ChildStdin>, input: &[u8]) -> io::Result<()> {
-    send(pipe.as_mut(), input).await
-}
-
-/// As [`feed`], without closing the pipe.
-async fn send(pipe: Option<&mut ChildStdin>, input: &[u8]) -> io::Result<()> {
-    let Some(pipe) = pipe else { return Ok(()) };
+async fn feed(pipe: Option<Sender>, input: &[u8]) -> io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
     match pipe.write_all(input).await {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error),
         _ => Ok(()),
@@ -173,8 +175,7 @@ impl Tail {
     }
 
     /// Reads `pipe` to its end.
-    async fn read(&mut self, pipe: Option<impl AsyncRead + Unpin>) -> io::Result<()> {
-        let Some(mut pipe) = pipe else { return Ok(()) };
+    async fn read(&mut self, mut pipe: impl AsyncRead + Unpin) -> io::Result<()> {
         let mut chunk = [0; 8 << 10];
         loop {
             let read = pipe.read(&mut chunk).await?;
@@ -217,9 +218,9 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     async fn shell(script: &str, input: &[u8], time: Duration) -> Finished {
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]);
-        run(command, input, Instant::now() + time).await.unwrap()
+        let arguments = ["-c", script].map(Into::into).to_vec();
+        let order = Order { program: "/bin/sh".into(), arguments, ..Order::default() };
+        run(&Launcher::Direct, &order, input, Instant::now() + time).await.unwrap()
     }
 
     /// A named pipe: whoever reads it meets its end exactly when the last process that can write to it is gone.

@@ -60,19 +60,26 @@ fn runner(server: &Server, directory: &Path, options: &[&str], seconds: &str) ->
 fn nothing_of_an_agent_survives_a_runner_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), [""; 0]);
-    server.enqueue([json!("task")], &json!({}));
-    let (has_begun, is_gone) = Alive::new(directory.path()).watch();
-    let mut runner = runner(&server, directory.path(), &[], "600");
-    has_begun.recv_timeout(PATIENCE).unwrap();
-    runner.kill();
-    is_gone.recv_timeout(PATIENCE).unwrap();
+    for options in [&[][..], &["--warm"]] {
+        server.enqueue([json!("task")], &json!({}));
+        let alive = Alive::new(directory.path());
+        let (has_begun, is_gone) = alive.watch();
+        // A runner of the same name takes over what the one before it held.
+        let mut runner = runner(&server, directory.path(), &[options, &["--worker-id", "one"]].concat(), "600");
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        runner.kill();
+        is_gone.recv_timeout(PATIENCE).unwrap();
+        std::fs::remove_file(alive.path).unwrap();
+    }
 }
 
 #[test]
 fn nothing_of_an_agent_survives_its_time_or_its_own_end() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), [""; 0]);
-    for (options, seconds, status) in [(&["--timeout", "5"][..], "600", "timeout"), (&[][..], "0", "failed")] {
+    for (options, seconds, status) in
+        [(&["--timeout", "5"][..], "600", "timeout"), (&[], "0", "failed"), (&["--warm"], "0", "failed")]
+    {
         let [rollout] = &*server.enqueue([json!("task")], &json!({})) else { panic!("one was queued") };
         let alive = Alive::new(directory.path());
         let (has_begun, is_gone) = alive.watch();
@@ -91,12 +98,16 @@ fn nothing_of_an_agent_survives_its_time_or_its_own_end() {
 fn a_runner_that_is_told_to_leave_takes_its_agents_along() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), [""; 0]);
-    server.enqueue([json!("task")], &json!({}));
-    let (has_begun, is_gone) = Alive::new(directory.path()).watch();
-    let mut runner = runner(&server, directory.path(), &[], "600");
-    has_begun.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(runner.terminate(), Some(0));
-    is_gone.recv_timeout(PATIENCE).unwrap();
+    for options in [&[][..], &["--warm"]] {
+        server.enqueue([json!("task")], &json!({}));
+        let alive = Alive::new(directory.path());
+        let (has_begun, is_gone) = alive.watch();
+        let mut runner = runner(&server, directory.path(), options, "600");
+        has_begun.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(runner.terminate(), Some(0));
+        is_gone.recv_timeout(PATIENCE).unwrap();
+        std::fs::remove_file(alive.path).unwrap();
+    }
 }
 
 #[test]
@@ -120,6 +131,8 @@ fn an_agent_under_its_supervisor_ends_as_it_would_without() {
     assert_eq!(failed["metadata"]["stderr_tail"], "said\n");
     let signalled = attempt_of("kill -KILL $$", &[]);
     assert_eq!(signalled["metadata"]["reason"], "agent was killed by signal 9");
+    let lost = attempt_of("kill -KILL $PPID; sleep 600", &[]);
+    assert_eq!(lost["metadata"]["reason"], "agent was lost: the process that supervised it was killed by signal 9");
     let rewarded = attempt_of("test \"$1 $2 $3\" = \"-- it's -x\" && echo '{\"reward\": 1}'", &[]);
     assert_eq!(rewarded["status"], "succeeded", "{rewarded}");
     // The grader finds the agent's output on its standard input, and its end.

@@ -1,15 +1,15 @@
 //! Keeps a warm agent's process: gives it attempts, hears its answers, replaces it when it dies or is deaf.
 
-use super::life::{LifeEvent, LifeId, Reins, start};
+use super::life::{LifeEvent, LifeId, Reins, prepare};
 use super::lines::Line;
 use super::messages::{AddressedAnswer, AgentLine, Answer, LONGEST_LINE, cancel_line, read_beginning, read_line};
 use super::{CrashLoop, Lost};
-use crate::process::ended_how;
+use crate::launch::Launcher;
+use crate::order::Order;
+use crate::process::{ProcessError, ended_how};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
-use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -70,8 +70,9 @@ pub struct Job {
 }
 
 /// The processes of one agent.
-pub struct Keeper<F> {
-    command: F,
+pub struct Keeper {
+    launcher: Launcher,
+    order: Order,
     lives: BTreeMap<LifeId, Life>,
     next: LifeId,
     fruitless: u32,
@@ -132,10 +133,11 @@ impl Life {
     }
 }
 
-impl<F: Fn() -> Command> Keeper<F> {
+impl Keeper {
     /// A keeper of no process yet, the source of their events, and its work, which ends when nobody can ask it any more.
     pub async fn keep(
-        command: F,
+        launcher: Launcher,
+        order: Order,
         requests: mpsc::WeakUnboundedSender<Request>,
         mut asked: mpsc::UnboundedReceiver<Request>,
         given_up: watch::Sender<Option<CrashLoop>>,
@@ -143,7 +145,8 @@ impl<F: Fn() -> Command> Keeper<F> {
         // Few, so that an agent that writes without end waits instead of filling the memory.
         let (events, mut heard) = mpsc::channel(2);
         let mut keeper = Self {
-            command,
+            launcher,
+            order,
             lives: BTreeMap::new(),
             next: 0,
             fruitless: 0,
@@ -182,23 +185,11 @@ impl<F: Fn() -> Command> Keeper<F> {
 
     /// Gives the job to the newest process, or to a new one.
     fn give(&mut self, job: Job) {
-        let id = match self.ready_for(&job) {
-            Some(id) => Ok(id),
-            None => self.start(),
-        };
-        match id.map(|id| self.lives.get_mut(&id)) {
-            Ok(Some(life)) => {
-                life.write(job.line);
-                let held = Held { attempt_id: job.attempt_id, key: job.key, reply: Some(job.reply) };
-                life.held.insert(job.rollout_id, held);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                let lost = Lost { reason: format!("cannot be run: {error}"), log: String::new() };
-                // The attempt may have ended elsewhere by now.
-                let _ = job.reply.send(Err(lost));
-                self.count_fruitless(&error.to_string(), "");
-            }
+        let id = self.ready_for(&job).unwrap_or_else(|| self.start());
+        if let Some(life) = self.lives.get_mut(&id) {
+            life.write(job.line);
+            let held = Held { attempt_id: job.attempt_id, key: job.key, reply: Some(job.reply) };
+            life.held.insert(job.rollout_id, held);
         }
     }
 
@@ -213,9 +204,9 @@ impl<F: Fn() -> Command> Keeper<F> {
         life.reins.is_some().then_some(*id)
     }
 
-    fn start(&mut self) -> io::Result<LifeId> {
+    fn start(&mut self) -> LifeId {
         let id = self.next;
-        let (reins, living) = start(id, (self.command)(), self.events.clone())?;
+        let (reins, living) = prepare(id, self.launcher.clone(), self.order.clone(), self.events.clone());
         self.next += 1;
         while self.processes.try_join_next().is_some() {}
         self.processes.spawn(living);
@@ -224,7 +215,7 @@ impl<F: Fn() -> Command> Keeper<F> {
             id,
             Life { reins: Some(reins), log, held: HashMap::new(), retired: false, answered: false, complaints: 0 },
         );
-        Ok(id)
+        id
     }
 
     fn cancel(&mut self, rollout_id: String, attempt_id: String) {
@@ -337,14 +328,17 @@ impl<F: Fn() -> Command> Keeper<F> {
     }
 
     /// Tells all who wait for a process that it is gone.
-    fn bury(&mut self, id: LifeId, status: io::Result<ExitStatus>) {
+    fn bury(&mut self, id: LifeId, status: Result<ExitStatus, ProcessError>) {
         let Some(life) = self.lives.remove(&id) else { return };
-        let how = status.map_or_else(|error| format!("cannot be waited for: {error}"), ended_how);
+        let (how, when) = match status {
+            Ok(status) => (ended_how(status), " before it had answered"),
+            Err(error) => (error.to_string(), ""),
+        };
         let log = life.last_words();
         let was_killed = life.reins.is_none();
         tracing::debug!(how, held = life.held.len(), "a process of the warm agent ended");
         for reply in life.held.into_values().filter_map(|held| held.reply) {
-            let lost = Lost { reason: format!("{how} before it had answered"), log: log.clone() };
+            let lost = Lost { reason: format!("{how}{when}"), log: log.clone() };
             // The attempt may have ended elsewhere in this moment.
             let _ = reply.send(Err(lost));
         }

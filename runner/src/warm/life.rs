@@ -2,13 +2,14 @@
 
 use super::lines::{Line, next_line};
 use super::messages::LONGEST_LINE;
-use crate::process::{Group, KEPT_ERRORS, PIPE_GRACE, Tail};
-use std::io;
-use std::process::{ExitStatus, Stdio};
+use crate::launch::{Launcher, Process, Started, Stdin};
+use crate::order::Order;
+use crate::process::{KEPT_ERRORS, PIPE_GRACE, ProcessError, Tail};
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -24,7 +25,7 @@ pub enum LifeEvent {
     /// A line of its standard output.
     Line(Line),
     /// It is gone, with everything that it had started.
-    Ended(io::Result<ExitStatus>),
+    Ended(Result<ExitStatus, ProcessError>),
 }
 
 /// The end of what a process wrote beside its answers.
@@ -62,51 +63,45 @@ pub struct Reins {
     pub log: AgentLog,
 }
 
-/// Starts the process. The future runs it to its end and tells what comes out of it; dropped, it kills the process.
-///
-/// # Errors
-///
-/// Fails if the process cannot be started.
-pub fn start(
+/// What a process can be given, and its life: the future starts it, runs it to its end and tells what comes out of it; dropped,
+/// it kills the process.
+pub fn prepare(
     id: LifeId,
-    mut command: Command,
+    launcher: Launcher,
+    order: Order,
     events: mpsc::Sender<(LifeId, LifeEvent)>,
-) -> io::Result<(Reins, impl Future<Output = ()>)> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.process_group(0).kill_on_drop(true).spawn()?;
-    let group = Group::of(child.id());
+) -> (Reins, impl Future<Output = ()>) {
     let ((stdin, lines), (kill, killed)) = (mpsc::unbounded_channel(), oneshot::channel());
     let log = AgentLog::new();
-    let living = live(id, child, group, lines, killed, log.clone(), events);
-    Ok((Reins { stdin, kill, log }, living))
+    let reins = Reins { stdin, kill, log: log.clone() };
+    let life = async move {
+        let ended = match launcher.start(&order, Stdin::Piped).await {
+            Ok(started) => live(id, started, lines, killed, log, &events).await,
+            Err(error) => Err(error),
+        };
+        // Nobody listens any more when the runner has gone.
+        let _ = events.send((id, LifeEvent::Ended(ended))).await;
+    };
+    (reins, life)
 }
 
 async fn live(
     id: LifeId,
-    mut child: Child,
-    mut group: Group,
+    started: Started,
     lines: mpsc::UnboundedReceiver<Vec<u8>>,
     killed: oneshot::Receiver<()>,
     log: AgentLog,
-    events: mpsc::Sender<(LifeId, LifeEvent)>,
-) {
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    events: &mpsc::Sender<(LifeId, LifeEvent)>,
+) -> Result<ExitStatus, ProcessError> {
+    let Started { stdin, stdout, stderr, mut process } = started;
     let ended = Notify::new();
     let wait = async {
-        let status = tokio::select! {
-            status = child.wait() => Some(status),
-            Ok(()) = killed => None,
-            () = feed(stdin, lines) => timeout(DEAF_GRACE, child.wait()).await.ok(),
-        };
-        group.kill();
+        let status = end(&mut process, stdin, lines, killed).await;
         ended.notify_one();
-        match status {
-            Some(status) => status,
-            None => child.wait().await,
-        }
+        status
     };
     let listen = async {
-        let pipes = async { tokio::join!(read_answers(id, stdout, &events), read_errors(stderr, &log)) };
+        let pipes = async { tokio::join!(read_answers(id, stdout, events), read_errors(stderr, &log)) };
         let too_long = async {
             ended.notified().await;
             sleep(PIPE_GRACE).await;
@@ -116,13 +111,29 @@ async fn live(
             () = too_long => {}
         }
     };
-    let (status, ()) = tokio::join!(wait, listen);
-    // Nobody listens any more when the runner has gone.
-    let _ = events.send((id, LifeEvent::Ended(status))).await;
+    tokio::join!(wait, listen).0
+}
+
+/// Feeds the process until it has ended, and ends one that is to be killed or reads no more.
+async fn end(
+    process: &mut Process,
+    stdin: Option<Sender>,
+    lines: mpsc::UnboundedReceiver<Vec<u8>>,
+    killed: oneshot::Receiver<()>,
+) -> Result<ExitStatus, ProcessError> {
+    let status = tokio::select! {
+        status = process.wait() => Some(status),
+        Ok(()) = killed => None,
+        () = feed(stdin, lines) => timeout(DEAF_GRACE, process.wait()).await.ok(),
+    };
+    match status {
+        Some(status) => status,
+        None => process.kill().await,
+    }
 }
 
 /// Writes lines to the process until it reads no more. Closes its standard input after the last.
-async fn feed(pipe: Option<ChildStdin>, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+async fn feed(pipe: Option<Sender>, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
     let Some(mut pipe) = pipe else { return };
     while let Some(line) = lines.recv().await {
         if let Err(error) = pipe.write_all(&line).await {
@@ -135,8 +146,7 @@ async fn feed(pipe: Option<ChildStdin>, mut lines: mpsc::UnboundedReceiver<Vec<u
 }
 
 /// Reads answers until the process can write no more; an error is an end as well.
-async fn read_answers(id: LifeId, pipe: Option<ChildStdout>, events: &mpsc::Sender<(LifeId, LifeEvent)>) {
-    let Some(pipe) = pipe else { return };
+async fn read_answers(id: LifeId, pipe: Receiver, events: &mpsc::Sender<(LifeId, LifeEvent)>) {
     let mut pipe = BufReader::new(pipe);
     while let Ok(Some(line)) = next_line(&mut pipe, LONGEST_LINE).await {
         if events.send((id, LifeEvent::Line(line))).await.is_err() {
@@ -145,8 +155,7 @@ async fn read_answers(id: LifeId, pipe: Option<ChildStdout>, events: &mpsc::Send
     }
 }
 
-async fn read_errors(pipe: Option<ChildStderr>, log: &AgentLog) {
-    let Some(mut pipe) = pipe else { return };
+async fn read_errors(mut pipe: Receiver, log: &AgentLog) {
     let mut chunk = [0; 8 << 10];
     while let Ok(read @ 1..) = pipe.read(&mut chunk).await {
         log.push(&chunk[..read]);

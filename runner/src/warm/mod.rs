@@ -10,9 +10,10 @@ mod messages;
 
 pub use messages::{Answer, task_line};
 
+use crate::launch::Launcher;
+use crate::order::Order;
 use crate::server::Assignment;
 use keeper::{Job, Keeper, Request};
-use tokio::process::Command;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -55,11 +56,11 @@ pub struct WarmAgent {
 }
 
 impl WarmAgent {
-    /// An agent whose processes are started by `command`, the first with the first attempt.
-    pub fn new(command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+    /// An agent whose processes are started by `order`, the first with the first attempt.
+    pub fn new(launcher: Launcher, order: Order) -> Self {
         let (requests, asked) = mpsc::unbounded_channel();
         let (giving_up, given_up) = watch::channel(None);
-        let keeper = tokio::spawn(Keeper::keep(command, requests.downgrade(), asked, giving_up));
+        let keeper = tokio::spawn(Keeper::keep(launcher, order, requests.downgrade(), asked, giving_up));
         Self { requests, given_up, keeper }
     }
 

@@ -155,6 +155,70 @@ fn what_a_store_holds_is_harvested_once_wherever_the_trainer_runs() {
     assert_eq!(state["weights_version"], 3, "agents are answered from what was learnt");
 }
 
+/// Rewards a rollout that was called and ends it.
+fn judge(url: &str, (id, attempt): &(String, String), rewards: &[(&str, f64)]) {
+    for (of, value) in rewards {
+        post(url, &format!("/rollout/{id}{of}/reward"), &json!({ "value": value }));
+    }
+    post(url, &format!("/v1/agl/rollouts/{id}/attempts/{attempt}"), &json!({ "status": "succeeded" }));
+}
+
+#[test]
+fn rewards_that_no_sum_can_hold_or_that_are_out_of_bounds_train_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let model = tiny_model(directory.path(), 128);
+    let flag = ["--model".to_owned(), model_flag("hello", &model)];
+    let called = directory.path().join("called");
+    std::fs::create_dir(&called).unwrap();
+    let mut server = Server::start(&called, &flag);
+    let call = |task: u64| {
+        let started = post(&server.url, "/v1/agl/rollouts", &json!({ "input": { "task": task } }));
+        let (id, attempt) = (text(&started["rollout_id"]), text(&started["attempt"]["attempt_id"]));
+        let said = post(&server.url, &format!("/rollout/{id}/attempt/{attempt}/v1/chat/completions"), &ask(task));
+        ((id, attempt), text(&said["id"]))
+    };
+    let calls: Vec<_> = (0..5).map(call).collect();
+    server.process.terminate();
+
+    // What the same two honest rollouts teach, alone or after others.
+    let learnt = |name: &str, trainer: &str, forge: &dyn Fn(&str)| {
+        let store = directory.path().join(format!("{name}.db"));
+        std::fs::copy(called.join("store.db"), &store).unwrap();
+        let served = directory.path().join(format!("{name}-served"));
+        std::fs::create_dir(&served).unwrap();
+        let mut server = Server::start_on(&format!("sqlite://{}", store.display()), &served, &flag);
+        forge(&server.url);
+        judge(&server.url, &calls[3].0, &[("", 1.0)]);
+        judge(&server.url, &calls[4].0, &[("", 0.0)]);
+        server.process.terminate();
+        let trainer = format!("max_steps = 1\nharvest = {{ rollouts_per_step = 2 }}\n{trainer}");
+        let config = write_config(directory.path(), "backend = \"embedded\"", Some(&store), &trainer);
+        let lines = Ran::from(train(&config, &directory.path().join(name)).output().unwrap()).json_lines();
+        let refused = lines.iter().filter(|line| line["event"] == "odd_reward" && line["what"] == "refused").count();
+        (lines.last().unwrap().clone(), refused)
+    };
+    let (honest, _) = learnt("honest", "", &|_| {});
+    assert!(weights(&honest) != std::fs::read(model.join("model.safetensors")).unwrap());
+
+    let huge = |url: &str| {
+        judge(url, &calls[0].0, &[("", 1e308)]);
+        judge(url, &calls[1].0, &[("", -1e308)]);
+        // Finite each, and their sum is not.
+        let of_call = format!("/generation/{}", calls[2].1);
+        judge(url, &calls[2].0, &[(&of_call, 1e308), ("", 1e308)]);
+    };
+    let (summary, refused) = learnt("huge", "", &huge);
+    assert!(weights(&summary) == weights(&honest), "{summary}");
+    assert_eq!((refused, summary["trained_tokens"].clone()), (3, honest["trained_tokens"].clone()));
+    assert!(untrained(&summary)["reward_too_large"] > 0, "{summary}");
+
+    let beyond = |url: &str| judge(url, &calls[0].0, &[("", 3.0)]);
+    let (summary, refused) = learnt("beyond", "reward_bounds = [0, 1]", &beyond);
+    assert!(weights(&summary) == weights(&honest), "{summary}");
+    assert_eq!(refused, 1);
+    assert!(untrained(&summary)["reward_out_of_bounds"] > 0, "{summary}");
+}
+
 #[test]
 fn agents_that_are_rewarded_while_it_runs_are_learnt_from() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::project::{CALL, Project, SMALL, UNEVEN, saved, weights};
+use common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE, saved, weights};
 use common::{Ran, Server, fulgurite};
 use serde_json::{Value, json};
 use vllm_over_engine::VllmOverEngine;
@@ -80,6 +80,42 @@ fn a_model_that_another_host_samples_is_trained_to_the_same_bytes() {
     for generation in project.query("generations", "there") {
         assert!(generation["weights_versions"][0]["version"].is_u64(), "{generation}");
     }
+}
+
+#[test]
+fn a_model_in_a_gguf_file_is_trained_and_resumed_as_the_directory_that_it_converts_to() {
+    let project = Project::new("", SMALL);
+    // Its few tokens leave room for no task in the prompt.
+    let agent = CALL.replace("Say 7", "Hi").replace("urllib.request.urlopen(", "said = urllib.request.urlopen(");
+    std::fs::write(project.path("agent.py"), agent + "print(json.loads(said)['choices'][0]['message'])").unwrap();
+    let base = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let (before, rest) = base.split_once("[base]").unwrap();
+    let (_, after) = rest.split_once("[tasks]").unwrap();
+    let runner = "[runner]\ncommand = [\"python3\", \"agent.py\"]\n".to_owned() + UNEVEN_GRADE;
+    let config = format!("{before}[tasks]{}", after.replace("[runner]", &runner));
+    std::fs::write(project.path("t.toml"), config.replace("model-{seed}", "tiny.gguf")).unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/vectors/gguf/qwen3-tied.gguf");
+    std::fs::copy(file, project.path("tiny.gguf")).unwrap();
+    let here = |command: &mut Command| {
+        let command = command.current_dir(project.directory.path()).env("XDG_CACHE_HOME", project.path("cache"));
+        Ran::from(command.output().unwrap())
+    };
+
+    here(project.command("run").args(["--max-steps", "1"])).json_lines();
+    let resumed = here(project.command("run").args(["--max-steps", "2", "--resume"])).json_lines().pop().unwrap();
+    assert_eq!((&resumed["steps"], &resumed["max_logprob_difference"]), (&json!(2), &json!(0.0)));
+    assert!(resumed["trained_tokens"].as_u64().unwrap() > 0, "{resumed}");
+    let converted = here(&mut fulgurite(["model", "convert", "tiny.gguf", "converted"]));
+    assert_eq!(converted.code, Some(0), "{}", converted.stderr);
+    project.change_config("tiny.gguf", "converted");
+    let of_directory = here(project.command("of-directory").args(["--max-steps", "2"])).json_lines().pop().unwrap();
+    assert!(weights(&resumed) == weights(&of_directory));
+
+    let rollout = project.query("rollouts", "run")[0]["rollout_id"].as_str().unwrap().to_owned();
+    let shown = here(fulgurite(["show", &rollout, "--tokens", "--run"]).arg(project.path("run")));
+    assert!(shown.stdout.contains("sampled, logprob") && !shown.stdout.contains("without their text"), "{shown:?}");
+    let first = shown.stdout.lines().skip_while(|line| !line.contains("sampled, logprob")).nth(1).unwrap();
+    assert!(first.ends_with('"'), "{}", shown.stdout);
 }
 
 #[test]

@@ -15,13 +15,23 @@ pub fn plain_words(message: &str, place: &str, notation: Notation) -> String {
     let (message, position) = split_position(message);
     let place = if place == "." { "" } else { place };
     let subject = if place.is_empty() { "it" } else { place };
-    let said = if let Some((found, expected)) = between(message, "invalid type: ", ", expected ") {
-        format!("{subject} is {}, but must be {}", found_words(found, notation), expected_words(expected, notation))
-    } else if let Some((found, expected)) = between(message, "invalid value: ", ", expected ") {
+    let wrong = ["invalid type: ", "invalid value: "].iter().find_map(|kind| between(message, kind, ", expected "));
+    let said = if let Some((found, expected)) = wrong {
         invalid_value(subject, found, expected, notation)
     } else if let Some((length, expected)) = between(message, "invalid length ", ", expected ") {
-        format!("{subject} has {length} elements, but must be {}", expected_words(expected, notation))
-    } else if message.starts_with("data did not match any variant of untagged enum") {
+        match expected_words(expected, notation) {
+            fields if fields == table(notation) => format!("{subject} is a list, but must be {fields}"),
+            expected => format!("{subject} has {length} elements, but must be {expected}"),
+        }
+    } else if let Some(expected) = message.strip_prefix("wanted ") {
+        format!("{subject} must be {}", expected_words(expected, notation))
+    } else if message.starts_with("EOF while parsing") {
+        format!("{subject} ends too early")
+    } else if message.ends_with("invalid digit found in string") {
+        format!("{} must be a whole number", message.rsplit_once(": ").map_or(subject, |(place, _)| place))
+    } else if message.starts_with("data did not match any variant of untagged enum")
+        || (message.starts_with("no variant of enum ") && message.ends_with(" found in flattened data"))
+    {
         format!("{subject} has none of the forms that it may have")
     } else if let Some((kind, names)) = unknown_name(message) {
         names_words(kind, &names, place)
@@ -41,9 +51,10 @@ pub fn plain_words(message: &str, place: &str, notation: Notation) -> String {
     said + position
 }
 
-/// Cuts off ` at line 1 column 5`.
+/// Cuts off ` at line 1 column 5`; a column 0 is before the text, and no place in it.
 fn split_position(message: &str) -> (&str, &str) {
-    message.rfind(" at line ").map_or((message, ""), |start| message.split_at(start))
+    let (said, position) = message.rfind(" at line ").map_or((message, ""), |start| message.split_at(start));
+    (said, if position.ends_with(" column 0") { "" } else { position })
 }
 
 fn between<'m>(message: &'m str, before: &str, middle: &str) -> Option<(&'m str, &'m str)> {
@@ -97,7 +108,7 @@ pub fn nearest_name<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
 }
 
 fn invalid_value(subject: &str, found: &str, expected: &str, notation: Notation) -> String {
-    let number = found.strip_prefix("integer ").map(|number| number.trim_matches('`'));
+    let number = found.strip_prefix("integer ").map(bare);
     match number {
         Some(number) if !number.starts_with('-') && is_number(expected) => {
             format!("{subject} is {number}, which is too large")
@@ -113,7 +124,7 @@ fn invalid_value(subject: &str, found: &str, expected: &str, notation: Notation)
 fn found_words(found: &str, notation: Notation) -> String {
     for kind in ["integer ", "floating point ", "boolean ", "string ", "character "] {
         if let Some(value) = found.strip_prefix(kind) {
-            return value.trim_matches('`').to_owned();
+            return bare(value).to_owned();
         }
     }
     match found {
@@ -123,6 +134,11 @@ fn found_words(found: &str, notation: Notation) -> String {
         other => other,
     }
     .to_owned()
+}
+
+/// A number without what serde puts around it: `` `5` `` and `` `5` as i128 `` are 5.
+fn bare(number: &str) -> &str {
+    number.trim_end_matches(" as i128").trim_end_matches(" as u128").trim_matches('`')
 }
 
 /// Whether it is a type of numbers by its name, as `u32` is.
@@ -151,7 +167,7 @@ fn expected_words(expected: &str, notation: Notation) -> String {
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => table(notation),
-        "path string" | "a borrowed string" | "string or map" | "variant identifier" => "a string",
+        "path string" | "a borrowed string" | "string or map" | "string or table" | "variant identifier" => "a string",
         "unit" => "null",
         known if ["struct ", "tuple struct ", "internally tagged "].iter().any(|it| known.starts_with(it)) => {
             table(notation)
@@ -207,6 +223,14 @@ mod tests {
         Many(Vec<String>),
     }
 
+    #[derive(Debug, Deserialize)]
+    #[expect(dead_code, reason = "it is only read")]
+    struct Flattened {
+        version: u64,
+        #[serde(flatten)]
+        kind: Kind,
+    }
+
     fn said<T: DeserializeOwned + std::fmt::Debug>(json: &str, place: &str) -> String {
         let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
         split_position(&plain_words(&error, place, Notation::Json)).0.to_owned()
@@ -232,6 +256,22 @@ mod tests {
         assert_eq!(said::<Mine>("{\"cuont\": 1}", ""), "there is no key `cuont`; did you mean `count`?");
         assert_eq!(said::<Mine>("{}", "models[0]"), "models[0] needs `count`, which is missing");
         assert_eq!(said::<Mine>("{\"count\": 1, \"count\": 2}", ""), "`count` is there twice");
+        assert_eq!(said::<Mine>("[]", "m"), "m is a list, but must be an object");
+        assert_eq!(said::<Flattened>("{\"version\": 1}", ""), "it has none of the forms that it may have");
+        assert_eq!(said::<Mine>("{\"count\": ", "it"), "it ends too early");
+        assert_eq!(said::<Mine>("", ""), "it ends too early");
+    }
+
+    #[test]
+    fn what_toml_and_queries_say_is_told_of_the_text_too() {
+        let of_toml = |message: &str| plain_words(message, "a.b", Notation::Toml);
+        assert_eq!(of_toml("wanted string or table"), "a.b must be a string");
+        let large = "invalid type: integer `99999999999999999999` as i128, expected u64";
+        assert_eq!(of_toml(large), "a.b is 99999999999999999999, which is too large");
+        let query = plain_words("limit: invalid digit found in string", "", Notation::Json);
+        assert_eq!(query, "limit must be a whole number");
+        let value = plain_words("invalid type: map, expected a sequence at line 1 column 0", "", Notation::Json);
+        assert_eq!(value, "it is an object, but must be a list");
     }
 
     #[test]

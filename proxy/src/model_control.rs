@@ -1,6 +1,8 @@
 //! What is done to a served model while it runs: hold its calls, let them go on, put new weights behind it, and put them
 //! back after a restart.
 
+use std::path::PathBuf;
+
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
@@ -63,11 +65,29 @@ struct PauseRequest {
     drain: bool,
 }
 
+/// New weights, and one place where they are.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct WeightsRequest {
     version: WeightsVersion,
-    #[serde(flatten)]
-    source: WeightsSource,
+    model: Option<PathBuf>,
+    adapter: Option<PathBuf>,
+    kept: Option<String>,
+}
+
+impl WeightsRequest {
+    fn weights(self) -> Result<NewWeights, ProxyError> {
+        let Self { version, model, adapter, kept } = self;
+        let named =
+            [model.map(WeightsSource::Model), adapter.map(WeightsSource::Adapter), kept.map(WeightsSource::Kept)];
+        let mut named = named.into_iter().flatten();
+        match (named.next(), named.next()) {
+            (Some(source), None) => Ok(NewWeights { version, source }),
+            _ => {
+                Err(ProxyError::invalid("model", "one of `model`, `adapter` and `kept` must say where the weights are"))
+            }
+        }
+    }
 }
 
 async fn state(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
@@ -101,9 +121,8 @@ async fn load_weights(
     Path(model): Path<String>,
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
-    let WeightsRequest { version, source } = read(&body)?;
+    let weights = read::<WeightsRequest>(&body)?.weights()?;
     let sampler = &proxy.sampled_model(&model)?.sampler;
-    let weights = NewWeights { version, source };
     proxy.weights_loads(&model)?.load(&model, sampler, &proxy.shared.store, weights).await?;
     Ok(ModelState::of(&proxy, &model)?)
 }
@@ -144,6 +163,6 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProxyError> {
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let message = plain_words(&error.into_inner().to_string(), &path, Notation::Json);
-        ProxyError::invalid(&path, message)
+        ProxyError::InvalidRequest { message, parameter: (path != ".").then_some(path), code: None }
     })
 }

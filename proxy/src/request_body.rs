@@ -35,7 +35,11 @@ pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, ProxyError> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(invalid("the request body must be a JSON object".to_owned())),
-        Err(error) => Err(invalid(format!("the request body is not JSON: {error}"))),
+        Err(_) if body.is_empty() => Err(invalid("the request body is empty, but must be a JSON object".to_owned())),
+        Err(error) => {
+            let words = plain_words(&error.to_string(), "", Notation::Json);
+            Err(invalid(format!("the request body is not JSON: {words}")))
+        }
     }
 }
 

@@ -149,7 +149,11 @@ async fn what_is_wrong_with_new_weights_is_told_and_changes_nothing() {
     let setup = Setup::new(vec![]).await;
     for (what, body, status, word) in [
         ("other/weights", json!({ "version": 4, "model": "/w" }), 404, "does not exist here"),
-        ("tiny/weights", json!({ "version": 4 }), 400, "no variant"),
+        ("tiny/weights", json!({ "version": 4 }), 400, "one of `model`, `adapter` and `kept` must say"),
+        ("tiny/weights", json!({ "version": 4, "model": "/w", "adapter": "/w" }), 400, "one of `model`, `adapter`"),
+        ("tiny/weights", json!({ "version": 4, "modle": "/w" }), 400, "there is no key `modle`; did you mean `model`?"),
+        ("tiny/weights", json!({ "version": 4, "model": 5 }), 400, "model is 5, but must be a string"),
+        ("tiny/weights", json!([]), 400, "it is a list, but must be an object"),
         ("tiny/weights", json!({ "version": "four", "model": "/w" }), 400, "must be a whole number"),
         ("tiny/weights", json!({ "version": 4, "adapter": "/w" }), 500, "whole models only"),
         ("tiny/pause", json!({ "drian": true }), 400, "drian"),

@@ -30,6 +30,7 @@ mod location;
 pub mod model;
 mod model_weights;
 mod otlp;
+mod plain_words;
 mod prune;
 mod raw_sql;
 mod readers;

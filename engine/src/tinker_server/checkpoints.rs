@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::input::{Parameters, read};
 use super::management::{Part, Server};
 use super::names::fresh_id;
 use super::refusals::Refusal;
@@ -60,7 +61,7 @@ pub(super) fn of_run<'a>(
     all.into_iter()
 }
 
-async fn all(State(server): Server, Query(part): Query<Part>) -> Json<Value> {
+async fn all(State(server): Server, Parameters(part): Parameters<Part>) -> Json<Value> {
     let registry = server.registry();
     let mut all: Vec<_> = registry.runs.keys().flat_map(|run_id| of_run(&registry, run_id)).collect();
     all.sort_by(|(_, left), (_, right)| right.created.total_cmp(&left.created));
@@ -94,7 +95,7 @@ async fn set_ttl(
     Path(segments): CheckpointSegments,
     body: Bytes,
 ) -> Result<StatusCode, Refusal> {
-    let SetTtlRequest { ttl_seconds } = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let SetTtlRequest { ttl_seconds } = read(&body)?;
     let expires = expiry(ttl_seconds, now()).map_err(Refusal::bad_request)?;
     server.change_checkpoint(&checkpoint_path(segments), |checkpoint| checkpoint.expires = expires).await
 }
@@ -106,7 +107,7 @@ struct WeightsInfoRequest {
 }
 
 async fn weights_info(State(server): Server, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let WeightsInfoRequest { tinker_path } = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let WeightsInfoRequest { tinker_path } = read(&body)?;
     let registry = server.registry();
     let found = registry.checkpoints.get(&tinker_path);
     let found = found.ok_or_else(|| Refusal::not_found("checkpoint", &tinker_path))?;
@@ -125,7 +126,7 @@ async fn copy_weights(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<CopyWeightsResponse>, Refusal> {
-    let request: CopyWeightsRequest = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let request: CopyWeightsRequest = read(&body)?;
     let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).and_then(|key| key.parse().ok());
     Ok(Json(CopyWeightsResponse { tinker_path: server.copy_weights(request, key).await? }))
 }

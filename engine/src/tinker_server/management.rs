@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{any, get, post, put};
 use axum::{Json, Router};
@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::checkpoints::{of_run, shown as shown_checkpoint};
+use super::input::{Parameters, read};
 use super::refusals::Refusal;
 use super::server::{Registry, TinkerServer};
 use super::session_search::search;
@@ -71,8 +72,8 @@ async fn unknown_route(method: Method, uri: Uri) -> Refusal {
 
 async fn training_runs(
     State(server): Server,
-    Query(part): Query<Part>,
-    Query(OfProject { project_id }): Query<OfProject>,
+    Parameters(part): Parameters<Part>,
+    Parameters(OfProject { project_id }): Parameters<OfProject>,
 ) -> Json<Value> {
     let registry = server.registry();
     let is_asked_for = |run: &&RunRecord| project_id.is_none() || registry.project_of(run) == project_id.as_deref();
@@ -107,7 +108,7 @@ fn shown_run(registry: &Registry, run: &RunRecord) -> Value {
 }
 
 /// The newest first.
-async fn sessions(State(server): Server, Query(part): Query<Part>) -> Json<Value> {
+async fn sessions(State(server): Server, Parameters(part): Parameters<Part>) -> Json<Value> {
     let registry = server.registry();
     // Ids begin with the time.
     let ids: Vec<&String> = registry.sessions.keys().rev().skip(part.offset).take(part.limit).collect();
@@ -128,7 +129,7 @@ async fn session(State(server): Server, Path(session_id): Path<String>) -> Resul
 }
 
 async fn search_sessions(State(server): Server, body: Bytes) -> Result<Json<Value>, Refusal> {
-    let request: SessionSearchRequest = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let request: SessionSearchRequest = read(&body)?;
     search(&server.registry(), &request).map(Json).map_err(Refusal::bad_request)
 }
 
@@ -138,7 +139,7 @@ async fn assign_project(
     Path(session_id): Path<String>,
     body: Bytes,
 ) -> Result<StatusCode, Refusal> {
-    let AssignProjectRequest { project_id } = serde_json::from_slice(&body).map_err(Refusal::unreadable)?;
+    let AssignProjectRequest { project_id } = read(&body)?;
     let found = server.registry().sessions.get(&session_id).cloned();
     let mut session = found.ok_or_else(|| Refusal::not_found("session", &session_id))?;
     session.project_id = Some(project_id);

@@ -5,7 +5,7 @@
 //! places, whatever the order in which they come, and each once however often it comes. Sampling reads weights as they
 //! were when they were saved.
 //!
-//! - `routes`, `refusals`: what is asked under which path; what cannot be done, in the API's words.
+//! - `routes`, `input`, `refusals`: what is asked under which path; how it is read; what cannot be done, in the API's words.
 //! - `management`, `session_search`, `checkpoints`: what there is, over REST.
 //! - `downloads`, `tar`: checkpoints' files for whoever has a link.
 //! - `server`, `sessions`: what there is, and who keeps it.
@@ -24,6 +24,7 @@ mod adapters;
 mod checkpoints;
 mod downloads;
 mod futures;
+mod input;
 mod kept_weights;
 mod management;
 mod model;

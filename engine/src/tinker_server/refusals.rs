@@ -20,7 +20,12 @@ impl Refusal {
 
     /// A body that is not what the path takes.
     pub(super) fn unreadable(error: impl std::fmt::Display) -> Self {
-        let words = plain_words(&error.to_string(), "", Notation::Json);
+        Self::unreadable_at("", error)
+    }
+
+    /// As [`Refusal::unreadable`], if it is known at which path in the body.
+    pub(super) fn unreadable_at(place: &str, error: impl std::fmt::Display) -> Self {
+        let words = plain_words(&error.to_string(), place, Notation::Json);
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, detail: format!("the request cannot be read: {words}") }
     }
 

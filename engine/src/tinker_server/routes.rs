@@ -7,7 +7,6 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::aside;
 use fulgurite_backends::tinker::wire::protobuf::ForwardBackwardRequest;
 use fulgurite_backends::tinker::wire::{
     CancelFutureRequest, ClientConfig, CreateModelRequest, CreateSamplingSessionRequest, CreateSamplingSessionResponse,
@@ -19,11 +18,11 @@ use fulgurite_backends::tinker::wire::{
     SessionHeartbeatResponse, SubmittedRequest, SupportedModel, TelemetryResponse, TryAgain, UnloadModelRequest,
 };
 use prost::Message;
-use serde::de::DeserializeOwned;
 
 use super::checkpoints;
 use super::downloads;
 use super::futures::{Fingerprint, Outcome, Polled};
+use super::input::{read, unless_small};
 use super::management;
 use super::model::Work;
 use super::refusals::{Refusal, servers_fault};
@@ -87,27 +86,6 @@ fn client_config() -> ClientConfig {
 /// What clients are told that may be otherwise the next time.
 fn dynamic_config() -> DynamicConfig {
     DynamicConfig { sample_cancel_enabled: true, ..DynamicConfig::default() }
-}
-
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    unless_small(body.len(), || serde_json::from_slice(body).map_err(|error| unreadable::<T>(body, &error)))
-}
-
-/// Why a body cannot be read, and which of its fields is at fault.
-fn unreadable<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Refusal {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-        Err(placed) if placed.path().iter().next().is_some() => Refusal::unreadable(placed),
-        _ => Refusal::unreadable(error),
-    }
-}
-
-/// Bodies up to this size are read where they arrive: it takes less than a millisecond.
-const SMALL: usize = 64 * 1024;
-
-/// Works at what came of a body of so many bytes: aside from other requests, unless it is small.
-fn unless_small<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    if bytes <= SMALL { work() } else { aside(work) }
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {

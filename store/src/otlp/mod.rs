@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest
 use prost::Message;
 
 use crate::model::{IncomingSpan, Span};
+use crate::plain_words::plain_words;
 use crate::{Result, StoreError};
 
 /// The spans of one export.
@@ -67,7 +68,8 @@ pub fn rejected_spans(response: &[u8]) -> Option<(u64, String)> {
 }
 
 fn not_an_export(error: impl std::fmt::Display) -> StoreError {
-    StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {error}"))
+    let words = plain_words(&error.to_string());
+    StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {words}"))
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@ use axum::response::IntoResponse;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use serde_path_to_error::Segment;
 
 use super::error::{Mistake, RestError};
 use super::shape::{Shape, Shaped};
 use crate::model::{Object, Page, Repeat, SortOrder};
+use crate::plain_words::plain_words;
 use crate::{BodyTooSlow, KeyHolder, Sender};
 
 /// Characters that an `Idempotency-Key` may have.
@@ -177,8 +179,15 @@ pub(super) fn parameters<T: Shaped>(Query(pairs): Query<Vec<(String, String)>>) 
 
 /// What has been checked, as `T`.
 fn value<T: DeserializeOwned>(checked: Value) -> Result<T, RestError> {
-    serde_json::from_value(checked)
-        .map_err(|error| RestError::from(Mistake::value(Vec::new(), error.to_string(), Value::Null)))
+    serde_path_to_error::deserialize(checked).map_err(|error| {
+        let place = error.path().iter().filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(json!(index)),
+            Segment::Map { key } => Some(json!(key)),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        });
+        let place = place.collect();
+        RestError::from(Mistake::value(place, plain_words(&error.inner().to_string()), Value::Null))
+    })
 }
 
 /// Takes a field out of an update that has been checked: absent, null, or a value.
@@ -255,9 +264,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Seconds to wait as a duration; what is below 0 is 0.
 pub(super) fn seconds(field: &'static str, seconds: f64) -> Result<Duration, RestError> {
-    Duration::try_from_secs_f64(seconds.max(0.0))
-        .map(|wait| wait.min(LONGEST_WAIT))
-        .map_err(|error| RestError::from(Mistake::value(vec![json!(field)], error.to_string(), json!(seconds))))
+    Duration::try_from_secs_f64(seconds.max(0.0)).map(|wait| wait.min(LONGEST_WAIT)).map_err(|_| {
+        let message = "Input should be a number of seconds that a clock can count";
+        RestError::from(Mistake::value(vec![json!(field)], message, json!(seconds)))
+    })
 }
 
 #[cfg(test)]
@@ -271,5 +281,33 @@ mod tests {
         let longest = seconds("timeout", 1e19).unwrap();
         assert!(std::time::Instant::now().checked_add(longest).is_some());
         assert!(seconds("timeout", 1e300).is_err());
+    }
+
+    #[test]
+    fn what_no_shape_refuses_is_told_with_its_place_and_in_plain_words() {
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "it is only read")]
+        struct Inner {
+            tries: u32,
+        }
+        #[derive(Debug, Deserialize)]
+        #[expect(dead_code, reason = "it is only read")]
+        struct Outer {
+            inner: Vec<Inner>,
+        }
+        let told = |body: Value| match value::<Outer>(body).unwrap_err() {
+            RestError::Schema { mistakes, .. } => {
+                let [mistake] = &mistakes[..] else { panic!("{mistakes:?}") };
+                (json!(mistake.location), mistake.message.clone())
+            }
+            other => panic!("{other:?}"),
+        };
+        let place = json!(["inner", 0, "tries"]);
+        let of = |tries: Value| told(json!({ "inner": [{ "tries": tries }] }));
+        assert_eq!(of(json!(8589934592_u64)), (place.clone(), "8589934592 is too large".to_owned()));
+        assert_eq!(of(json!(1e30)), (place, "1e+30 is too large".to_owned()));
+        assert_eq!(told(json!({ "inner": 5 })), (json!(["inner"]), "integer `5` where a list should be".to_owned()));
+        let object = "integer `5` where an object should be".to_owned();
+        assert_eq!(told(json!({ "inner": [5] })), (json!(["inner", 0]), object));
     }
 }

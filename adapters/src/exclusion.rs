@@ -1,5 +1,5 @@
 use fulgurite_backends::SamplingParameters;
-use fulgurite_store::model::Generation;
+use fulgurite_types::Generation;
 use serde::Deserialize;
 
 use crate::UntrainedCause;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use fulgurite_backends::Chunk;
-use fulgurite_store::model::{Generation, RecordedReward};
+use fulgurite_types::{Generation, RecordedReward};
 
 use crate::merging::{CallTokens, merging_order};
 use crate::rewards::CountedRewards;

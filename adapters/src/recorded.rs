@@ -1,6 +1,6 @@
 //! Generations and rewards as a store would give them, for the tests.
 
-use fulgurite_store::model::{Generation, RecordedReward, Reward, Span, WeightsFrom};
+use fulgurite_types::{Generation, RecordedReward, Reward, Span, WeightsFrom};
 use serde_json::{Value, json};
 
 /// A generation that may be trained, with the logprobs -1, -2, ...

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_store::model::RecordedReward;
+use fulgurite_types::RecordedReward;
 
 /// The rewards of one attempt that count: of several for the same thing the one given last, so that a reward can be
 /// revised.

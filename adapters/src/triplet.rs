@@ -1,4 +1,4 @@
-use fulgurite_store::model::{Generation, Object, WeightsFrom};
+use fulgurite_types::{Generation, Object, WeightsFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use fulgurite_adapters::{
     RewardMatch, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, messages, tracer_triplets,
 };
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 use regex::Regex;
 use serde_json::{Value, json};
 

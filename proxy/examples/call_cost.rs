@@ -19,8 +19,8 @@ use fulgurite_backends::{
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
-use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::task::JoinSet;

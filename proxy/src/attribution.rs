@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fulgurite_backends::derive_seed;
 use fulgurite_store::StoreError;
-use fulgurite_store::model::{
+use fulgurite_types::{
     Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus, SessionIds,
 };
 use serde_json::json;

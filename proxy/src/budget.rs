@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fulgurite_store::model::Rollout;
+use fulgurite_types::Rollout;
 use serde::{Deserialize, Serialize};
 
 use crate::call::now;

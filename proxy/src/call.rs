@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fulgurite_backends::{BackendError, SamplingParameters, StopReason};
 use fulgurite_renderers::Message;
 use fulgurite_store::Refused;
-use fulgurite_store::model::Generation;
+use fulgurite_types::Generation;
 use futures::future::join_all;
 use serde_json::{Map, Value};
 

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fulgurite_backends::{NewWeights, Notation, WeightsSource, WeightsVersion, plain_words};
-use fulgurite_store::model::ModelWeights;
+use fulgurite_types::ModelWeights;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use fulgurite_backends::{Constraint, SamplerInfo, SamplingParameters, derive_seed};
-use fulgurite_store::model::{Generation, SessionIds};
+use fulgurite_types::{Generation, SessionIds};
 use serde_json::{Map, Value, json};
 
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};

@@ -1,8 +1,8 @@
 //! What was said in calls that were recorded earlier.
 
 use fulgurite_renderers::Message;
-use fulgurite_store::model::{Generation, GenerationFilter};
 use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{Generation, GenerationFilter};
 use serde_json::{Map, Value};
 
 use crate::message_attributes::{REQUEST_EXTRA, SaidInCall, messages_of};
@@ -96,7 +96,7 @@ fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, 
 #[cfg(test)]
 mod tests {
     use fulgurite_store::StoreOptions;
-    use fulgurite_store::model::{AttemptedRollout, NewGeneration, NewRollout};
+    use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout};
     use serde_json::json;
 
     use super::*;

@@ -1,5 +1,5 @@
 use fulgurite_backends::{SampledToken, WeightsVersion};
-use fulgurite_store::model::{Generation, NewGeneration, WeightsFrom};
+use fulgurite_types::{Generation, NewGeneration, WeightsFrom};
 use serde_json::json;
 
 use crate::Proxy;

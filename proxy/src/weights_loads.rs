@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use fulgurite_backends::{BackendError, NewWeights, Sampler};
 use fulgurite_store::Store;
-use fulgurite_store::model::ModelWeights;
+use fulgurite_types::ModelWeights;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use serde_json::json;

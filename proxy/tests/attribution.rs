@@ -5,7 +5,7 @@ mod common;
 
 use common::{Script, Setup, body};
 use fulgurite_backends::{StopReason, derive_seed};
-use fulgurite_store::model::{
+use fulgurite_types::{
     Attempt, AttemptStatus, AttemptUpdate, Generation, NewRollout, Rollout, RolloutFilter, RolloutStatus,
 };
 use reqwest::RequestBuilder;

@@ -6,7 +6,7 @@ mod common;
 use common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::{Budget, ProxyOptions};
-use fulgurite_store::model::NewRollout;
+use fulgurite_types::NewRollout;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

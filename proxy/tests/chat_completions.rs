@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::StopReason;
 use fulgurite_renderers::Message;
-use fulgurite_store::model::{NewRollout, RolloutFilter};
+use fulgurite_types::{NewRollout, RolloutFilter};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -198,7 +198,7 @@ async fn every_bad_request_gets_openais_error_and_stores_nothing() {
 
 #[tokio::test]
 async fn an_attempt_that_has_ended_takes_no_more_calls() {
-    use fulgurite_store::model::{AttemptStatus, AttemptUpdate};
+    use fulgurite_types::{AttemptStatus, AttemptUpdate};
     let setup = Setup::new(vec![]).await;
     let (rollout, base) = setup.attempt().await;
     setup.store.update_attempt(&rollout, "latest", AttemptUpdate::status(AttemptStatus::Failed)).await.unwrap();

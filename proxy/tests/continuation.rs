@@ -5,7 +5,7 @@ mod common;
 
 use common::{Script, Setup};
 use fulgurite_backends::StopReason;
-use fulgurite_store::model::Generation;
+use fulgurite_types::Generation;
 use serde_json::{Value, json};
 
 const CALL: &str = "<think>\nhm\n</think>\n\nLooking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \

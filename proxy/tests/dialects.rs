@@ -6,7 +6,7 @@ mod common;
 use common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
 use common::{Script, Setup, messages};
 use fulgurite_backends::StopReason;
-use fulgurite_store::model::GenerationFilter;
+use fulgurite_types::GenerationFilter;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

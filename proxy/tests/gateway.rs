@@ -9,7 +9,7 @@ mod common;
 use common::{BODY_LIMIT, Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_store::model::NewRollout;
+use fulgurite_types::NewRollout;
 use reqwest::Method;
 use scripted::{Reply, ScriptedServer};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use common::messages::{assembled, events};
 use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_store::model::RolloutFilter;
+use fulgurite_types::RolloutFilter;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

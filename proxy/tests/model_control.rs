@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Script, Setup, body, chunks};
 use fulgurite_backends::{StopReason, WeightsVersion};
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_store::model::NewRollout;
+use fulgurite_types::NewRollout;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Script, Setup, body, chunks};
 use fulgurite_backends::{StopReason, WeightsVersion};
-use fulgurite_store::model::WeightsFrom;
+use fulgurite_types::WeightsFrom;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

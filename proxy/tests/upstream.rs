@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{ServedModel, UpstreamModel};
-use fulgurite_store::model::StatusCode;
+use fulgurite_types::StatusCode;
 use scripted::{Reply, Step};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

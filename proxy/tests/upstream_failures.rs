@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fulgurite_backends::UpstreamDialect;
 use fulgurite_proxy::{Proxy, ProxyOptions, SamplingLimits};
-use fulgurite_store::model::StatusCode;
+use fulgurite_types::StatusCode;
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};

@@ -11,7 +11,7 @@ use crate::running::RunningAttempts;
 use crate::server::{Assignment, Server};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::{RunnerError, RunnerOptions};
-use fulgurite_store::model::AttemptStatus;
+use fulgurite_types::AttemptStatus;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use crate::attempt::{Ending, Workshop};
 use crate::server::{Dequeued, Server};
 use crate::{RunnerError, RunnerOptions};
-use fulgurite_store::model::AttemptStatus;
+use fulgurite_types::AttemptStatus;
 use serde::Serialize;
 use std::future::Future;
 use std::panic::resume_unwind;

@@ -2,7 +2,7 @@
 
 use crate::reward::Reward;
 use crate::{RunnerError, RunnerOptions};
-use fulgurite_store::model::{AttemptStatus, AttemptedRollout};
+use fulgurite_types::{AttemptStatus, AttemptedRollout};
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fulgurite_store::model::{IncomingSpan, NewRollout, Span, SpanStatus, StatusCode};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{IncomingSpan, NewRollout, Span, SpanStatus, StatusCode};
 use reqwest::Client;
 use serde_json::{Map, Value, json};
 

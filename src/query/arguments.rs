@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fulgurite_adapters::RewardMatch;
-use fulgurite_store::model::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
+use fulgurite_types::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
 use crate::time;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_store::model::{Attempt, ListFilter, Listed, Part};
+use fulgurite_types::{Attempt, ListFilter, Listed, Part};
 use serde_json::{Value, json};
 
 use super::arguments::AttemptsArguments;

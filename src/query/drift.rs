@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_store::model::{CallDrift, ListFilter, Listed, Part};
+use fulgurite_types::{CallDrift, ListFilter, Listed, Part};
 use serde_json::{Value, json};
 
 use super::arguments::GenerationsArguments;

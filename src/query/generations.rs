@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fulgurite_adapters::{UntrainedCause, exclusion};
 use fulgurite_store::Store;
-use fulgurite_store::model::{Generation, ListFilter, Listed, Part, WeightsFrom};
+use fulgurite_types::{Generation, ListFilter, Listed, Part, WeightsFrom};
 use serde_json::{Value, json};
 
 use super::arguments::GenerationsArguments;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fulgurite_store::Store;
-use fulgurite_store::model::{Cursor, ListFilter, Listed, Part};
+use fulgurite_types::{Cursor, ListFilter, Listed, Part};
 use serde_json::Value;
 
 use super::arguments::ListArguments;

@@ -3,8 +3,8 @@
 use std::io::{BufRead, IsTerminal, stdin};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_store::model::RolloutStatus;
 use fulgurite_store::{PruneFilter, Pruned, Space, Store, StoreOptions, redact_url};
+use fulgurite_types::RolloutStatus;
 use serde_json::json;
 
 use super::arguments::PruneArguments;

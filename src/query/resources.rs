@@ -1,7 +1,7 @@
 //! `fulgurite resources`.
 
 use anyhow::{Result, bail};
-use fulgurite_store::model::{Page, ResourcesUpdate, TextFilter};
+use fulgurite_types::{Page, ResourcesUpdate, TextFilter};
 use serde_json::{Value, json};
 
 use super::arguments::ResourcesArguments;

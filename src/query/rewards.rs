@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_store::model::{FoundReward, ListFilter, Listed, Part, Reward};
+use fulgurite_types::{FoundReward, ListFilter, Listed, Part, Reward};
 use serde_json::{Value, json};
 
 use super::arguments::RewardsArguments;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_store::model::{Attempt, ListFilter, Listed, Part, Rollout};
+use fulgurite_types::{Attempt, ListFilter, Listed, Part, Rollout};
 use serde_json::{Value, json};
 
 use super::arguments::RolloutsArguments;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::Tokenizer;
-use fulgurite_store::model::{Attempt, AttemptRef, Rollout, SpanFilter};
 use fulgurite_store::{SpanPages, Store};
+use fulgurite_types::{Attempt, AttemptRef, Rollout, SpanFilter};
 use serde_json::{Value, json};
 use uuid::Uuid;
 

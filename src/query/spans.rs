@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fulgurite_store::Store;
-use fulgurite_store::model::{ListFilter, Listed, Part, Span};
+use fulgurite_types::{ListFilter, Listed, Part, Span};
 use serde_json::{Value, json};
 
 use super::arguments::SpansArguments;

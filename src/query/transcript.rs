@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::found_reward;
-use fulgurite_store::model::{Attempt, FoundReward, Generation, Object, Rollout, Span};
+use fulgurite_types::{Attempt, FoundReward, Generation, Object, Rollout, Span};
 use serde_json::{Value, json};
 
 use super::generations::{logprob, weights};

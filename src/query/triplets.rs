@@ -5,7 +5,7 @@ use fulgurite_adapters::{
     PassedOver, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, tracer_triplets,
 };
 use fulgurite_store::Store;
-use fulgurite_store::model::{Attempt, AttemptRef, GenerationFilter, Part, SpanFilter};
+use fulgurite_types::{Attempt, AttemptRef, GenerationFilter, Part, SpanFilter};
 use serde_json::json;
 
 use super::arguments::{Adapter, TripletsArguments};

@@ -1,7 +1,7 @@
 //! `fulgurite workers`.
 
 use anyhow::{Result, bail};
-use fulgurite_store::model::{Worker, WorkerFilter};
+use fulgurite_types::{Worker, WorkerFilter};
 use serde_json::json;
 
 use super::arguments::WorkersArguments;

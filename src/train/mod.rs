@@ -13,10 +13,10 @@ use axum::Router;
 use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
-use fulgurite_store::model::{AttemptStatus, RolloutConfig};
 use fulgurite_trainer::{
     Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
+use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
 
 use self::checks::{check_commands, check_config};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use fulgurite_store::model::NewRun;
 use fulgurite_trainer::Record;
+use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use fulgurite_store::Store;
-use fulgurite_store::model::{ArchiveScope, ListFilter, Part};
+use fulgurite_types::{ArchiveScope, ListFilter, Part};
 use serde_json::{Value, json};
 
 use super::Format;

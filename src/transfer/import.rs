@@ -2,8 +2,8 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow};
 use fulgurite_backends::{Notation, plain_words};
-use fulgurite_store::model::{ArchiveRecord, Imported};
 use fulgurite_store::{Store, StoreOptions, redact_url};
+use fulgurite_types::{ArchiveRecord, Imported};
 use serde_json::{Value, json};
 
 use super::Format;

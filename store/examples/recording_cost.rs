@@ -14,10 +14,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fulgurite_store::model::{
-    AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, SessionIds, WeightsFrom,
-};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, Object, SessionIds, WeightsFrom};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fulgurite_types::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, Rollout, RolloutStatus};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::task::JoinHandle;
@@ -9,7 +10,6 @@ use tokio::task::JoinHandle;
 use crate::checksums::{MASK, Recorded};
 use crate::leases;
 use crate::lifecycle::{overdue, propagate};
-use crate::model::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Page, Paginated, Rollout, RolloutStatus};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{
     OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, plain, to_integer, to_optional_json,

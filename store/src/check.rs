@@ -4,6 +4,7 @@ mod checksums;
 mod laws;
 mod rows;
 
+use fulgurite_types::{Generation, pack_tokens};
 use serde::Serialize;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
@@ -11,9 +12,8 @@ use sqlx::any::AnyRow;
 use crate::conversations::conversations;
 use crate::dialect::Dialect;
 use crate::generations::{self, rebuild};
-use crate::model::Generation;
 use crate::sql::{Sql, column, count};
-use crate::tokens::{PrefixHasher, pack_tokens};
+use crate::tokens::PrefixHasher;
 use crate::{Result, Store, StoreError};
 
 use laws::{LAWS, Law};

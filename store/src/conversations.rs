@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use fulgurite_types::Object;
 use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
 
 use crate::generations::CLIENT_GONE;
-use crate::model::Object;
 use crate::sql::{HASHES_PER_QUERY, Sql, column, count, optional_json, to_integer, to_json};
 use crate::{Result, StoreError};
 
@@ -289,13 +289,13 @@ fn missing_parent(parent_id: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptedRollout, NewGeneration, SpanFilter};
     use proptest::prelude::*;
     use serde_json::{Value, json};
     use sqlx::Row;
 
     use super::*;
     use crate::Store;
-    use crate::model::{AttemptedRollout, NewGeneration, SpanFilter};
     use crate::testing::{TestStore, generation};
 
     fn message(role: &str, content: &str) -> Object {

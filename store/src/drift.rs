@@ -1,10 +1,10 @@
 //! Which calls went on, token by token, where an earlier call of their attempt had ended, and why the others did not.
 
+use fulgurite_types::{CallDrift, DriftReport, ListFilter, Listed, Object, Part};
 use serde_json::Value;
 use sqlx::any::AnyRow;
 
 use crate::listing::{GENERATIONS, Kind, page, start};
-use crate::model::{CallDrift, DriftReport, ListFilter, Listed, Object, Part};
 use crate::spans::span_from_row;
 use crate::sql::{column, count};
 use crate::{Result, Store, StoreError};
@@ -83,10 +83,10 @@ fn number(attributes: &Object, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::NewGeneration;
     use serde_json::json;
 
     use super::*;
-    use crate::model::NewGeneration;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

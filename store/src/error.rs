@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use crate::model::GatewayState;
+use fulgurite_types::GatewayState;
+
 use crate::reward_refused::RewardRefused;
 
 /// Why the store could not do what it was asked. Nothing has been changed.

@@ -10,13 +10,13 @@ mod model_request;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fulgurite_types::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanStatus, StatusCode};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::attempts::hear_of;
 use crate::checksums::Recorded;
 use crate::gateway::open_attempt;
-use crate::model::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter, SpanStatus, StatusCode};
 use crate::reward_rights::{Sender, admit};
 use crate::rewards::{self, EVENT_TYPE, recorded_reward};
 use crate::spans::{allocate_sequence_id, insert_span};

@@ -2,6 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use fulgurite_types::{
+    ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
+    ArchivedUse, Cursor, Generation, ListFilter, Part, Span,
+};
 use sqlx::AnyConnection;
 
 use crate::attempts::attempt_from_row;
@@ -10,10 +14,6 @@ use crate::dialect::Dialect;
 use crate::generation_spans::add_tokens;
 use crate::generations::generations_behind;
 use crate::listing::{ATTEMPTS, ROLLOUTS, SPANS, page, start};
-use crate::model::{
-    ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
-    ArchivedUse, Cursor, Generation, ListFilter, Part, Span,
-};
 use crate::readers::Reader;
 use crate::resources::resources_from_row;
 use crate::rollouts::rollout_from_row;

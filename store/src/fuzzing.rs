@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, Uri, header};
+use fulgurite_types::{NewGatewayRollout, RolloutMode, new_id};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::model::{NewGatewayRollout, RolloutMode};
 use crate::otlp::{Export, spans_from_json, spans_from_protobuf};
-use crate::store::new_id;
 use crate::{RouteOptions, Statistics, Store, StoreOptions, Synchronous, routes_with};
 
 /// Bytes that a body may have; small, so that the limit is met.
@@ -71,7 +70,7 @@ pub fn fuzz_otlp(bytes: &[u8]) {
             assert_eq!((span.trace_id.len(), span.span_id.len()), (32, 16), "ids have their length");
             assert!(!span.rollout_id.is_empty() && !span.attempt_id.is_empty(), "a span says whose it is");
             let text = serde_json::to_string(&span).expect("a span is JSON");
-            let read: crate::model::Span = serde_json::from_str(&text).expect("its JSON is a span");
+            let read: fulgurite_types::Span = serde_json::from_str(&text).expect("its JSON is a span");
             assert_eq!((read.span_id, read.events.len()), (span.span_id, span.events.len()), "and the same one");
         }
     }
@@ -139,7 +138,7 @@ impl TemporaryStore {
             timeout_seconds: 3600.0,
             local: None,
             k8s: None,
-            metadata: crate::model::Object::new(),
+            metadata: fulgurite_types::Object::new(),
         };
         store.create_gateway_rollouts(vec![rollout]).await.expect("a rollout");
         store.open_attempt("r", "0").await.expect("an attempt");

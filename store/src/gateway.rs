@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 
+use fulgurite_types::{
+    Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Completions, GatewayRollout, GatewayState, GatewayUpdate,
+    NewGatewayRollout, NewRollout, Page, Rollout, RolloutConfig, RolloutFilter, RolloutStatus,
+};
 use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{apply, existing_attempt, find_attempt, insert_attempt, latest_attempt};
-use crate::model::{
-    Attempt, AttemptRef, AttemptStatus, AttemptUpdate, Completions, GatewayRollout, GatewayState, GatewayUpdate,
-    NewGatewayRollout, NewRollout, Page, Rollout, RolloutConfig, RolloutFilter, RolloutStatus,
-};
 use crate::prune::delete_rollouts;
 use crate::rollouts::{existing_rollout, find_rollout, insert_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{Sql, column, count, optional_json, optional_plain, to_integer, to_optional_json};

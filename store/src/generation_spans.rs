@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fulgurite_types::{Generation, GenerationFilter, NewGeneration, Object, Span, SpanStatus, StatusCode};
 use serde_json::{Value, json};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::conversations::conversations;
 use crate::generations::{generations_behind, matching, rebuild};
-use crate::model::{Generation, GenerationFilter, NewGeneration, Object, Span, SpanStatus, StatusCode};
 use crate::spans::span_from_row;
 use crate::sql::column;
 use crate::{Result, Store};
@@ -196,8 +196,9 @@ fn raw_attributes(generation: &Generation) -> Object {
 mod tests {
     use std::collections::HashSet;
 
+    use fulgurite_types::{AttemptRef, AttemptedRollout, Page, Paginated, SpanFilter, TextFilter};
+
     use super::*;
-    use crate::model::{AttemptRef, AttemptedRollout, Page, Paginated, SpanFilter, TextFilter};
     use crate::testing::{TestStore, generation};
 
     fn of(attempted: &AttemptedRollout) -> SpanFilter {

@@ -2,12 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use fulgurite_types::{Generation, GenerationFilter, unpack_logprobs, unpack_tokens};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::model::{Generation, GenerationFilter};
 use crate::sql::{SortField, Sql, column, count, json};
-use crate::tokens::{unpack_logprobs, unpack_tokens};
 use crate::{Result, Store, StoreError};
 
 /// Why sampling ended where its client had gone: such an answer is nobody's, and nothing continues it.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::{
+    Attempt, AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, Span, SpanFilter, SpanStatus,
+    StatusCode,
+};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::attempts::existing_attempt;
-use crate::model::{
-    Attempt, AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, Span, SpanFilter, SpanStatus,
-    StatusCode,
-};
 use crate::reward_rights::{Sender, admit};
 use crate::rewards::{ANNOTATION, attributes, recorded_reward};
 use crate::spans::{allocate_sequence_id, insert_span, span_from_row};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sqlx::AnyConnection;
-
-use crate::attempts::{existing_attempt, new_attempt_name};
-use crate::model::{
+use fulgurite_types::{
     ArchiveRecord, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout, ArchivedUse,
     Attempt, AttemptRef, Generation, Imported, NewGeneration, Object, ResourcesUpdate, Run, Span, Step, Worker,
 };
+use sqlx::AnyConnection;
+
+use crate::attempts::{existing_attempt, new_attempt_name};
 use crate::recording;
 use crate::rollouts::{existing_rollout, run_and_step};
 use crate::runs::require_run;
@@ -332,15 +332,15 @@ async fn import_use(connection: &mut AnyConnection, used: ArchivedUse) -> Result
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::model::{
+    use fulgurite_types::{
         ArchiveScope, AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationFilter, GenerationUse, ListFilter,
         NewGatewayRollout, NewRollout, NewRun, Page, Part, Reward, RolloutFilter, RolloutMode, SpanFilter, StepRecord,
         TextFilter, WorkerFilter,
     };
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
     use crate::testing::{TestStore, cases, generation};
 
     async fn archive(store: &Store) -> Vec<ArchiveRecord> {
@@ -540,7 +540,7 @@ mod tests {
                     copy.generations(&GenerationFilter::default()).await.unwrap(),
                 );
                 assert_eq!(before, after);
-                let bits = |generations: &[crate::model::Generation]| -> Vec<u32> {
+                let bits = |generations: &[fulgurite_types::Generation]| -> Vec<u32> {
                     generations.iter().flat_map(|g| g.logprobs.iter().flatten().map(|logprob| logprob.to_bits())).collect()
                 };
                 assert_eq!(bits(&before), bits(&after));

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use fulgurite_types::{Attempt, RolloutStatus};
 use sqlx::AnyConnection;
 
 use crate::attempts::attempt_from_row;
-use crate::model::{Attempt, RolloutStatus};
 use crate::rollouts::{existing_rollout, set_rollout_status};
 use crate::writer::Write;
 use crate::{Result, StoreError};
@@ -79,8 +79,9 @@ pub(crate) async fn take_back(write: &mut Write, attempt: &Attempt) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptedRollout, NewRollout};
+
     use super::*;
-    use crate::model::{AttemptedRollout, NewRollout};
     use crate::testing::{TestStore, generation};
     use crate::writer::now;
 

@@ -27,7 +27,6 @@ mod lifecycle;
 mod listener;
 mod listing;
 mod location;
-pub mod model;
 mod model_weights;
 mod otlp;
 mod plain_words;

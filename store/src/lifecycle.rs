@@ -1,6 +1,6 @@
 //! What follows from what in the life of a rollout and its attempts; no I/O.
 
-use crate::model::{AttemptStatus, RolloutConfig, RolloutStatus};
+use fulgurite_types::{AttemptStatus, RolloutConfig, RolloutStatus};
 
 /// Where a rollout stands once its latest attempt has `status`.
 pub(crate) fn propagate(status: AttemptStatus, sequence_id: u32, config: &RolloutConfig) -> RolloutStatus {

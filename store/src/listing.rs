@@ -1,12 +1,12 @@
 //! Lists over all rollouts: the newest records, or what is new since the last look.
 
+use fulgurite_types::{Attempt, Cursor, FoundReward, Generation, ListFilter, Listed, Part, Rollout, Span};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{self, attempt_from_row};
 use crate::generation_spans::add_tokens;
 use crate::generations::{self, rebuild};
-use crate::model::{Attempt, Cursor, FoundReward, Generation, ListFilter, Listed, Part, Rollout, Span};
 use crate::rewards::recorded_reward;
 use crate::rollouts::{self, rollout_from_row};
 use crate::spans::{self, span_from_row};
@@ -250,13 +250,13 @@ async fn add_tokens_by_rollout(connection: &mut AnyConnection, spans: Vec<Span>)
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{
+        AttemptStatus, AttemptUpdate, AttemptedRollout, NewRollout, Reward, RolloutMode, RolloutStatus,
+    };
     use serde_json::json;
 
     use super::*;
     use crate::StoreError;
-    use crate::model::{
-        AttemptStatus, AttemptUpdate, AttemptedRollout, NewRollout, Reward, RolloutMode, RolloutStatus,
-    };
     use crate::testing::{TestStore, generation};
 
     const ALL: Part = Part::Newest { limit: None, sort_by: None };

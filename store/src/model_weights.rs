@@ -1,8 +1,8 @@
 //! The weights that were put behind served models, which outlive the server's process.
 
+use fulgurite_types::ModelWeights;
 use serde_json::Value;
 
-use crate::model::ModelWeights;
 use crate::sql::{column, count, json, plain, to_integer, to_json};
 use crate::{Result, Store};
 
@@ -44,9 +44,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::ModelWeights;
     use serde_json::json;
 
-    use crate::model::ModelWeights;
     use crate::testing::TestStore;
 
     #[tokio::test]

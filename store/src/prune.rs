@@ -1,9 +1,9 @@
 //! Deleting rollouts that are over, with all that belongs to them.
 
+use fulgurite_types::RolloutStatus;
 use serde::Serialize;
 
 use crate::dialect::Dialect;
-use crate::model::RolloutStatus;
 use crate::sql::{Sql, column};
 use crate::writer::Write;
 use crate::{Result, Store};
@@ -155,8 +155,9 @@ pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> 
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, GenerationUse, ListFilter, NewRun, Part};
+
     use super::*;
-    use crate::model::{AttemptStatus, AttemptUpdate, GenerationFilter, GenerationUse, ListFilter, NewRun, Part};
     use crate::testing::{TestStore, generation};
     use crate::writer::now;
 

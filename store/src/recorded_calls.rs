@@ -1,10 +1,10 @@
 //! Spans of model calls, told of once they are committed.
 
+use fulgurite_types::{NewGeneration, Object, Span};
 use serde_json::json;
 
 use crate::conversations::TOOLS;
 use crate::generation_spans::span_of;
-use crate::model::{NewGeneration, Object, Span};
 use crate::sql::count;
 use crate::{Result, Store};
 

@@ -1,11 +1,10 @@
 //! Resources: named things that agents use, in versions.
 
+use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_id};
 use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
-use crate::model::{Object, Page, Paginated, ResourcesUpdate, TextFilter};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
-use crate::store::new_id;
 use crate::writer::now;
 use crate::{Result, Store, StoreError};
 
@@ -122,8 +121,9 @@ fn normalise(name: &str, resource: Value) -> Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::NewRollout;
+
     use super::*;
-    use crate::model::NewRollout;
     use crate::testing::TestStore;
 
     fn model(name: &str) -> Object {

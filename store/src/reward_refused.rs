@@ -1,4 +1,4 @@
-use crate::model::RewardGiver;
+use fulgurite_types::RewardGiver;
 
 /// Why somebody may not give a reward.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,10 @@
 //! Who may give an attempt a reward. This is decided when a reward is stored, once for every way by which one comes, so
 //! that whoever reads spans (here, in SQL, or in another program) finds those rewards alone that count.
 
+use fulgurite_types::{Attempt, RewardGiver, Span};
 use sqlx::AnyConnection;
 
 use crate::keys::KeyHolder;
-use crate::model::{Attempt, RewardGiver, Span};
 use crate::reward_refused::RewardRefused;
 use crate::rewards::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, recorded_reward};
 use crate::sql::json;

@@ -1,6 +1,7 @@
 //! Attempts in the order in which they were rewarded, for whoever learns from them.
 
-use crate::model::{Rewarded, RewardedAttempts};
+use fulgurite_types::{Rewarded, RewardedAttempts};
+
 use crate::sql::{Sql, column, count, to_integer};
 use crate::{Result, Store};
 
@@ -39,14 +40,15 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{Reward, Rewarded, RewardedAttempts};
+    use fulgurite_types::{Reward, Rewarded, RewardedAttempts};
+
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]
     async fn each_attempt_comes_once_where_it_was_first_rewarded_as_a_whole() {
         let store = TestStore::new().await;
         let (first, second) = (store.start().await, store.start().await);
-        let reward = async |of: &crate::model::AttemptedRollout, generation_id: Option<&str>| {
+        let reward = async |of: &fulgurite_types::AttemptedRollout, generation_id: Option<&str>| {
             let (rollout_id, attempt_id) = (&of.rollout.rollout_id, &of.attempt.attempt_id);
             store.add_reward(rollout_id, attempt_id, generation_id, Reward::new(1.0)).await.unwrap();
         };
@@ -60,7 +62,7 @@ mod tests {
         for of in [&second, &first, &second, &first] {
             reward(of, None).await;
         }
-        let named = |of: &crate::model::AttemptedRollout| Rewarded {
+        let named = |of: &fulgurite_types::AttemptedRollout| Rewarded {
             rollout_id: of.rollout.rollout_id.clone(),
             attempt_id: of.attempt.attempt_id.clone(),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::model::{Object, RecordedReward, Reward, RewardGiver, Span};
+use fulgurite_types::{Object, RecordedReward, Reward, RewardGiver, Span};
 
 pub(crate) const ANNOTATION: &str = "agentlightning.annotation";
 pub(crate) const REWARD: &str = "agentlightning.reward";
@@ -106,8 +106,9 @@ fn linked_generation(attributes: &Object) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::SpanFilter;
+
     use super::*;
-    use crate::model::SpanFilter;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::vec::IntoIter;
 
-use crate::model::{Attempt, Rollout, RolloutFilter};
+use fulgurite_types::{Attempt, Rollout, RolloutFilter};
+
 use crate::rollouts::{SORT_FIELDS, latest_attempts, push_conditions, rollout_from_row};
 use crate::sql::{Sql, column};
 use crate::{Result, Store};
@@ -69,10 +70,10 @@ impl RolloutPages {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{NewRollout, Page, SortOrder};
     use serde_json::json;
 
     use super::*;
-    use crate::model::{NewRollout, Page, SortOrder};
     use crate::testing::TestStore;
 
     #[tokio::test]

@@ -3,24 +3,22 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fulgurite_types::{
+    Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
+    SessionIds, new_attempt_id, new_rollout_id,
+};
 use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use uuid::Uuid;
 
 use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt, rollout_and_attempt};
 use crate::leases;
-use crate::model::{
-    Attempt, AttemptedRollout, NewRollout, Object, Paginated, Rollout, RolloutFilter, RolloutStatus, RolloutUpdate,
-    SessionIds,
-};
 use crate::sql::{
     Conditions, OptionalReal, SortField, Sql, column, json, optional_json, optional_plain, plain, to_integer, to_json,
     to_optional_json, word,
 };
-use crate::store::new_id;
 use crate::telemetry::rollouts_were_taken;
 use crate::workers::{worker_found_nothing, worker_took};
 use crate::writer::{Write, now};
@@ -382,21 +380,6 @@ pub(crate) async fn latest_attempts(
         }
     }
     Ok(attempts)
-}
-
-/// The id of a rollout that nobody has named.
-pub(crate) fn new_rollout_id() -> String {
-    /// Milliseconds since the epoch.
-    const TIME_DIGITS: usize = 12;
-    const RANDOM_DIGITS: usize = 8;
-    // Rows of rollouts that began together are together in every index, so that those of their calls are on few pages.
-    let text = Uuid::now_v7().simple().to_string();
-    format!("ro-{}{}", &text[..TIME_DIGITS], &text[text.len() - RANDOM_DIGITS..])
-}
-
-/// The id of an attempt that nobody has named.
-pub(crate) fn new_attempt_id() -> String {
-    new_id("at-", 8)
 }
 
 /// Stores a rollout unless its id is known; gives what is stored, and whether it is new.

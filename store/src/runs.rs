@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use fulgurite_types::{
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RolloutStatus, Run, Step, StepRecord,
+};
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
-use crate::model::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RolloutStatus, Run, Step, StepRecord,
-};
 use crate::rollouts::{rollout_from_row, set_rollout_status};
 use crate::sql::{Sql, column, count, json, plain, to_integer, to_json};
 use crate::writer::{Write, now};
@@ -338,10 +338,10 @@ fn checkpoint_from_row(row: &AnyRow) -> Result<Checkpoint> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout};
     use serde_json::json;
 
     use super::*;
-    use crate::model::{AttemptStatus, AttemptUpdate, NewRollout};
     use crate::testing::{TestStore, generation};
 
     fn new_run() -> NewRun {

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::vec::IntoIter;
 
+use fulgurite_types::{Generation, Span, SpanFilter};
 use futures::Stream;
 use futures::stream::try_unfold;
 use sqlx::any::AnyRow;
 
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, raw_span};
 use crate::generations::generations_behind;
-use crate::model::{Generation, Span, SpanFilter};
 use crate::spans::{STORED, attempt_condition, span_from_row, total, wanted};
 use crate::sql::{Sql, column, to_integer, to_json};
 use crate::{Result, Store};
@@ -166,11 +166,11 @@ fn span_at(row: &AnyRow, is_raw: bool) -> Result<Span> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptedRollout, Page, SortOrder};
     use futures::TryStreamExt;
     use serde_json::json;
 
     use super::*;
-    use crate::model::{AttemptedRollout, Page, SortOrder};
     use crate::testing::{TestStore, generation};
 
     fn span(attempted: &AttemptedRollout, id: usize) -> Span {

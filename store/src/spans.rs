@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use fulgurite_types::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{count_in, existing_attempt, find_attempt, hear_of};
 use crate::checksums::Recorded;
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, wire_span_from_row};
-use crate::model::{AttemptRef, FilterLogic, IncomingSpan, Ingested, Paginated, Span, SpanFilter};
 use crate::reward_rights::{Sender, settle, speaks_of_reward};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, optional_plain, plain, to_integer, to_json};
 use crate::writer::Write;
@@ -423,10 +423,10 @@ async fn allocate_sequence_ids(write: &mut Write, rollout_id: &str, number: usiz
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptedRollout, Page, SortOrder};
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::model::{AttemptedRollout, Page, SortOrder};
     use crate::testing::TestStore;
 
     fn span(attempted: &AttemptedRollout, id: usize, sequence_id: u64) -> Span {

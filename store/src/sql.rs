@@ -1,5 +1,6 @@
 //! Reading rows and building conditions.
 
+use fulgurite_types::{FilterLogic, Page, SortOrder, TextFilter};
 use futures::TryStreamExt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,6 @@ use sqlx::query::Query;
 use sqlx::{Any, AnyConnection, AssertSqlSafe, Database, Encode, Row, Type};
 
 use crate::dialect::{Dialect, Word};
-use crate::model::{FilterLogic, Page, SortOrder, TextFilter};
 use crate::{Result, StoreError};
 
 /// A column of a row. `None` columns are read as `Option`.

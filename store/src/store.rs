@@ -6,7 +6,6 @@ use futures::future::BoxFuture;
 use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, Connection};
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
 use crate::dialect::Dialect;
 use crate::keys::IssuedKeys;
@@ -285,11 +284,4 @@ fn migrator(dialect: Dialect) -> &'static Migrator {
         Dialect::Sqlite => &SQLITE,
         Dialect::Postgres => &POSTGRES,
     }
-}
-
-/// `prefix` and as many random hexadecimal digits.
-pub(crate) fn new_id(prefix: &str, digits: usize) -> String {
-    // The low half of a version 7 UUID is random; its high half is the time.
-    let text = Uuid::now_v7().simple().to_string();
-    format!("{prefix}{}", &text[text.len() - digits..])
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use fulgurite_types::{Cursor, ListFilter, Part, WeightsFrom};
 use serde::Serialize;
 
 use crate::dialect::Dialect;
-use crate::model::{Cursor, ListFilter, Part, WeightsFrom};
 use crate::sql::{Sql, column, count, json};
 use crate::{Result, Store};
 
@@ -169,8 +169,9 @@ async fn generation_counts(connection: &mut sqlx::AnyConnection) -> Result<Vec<G
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::Reward;
+
     use super::*;
-    use crate::model::Reward;
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

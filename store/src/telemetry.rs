@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, Unit, counter, describe_counter, describe_histogram, histogram};
 
-use crate::model::AttemptedRollout;
+use fulgurite_types::AttemptedRollout;
 
 const COMMIT_SECONDS: &str = "fulgurite_store_commit_seconds";
 const TRANSACTION_SECONDS: &str = "fulgurite_store_transaction_seconds";

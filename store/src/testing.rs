@@ -1,8 +1,8 @@
 //! What the tests of this crate share.
 
+use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout, RolloutConfig, WeightsFrom};
 use serde_json::json;
 
-use crate::model::{AttemptedRollout, NewGeneration, NewRollout, RolloutConfig, WeightsFrom};
 use crate::{Store, StoreOptions};
 
 #[path = "../tests/test_database/mod.rs"]

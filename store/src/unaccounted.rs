@@ -1,6 +1,7 @@
 //! Generations that a training run has not said anything about yet.
 
-use crate::model::UnaccountedGeneration;
+use fulgurite_types::UnaccountedGeneration;
+
 use crate::sql::{column, count};
 use crate::{Result, Store};
 
@@ -32,9 +33,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{GenerationUse, NewRun, UnaccountedGeneration};
     use serde_json::Value;
 
-    use crate::model::{GenerationUse, NewRun, UnaccountedGeneration};
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

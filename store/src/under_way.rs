@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::model::{Attempt, AttemptStatus, Rollout, RolloutStatus};
+use fulgurite_types::{Attempt, AttemptStatus, Rollout, RolloutStatus};
+
 use crate::writer::now;
 use crate::{Result, Store};
 
@@ -176,8 +177,9 @@ fn is_news((rollout, latest): &(Rollout, Option<Attempt>), attempt_id: &str) -> 
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{AttemptUpdate, RolloutUpdate};
+
     use super::*;
-    use crate::model::{AttemptUpdate, RolloutUpdate};
     use crate::testing::{TestStore, generation};
 
     #[tokio::test]

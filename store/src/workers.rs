@@ -1,10 +1,10 @@
 //! Workers: who they are, what they run, and what happens when they leave.
 
+use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter, WorkerStatus};
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{apply, attempt_from_row};
-use crate::model::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter, WorkerStatus};
 use crate::sql::{Conditions, SortField, Sql, column, optional_json, plain, to_integer, to_optional_json, word};
 use crate::writer::now;
 use crate::{Result, Store};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use fulgurite_types::{Attempt, NewGeneration, Rollout};
 use futures::future::BoxFuture;
 use sqlx::{AnyConnection, Connection};
 use tokio::sync::{mpsc, oneshot};
@@ -12,7 +13,6 @@ use crate::checkpoints::Checkpoints;
 use crate::dialect::Dialect;
 use crate::listener::CHANNEL;
 use crate::location::Connector;
-use crate::model::{Attempt, NewGeneration, Rollout};
 use crate::recording::{CALLS_AT_ONCE, CallRecord, record_at_once, record_one_by_one};
 use crate::signals::{Effects, Signals};
 use crate::telemetry::WriterMetrics;
@@ -442,12 +442,12 @@ pub(crate) fn now() -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{NewRollout, RolloutFilter};
     use futures::future::join_all;
     use serde_json::json;
     use sqlx::Connection;
 
     use crate::dialect::Dialect;
-    use crate::model::{NewRollout, RolloutFilter};
     use crate::spans::allocate_sequence_id;
     use crate::testing::TestStore;
     use crate::{Store, StoreError, StoreOptions};

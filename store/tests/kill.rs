@@ -5,8 +5,8 @@ mod test_database;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use fulgurite_store::model::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
 use serde_json::{Value, json};
 use test_database::TestDatabase;
 

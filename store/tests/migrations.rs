@@ -6,8 +6,8 @@ mod test_database;
 
 use std::time::Duration;
 
-use fulgurite_store::model::{GenerationFilter, Page, RolloutFilter, SpanFilter, TextFilter, WorkerFilter};
 use fulgurite_store::{Store, StoreError, StoreOptions};
+use fulgurite_types::{GenerationFilter, Page, RolloutFilter, SpanFilter, TextFilter, WorkerFilter};
 use serde_json::{Value, json};
 use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};

@@ -6,8 +6,8 @@ mod test_database;
 
 use std::time::Duration;
 
-use fulgurite_store::model::{AttemptStatus, AttemptUpdate, NewRollout, WorkerStatus};
 use fulgurite_store::{Store, StoreError, StoreOptions};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout, WorkerStatus};
 use futures::future::try_join_all;
 use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-use fulgurite_store::model::{NewRollout, Span};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{NewRollout, Span};
 use serde_json::json;
 
 use crate::common::{Process, Server, client, fulgurite, peak_bytes};

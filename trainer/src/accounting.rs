@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
 use fulgurite_adapters::{UntrainedCause, exclusion};
-use fulgurite_store::model::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
+use fulgurite_types::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
 use serde_json::Value;
 
 use crate::collection::{Collected, Member, Phase, Policy};

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data};
 use fulgurite_backends::Datum;
-use fulgurite_store::model::Generation;
+use fulgurite_types::Generation;
 
 use crate::TrainError;
 use crate::accounting;

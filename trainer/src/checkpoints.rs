@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use fulgurite_backends::Learner;
-use fulgurite_store::model::Checkpoint;
+use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

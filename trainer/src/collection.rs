@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use fulgurite_adapters::{UntrainedCause, merge_generations};
 use fulgurite_backends::derive_seed;
-use fulgurite_store::model::{
+use fulgurite_types::{
     Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutStatus,
 };
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
-use fulgurite_store::model::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
+use fulgurite_types::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fulgurite_store::model::{Rewarded, RewardedAttempts, Rollout, RolloutMode};
+use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;

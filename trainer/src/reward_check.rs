@@ -3,7 +3,7 @@
 use std::fmt;
 
 use fulgurite_adapters::UntrainedCause;
-use fulgurite_store::model::RecordedReward;
+use fulgurite_types::RecordedReward;
 
 use crate::collection::{Collected, Member};
 
@@ -161,7 +161,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_store::model::Reward;
+    use fulgurite_types::Reward;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fulgurite_store::model::{GenerationUse, Step};
+use fulgurite_types::{GenerationUse, Step};
 use serde_json::Value;
 
 use crate::TrainEvent;

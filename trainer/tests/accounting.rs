@@ -11,14 +11,14 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
     WeightsVersion,
 };
-use fulgurite_store::model::{
-    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, RolloutFilter,
-    WeightsFrom,
-};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
     EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, RemoteRecord, Reporter, RunIdentity, RunSummary,
     Server, ServerOptions, Tasks, TrainError, TrainEvent,
+};
+use fulgurite_types::{
+    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, RolloutFilter,
+    WeightsFrom,
 };
 use serde_json::json;
 use tokio::sync::watch;

@@ -10,12 +10,12 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use fulgurite_store::model::{
+use fulgurite_store::{Store, StoreOptions};
+use fulgurite_trainer::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
+use fulgurite_types::{
     AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationUse, NewGeneration, NewRollout, NewRun, Reward,
     StepRecord, WeightsFrom,
 };
-use fulgurite_store::{Store, StoreOptions};
-use fulgurite_trainer::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 

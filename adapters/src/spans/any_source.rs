@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 use serde_json::Value;
 
 use super::calls::{

@@ -1,6 +1,6 @@
 //! Reading the flat attributes of spans.
 
-use fulgurite_store::model::Object;
+use fulgurite_types::Object;
 use serde_json::Value;
 
 use super::python_literal::parse_python_literal;

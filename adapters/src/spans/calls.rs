@@ -1,6 +1,6 @@
 //! What a span says of a model call.
 
-use fulgurite_store::model::{Object, Reward, Span};
+use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
 
 use super::attributes::{TokenIds, logprobs, nested, parsed, text};

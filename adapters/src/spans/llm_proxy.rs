@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::model::{Reward, Span};
 use fulgurite_store::reward_of;
+use fulgurite_types::{Reward, Span};
 
 use super::calls::{CallContent, is_litellms, litellm_content, litellm_response_id, looks_like_call};
 use super::report::{Reason, Reasons, TripletReport};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::model::{Object, Span};
+use fulgurite_types::{Object, Span};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fulgurite_store::model::{Generation, Span};
+use fulgurite_types::{Generation, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::{Triplet, exclusion};

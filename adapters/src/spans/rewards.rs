@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::model::{Object, Reward, Span};
 use fulgurite_store::reward_of;
+use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
 
 use super::options::TripletOptions;

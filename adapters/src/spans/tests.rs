@@ -1,6 +1,6 @@
 //! What the adapters do beyond Agent-lightning's: links, several sources at once, reasons.
 
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 use regex::Regex;
 use serde_json::{Value, json};
 

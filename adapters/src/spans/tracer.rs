@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 
 use super::calls::{CallContent, looks_like_call, traced_content, traced_response_id};
 use super::options::TripletOptions;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 
 /// Spans by parenthood, under one root. Node `i` is the span at index `i`; nodes beyond the spans stand for parents that
 /// nobody recorded and, if there is more than one root, for a root above them.

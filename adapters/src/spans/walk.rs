@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use fulgurite_store::model::Span;
+use fulgurite_types::Span;
 
 use super::calls::agent_name;
 use super::options::TripletOptions;

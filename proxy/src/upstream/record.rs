@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use fulgurite_store::StoreError;
-use fulgurite_store::model::{IncomingSpan, Ingested, NewGeneration, Object, Span, SpanStatus, StatusCode};
+use fulgurite_types::{IncomingSpan, Ingested, NewGeneration, Object, Span, SpanStatus, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Choice, Tokens};

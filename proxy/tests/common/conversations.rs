@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use fulgurite_backends::StopReason;
-use fulgurite_store::model::{Generation, GenerationFilter};
+use fulgurite_types::{Generation, GenerationFilter};
 use serde_json::Value;
 
 use super::families::QWEN3;

@@ -21,8 +21,8 @@ use fulgurite_renderers::{
     Continuation, FormatOptions, Message, Renderer, RendererChoice, Tokenizer, ToolWriting, open_renderer, renderer_of,
     train_byte_level_tokenizer, write_tokenizer_directory,
 };
-use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, SpanFilter};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{Generation, GenerationFilter, NewRollout, SpanFilter};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fulgurite_backends::{ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel, UpstreamModel};
-use fulgurite_store::model::{Generation, GenerationFilter, NewRollout, Span, SpanFilter};
 use fulgurite_store::{Store, StoreOptions};
+use fulgurite_types::{Generation, GenerationFilter, NewRollout, Span, SpanFilter};
 use serde_json::{Value, json};
 
 use super::scripted::{Reply, ScriptedServer, Step};

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
+use fulgurite_types::unpack_logprobs;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded};
 use crate::sql::{Sql, column, count};
-use crate::tokens::unpack_logprobs;
 
 use super::{Check, CheckEvent, PAGE};
 

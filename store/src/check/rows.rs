@@ -1,11 +1,11 @@
 //! What only somebody who reads a row can tell of it.
 
+use fulgurite_types::Object;
 use serde_json::Value;
 use sqlx::any::AnyRow;
 
 use crate::Result;
 use crate::attempts::attempt_from_row;
-use crate::model::Object;
 use crate::rollouts::{rollout_from_row, run_and_step};
 use crate::spans::span_from_row;
 use crate::sql::{column, count, json, optional_json};

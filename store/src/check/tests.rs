@@ -1,8 +1,8 @@
+use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
 
 use super::*;
-use crate::model::{AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward};
 use crate::testing::{TestStore, generation};
 
 /// A finished rollout `a` with a conversation of two calls and a reward, and a queued rollout `b`.
@@ -286,7 +286,7 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
         .await;
     // An attempt that had begun before goes on without.
     let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
-    let attempted = crate::model::AttemptedRollout { rollout, attempt: attempt.unwrap() };
+    let attempted = fulgurite_types::AttemptedRollout { rollout, attempt: attempt.unwrap() };
     store.record_generation(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
     store.set_client_gone("one", true).await.unwrap();
     let mut without = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{Generation, Object, Span};
+use fulgurite_types::{Generation, Object, Span};
 
 /// Request, response and how the call went.
 pub(super) fn data(span: &Span, generation: &Generation) -> Value {

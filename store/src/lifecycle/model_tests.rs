@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{
+    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Object, Page, RolloutConfig, RolloutStatus, RolloutUpdate, Span,
+    SpanStatus, StatusCode, WorkerFilter, WorkerStatus,
+};
 use proptest::prelude::*;
 use sqlx::Row;
 
 use super::propagate;
 use crate::Store;
-use crate::model::{
-    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Object, Page, RolloutConfig, RolloutStatus, RolloutUpdate, Span,
-    SpanStatus, StatusCode, WorkerFilter, WorkerStatus,
-};
 use crate::testing::TestStore;
 use crate::writer::now;
 

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fulgurite_types::{
+    IncomingSpan, Object, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue as OptionalValue, KeyValue};
@@ -10,9 +13,6 @@ use opentelemetry_proto::tonic::trace::v1::{self as wire, span};
 use serde_json::Value;
 
 use super::Export;
-use crate::model::{
-    IncomingSpan, Object, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode,
-};
 
 pub(super) const ROLLOUT_ID: &str = "agentlightning.rollout_id";
 pub(super) const ATTEMPT_ID: &str = "agentlightning.attempt_id";

@@ -8,10 +8,10 @@ mod json;
 mod mapping;
 mod unmapping;
 
+use fulgurite_types::{IncomingSpan, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use prost::Message;
 
-use crate::model::{IncomingSpan, Span};
 use crate::plain_words::plain_words;
 use crate::{Result, StoreError};
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::{Object, Span, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::common::v1::{
@@ -12,7 +13,6 @@ use opentelemetry_proto::tonic::trace::v1::{self as wire, span};
 use serde_json::{Value, json};
 
 use super::mapping::{ATTEMPT_ID, ROLLOUT_ID, SEQUENCE_ID};
-use crate::model::{Object, Span, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 
 /// One group for each run of spans that share a resource.
 pub(super) fn request(spans: &[Span]) -> ExportTraceServiceRequest {
@@ -126,12 +126,12 @@ fn value(given: &Value) -> OptionalValue {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{IncomingSpan, SpanContext};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::super::{spans_from_protobuf, spans_to_protobuf};
     use super::*;
-    use crate::model::{IncomingSpan, SpanContext};
 
     fn any_value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![

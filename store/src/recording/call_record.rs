@@ -1,11 +1,12 @@
+use fulgurite_types::{NewGeneration, NewRollout, Span, pack_logprobs, pack_tokens};
+
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
 use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
 use crate::generation_spans::span_of;
 use crate::generations::CLIENT_GONE;
-use crate::model::{NewGeneration, NewRollout, Span};
 use crate::sql::{to_integer, to_json};
-use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES, pack_logprobs, pack_tokens};
+use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
 
 use super::validate;
 

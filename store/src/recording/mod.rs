@@ -17,7 +17,8 @@ pub(crate) use call_record::CallRecord;
 pub(crate) use latest_calls::LatestCalls;
 pub(crate) use one_by_one::{import, record_one_by_one};
 
-use crate::model::{NewGeneration, WeightsFrom};
+use fulgurite_types::{NewGeneration, WeightsFrom};
+
 use crate::recorded_calls::Telling;
 use crate::sql::{optional_plain, plain};
 use crate::{Result, Store, StoreError};
@@ -41,7 +42,7 @@ impl Store {
     }
 
     /// Records the only call of a session, which begins and ends with it, in one transaction. Its rollout and attempt, which
-    /// the generation names ([`SessionIds::new`](crate::model::SessionIds::new)), must not be there yet.
+    /// the generation names ([`SessionIds::new`](fulgurite_types::SessionIds::new)), must not be there yet.
     pub async fn record_session(&self, generation: NewGeneration) -> Result<()> {
         let telling = self.telling(&generation);
         self.writer()?.record(CallRecord::alone(generation)?).await?;

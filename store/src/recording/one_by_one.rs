@@ -1,10 +1,10 @@
+use fulgurite_types::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
 use sqlx::AnyConnection;
 
 use crate::attempts::{apply, count_in, existing_attempt, hear_of, insert_attempt};
 use crate::checksums::Recorded;
 use crate::conversations::{Conversation, StoredConversation};
 use crate::generations::{CLIENT_GONE, load_chains};
-use crate::model::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
 use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};

@@ -1,3 +1,4 @@
+use fulgurite_types::{AttemptStatus, Generation, GenerationFilter, NewRollout, Object, RolloutStatus};
 use futures::future::join_all;
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +8,6 @@ use super::*;
 use crate::conversations::Conversation;
 use crate::dialect::Dialect;
 use crate::generations::CLIENT_GONE;
-use crate::model::{AttemptStatus, Generation, GenerationFilter, NewRollout, Object, RolloutStatus};
 use crate::testing::{TestStore, generation};
 
 async fn stored_bytes(store: &Store) -> i64 {

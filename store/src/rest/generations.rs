@@ -1,5 +1,6 @@
 use axum::Json;
 use axum::extract::{Query, State};
+use fulgurite_types::{GenerationFilter, PackedGeneration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -7,7 +8,6 @@ use super::Reply;
 use super::error::{Mistake, RestError};
 use super::input::parameters;
 use super::shape::{Field, Shape, Shaped};
-use crate::model::{GenerationFilter, PackedGeneration};
 use crate::{Store, StoreError};
 
 /// Generations of a page, unless told otherwise.

@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{Extensions, StatusCode};
 use axum::response::IntoResponse;
+use fulgurite_types::{Object, Page, Repeat, SortOrder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use serde_path_to_error::Segment;
 
 use super::error::{Mistake, RestError};
 use super::shape::{Shape, Shaped};
-use crate::model::{Object, Page, Repeat, SortOrder};
 use crate::plain_words::plain_words;
 use crate::{BodyTooSlow, KeyHolder, Sender};
 
@@ -222,7 +222,7 @@ macro_rules! paged {
             Field::optional("limit", Shape::Integer(i64::MIN)),
             Field::optional("offset", Shape::Integer(i64::MIN)),
             Field::nullable("sort_by", Shape::Text),
-            Field::nullable("sort_order", Shape::Word($crate::model::SortOrder::WORDS)),
+            Field::nullable("sort_order", Shape::Word(::fulgurite_types::SortOrder::WORDS)),
         ])
     };
 }

@@ -1,13 +1,13 @@
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use fulgurite_types::{Paginated, ResourcesUpdate, TextFilter};
 use serde::Deserialize;
 
 use super::input::{Body, Paging, Path, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
 use crate::Store;
-use crate::model::{Paginated, ResourcesUpdate, TextFilter};
 
 const MODEL: &[Field] = &[
     Field::required("endpoint", Shape::Text),

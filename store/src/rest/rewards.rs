@@ -1,6 +1,7 @@
 use axum::Json;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::StatusCode;
+use fulgurite_types::{AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, RewardedAttempts};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -8,7 +9,6 @@ use super::error::RestError;
 use super::input::{Body, Path, Repeats, parameters, sender};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::model::{AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, RewardedAttempts};
 use crate::{Sender, Store};
 
 /// `GET /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/rewards`: in the order in which they were given.

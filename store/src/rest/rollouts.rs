@@ -5,6 +5,10 @@ use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use fulgurite_types::{
+    Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, DriftReport, FilterLogic, NewRollout, Paginated, Rollout,
+    RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
+};
 use futures::future::ready;
 use futures::stream::{self, try_unfold};
 use futures::{StreamExt, TryStreamExt};
@@ -14,10 +18,6 @@ use super::error::RestError;
 use super::input::{Body, Paging, Path, field, paged, parameters, seconds, value_field};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::model::{
-    Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, DriftReport, FilterLogic, NewRollout, Paginated, Rollout,
-    RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
-};
 use crate::sql::{to_integer, to_json};
 use crate::{Store, StoreError};
 

@@ -4,6 +4,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use fulgurite_types::{
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,9 +14,6 @@ use super::error::RestError;
 use super::input::{Body, Path};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::model::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
-};
 use crate::{Store, StoreError};
 
 impl Shaped for NewRun {

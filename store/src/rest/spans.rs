@@ -3,6 +3,7 @@ use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
+use fulgurite_types::{AttemptRef, FilterLogic, Span, SpanFilter, StatusCode as SpanStatusCode, TextFilter};
 use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use super::error::RestError;
 use super::input::{Body, Paging, SentBy, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
 use crate::Store;
-use crate::model::{AttemptRef, FilterLogic, Span, SpanFilter, StatusCode as SpanStatusCode, TextFilter};
 
 const CONTEXT: Shape = Shape::Record(&[
     Field::required("trace_id", Shape::Text),

@@ -5,12 +5,12 @@ mod training;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use fulgurite_types::{Attempt, AttemptedRollout};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::{RouteOptions, routes, routes_with};
-use crate::model::{Attempt, AttemptedRollout};
 use crate::testing::{TestStore, generation};
 use crate::{KeyHolder, Keyring};
 
@@ -449,7 +449,7 @@ async fn overdue_attempts_are_ended_before_a_call_that_looks_for_them() {
     api.done("/v1/agl/spans/next", names).await;
     api.get("/v1/agl/workers/w").await;
     let status = api.store.get_attempt(first["rollout_id"].as_str().unwrap(), "latest").await.unwrap().unwrap().status;
-    assert_eq!(status, crate::model::AttemptStatus::Preparing);
+    assert_eq!(status, fulgurite_types::AttemptStatus::Preparing);
     let (_, found) = api.get(&path(&first)).await;
     assert_eq!((&found["status"], &found["attempt"]["status"]), (&json!("failed"), &json!("timeout")));
     assert!(found["attempt"]["end_time"].is_f64());

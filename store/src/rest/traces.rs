@@ -8,13 +8,13 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use flate2::read::MultiGzDecoder;
+use fulgurite_types::{Ingested, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use prost::Message;
 use serde_json::json;
 
 use super::error::{RestError, TOO_LARGE};
 use super::input::sender;
-use crate::model::{Ingested, Span};
 use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
 use crate::{BodyTooSlow, Refused, Store, StoreError};
 

@@ -1,12 +1,12 @@
 use axum::Json;
 use axum::extract::{Query, State};
+use fulgurite_types::{Attempt, FilterLogic, Paginated, Worker, WorkerFilter, WorkerStatus};
 use serde::Deserialize;
 
 use super::Reply;
 use super::input::{Body, Paging, Path, paged, parameters, value_field};
 use super::shape::{Field, Shape, Shaped};
 use crate::Store;
-use crate::model::{Attempt, FilterLogic, Paginated, Worker, WorkerFilter, WorkerStatus};
 
 #[derive(Deserialize)]
 pub(super) struct WorkerSearch {

@@ -1,14 +1,14 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use fulgurite_types::{
+    Attempt, AttemptStatus, AttemptUpdate, FilterLogic, NewRollout, Page, RolloutConfig, RolloutFilter, RolloutStatus,
+    RolloutUpdate, SortOrder, WorkerStatus,
+};
 use futures::future::join_all;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::model::{
-    Attempt, AttemptStatus, AttemptUpdate, FilterLogic, NewRollout, Page, RolloutConfig, RolloutFilter, RolloutStatus,
-    RolloutUpdate, SortOrder, WorkerStatus,
-};
 use crate::testing::{TestStore, generation, rollout_with};
 use crate::{Store, StoreError};
 
@@ -226,7 +226,7 @@ async fn what_cannot_be_stored_as_text_is_refused() {
     let taken = store.start().await;
     let named = |id: &str| NewRollout { rollout_id: Some(id.into()), ..NewRollout::default() };
     let of_run = NewRollout { metadata: json!({"run_id": "r\0"}).as_object().cloned(), ..NewRollout::default() };
-    let call = crate::model::NewGeneration { model: "\0".into(), ..generation("g", &taken, &[1], &[2]) };
+    let call = fulgurite_types::NewGeneration { model: "\0".into(), ..generation("g", &taken, &[1], &[2]) };
     let filter = RolloutFilter { rollout_id_contains: Some("\0".into()), ..RolloutFilter::default() };
     let errors = [
         ("rollout_id", store.enqueue_rollouts(vec![named("ro\0")]).await.unwrap_err()),
@@ -283,7 +283,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// Runs operations as a runner would and gives the statuses that each rollout has had.
 async fn histories(store: &Store, operations: Vec<Operation>) -> BTreeMap<String, Vec<RolloutStatus>> {
-    let mut attempts: Vec<crate::model::AttemptedRollout> = Vec::new();
+    let mut attempts: Vec<fulgurite_types::AttemptedRollout> = Vec::new();
     let mut histories: BTreeMap<String, Vec<RolloutStatus>> = BTreeMap::new();
     for (number, operation) in operations.into_iter().enumerate() {
         match operation {

@@ -6,11 +6,11 @@ mod server;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fulgurite_store::model::{
+use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{
     Attempt, Checkpoint, Generation, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object,
     RecordedReward, RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
 };
-use fulgurite_store::{Store, StoreError};
 
 pub use self::remote::RemoteRecord;
 pub use self::server::{Server, ServerError, ServerOptions};

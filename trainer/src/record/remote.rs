@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fulgurite_store::model::{
+use fulgurite_types::{
     Attempt, Checkpoint, Generation, GenerationUse, LedgerRow, NewRollout, NewRun, Object, PackedGeneration, Paginated,
     RecordedReward, RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
 };

@@ -8,6 +8,9 @@ mod triplet;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
+use fulgurite_types::{
+    Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout, Object, Rollout, RolloutMode,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,9 +18,6 @@ use super::error::RestError;
 use super::input::{Body, Path, SentBy, parameters};
 use super::shape::{Field, Shape, Shaped};
 use super::{Created, Reply};
-use crate::model::{
-    Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout, Object, Rollout, RolloutMode,
-};
 use crate::{Store, StoreError};
 
 type Pairs = Query<Vec<(String, String)>>;

@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
+use fulgurite_types::{AttemptStatus, GenerationUse, NewRun, RolloutStatus};
 use serde_json::{Value, json};
 
-use crate::model::{AttemptStatus, GenerationUse, NewRun, RolloutStatus};
 use crate::rest::tests::Api;
 use crate::testing::generation;
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
+use fulgurite_types::Event;
 use serde_json::{Map, Value, json};
 
 use crate::events::{MODEL_REQUEST, REWARD};
-use crate::model::Event;
 
 /// Model calls and rewards alone, in their order. Of calls with the same prompt only the last is there, because the
 /// others are taken for tries that failed.

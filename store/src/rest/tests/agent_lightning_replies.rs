@@ -8,11 +8,11 @@
 use std::collections::HashMap;
 
 use axum::body::Body;
+use fulgurite_types::{AttemptedRollout, NewGeneration};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
-use crate::model::{AttemptedRollout, NewGeneration};
 use crate::testing::generation;
 
 #[derive(Deserialize)]

@@ -214,7 +214,7 @@ async fn an_agent_does_not_speak_after_its_judge() {
     let api = Api::new().await;
     let taken = api.take(None).await;
     let attempted = api.store.get_rollout(&taken.rollout_id).await.unwrap().unwrap();
-    let attempted = crate::model::AttemptedRollout { rollout: attempted.0, attempt: attempted.1.unwrap() };
+    let attempted = fulgurite_types::AttemptedRollout { rollout: attempted.0, attempt: attempted.1.unwrap() };
     api.store.record_generation(generation("g", &attempted, &[1], &[2])).await.unwrap();
     api.reward(&taken, Some(KeyHolder::Admin), &json!({"value": 0.5, "giver": "judge"})).await;
     let (status, reply) = api.reward(&taken, taken.agent(), &json!({"value": 1.0})).await;

@@ -1,10 +1,10 @@
 //! What a trainer that is another process asks for.
 
 use axum::http::StatusCode;
+use fulgurite_types::{Generation, PackedGeneration};
 use serde_json::{Value, json};
 
 use super::Api;
-use crate::model::{Generation, PackedGeneration};
 use crate::testing::generation;
 
 /// Generations `a`, `b` and `c` of one attempt, with 2, 3 and 1 sampled tokens; its rollout's id.
@@ -129,7 +129,7 @@ async fn rewards_of_an_attempt_are_listed_in_their_order() {
     }
     let path = format!("/v1/fulgurite/rollouts/{rollout_id}/attempts/latest/rewards");
     let (_, rewards) = api.get(&path).await;
-    let rewards: Vec<crate::model::RecordedReward> = serde_json::from_value(rewards).unwrap();
+    let rewards: Vec<fulgurite_types::RecordedReward> = serde_json::from_value(rewards).unwrap();
     let told: Vec<_> = rewards.iter().map(|it| (it.generation_id.as_deref(), it.reward.value)).collect();
     assert_eq!(told, [(Some("a"), 0.25), (None, 0.1)]);
     assert_eq!(rewards, api.store.rewards(&rollout_id, "latest").await.unwrap());

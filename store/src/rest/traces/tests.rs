@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use fulgurite_types::{AttemptStatus, SpanFilter};
 use http_body_util::BodyExt;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::RpcStatus;
-use crate::model::{AttemptStatus, SpanFilter};
 use crate::rest::tests::Api;
 use crate::rest::{RouteOptions, routes_with};
 

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptRef, words};
+use crate::AttemptRef;
+use crate::words::words;
 
 words! {
     /// Who gave a reward, by the key that it came with.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Object, Rollout, RolloutMode, RolloutStatus, words};
+use crate::words::words;
+use crate::{Object, Rollout, RolloutMode, RolloutStatus};
 
 words! {
     /// Where a rollout stands, in the gateway's words.
@@ -36,7 +37,7 @@ impl GatewayState {
     }
 
     /// The status that a rollout gets by this word.
-    pub(crate) fn status(self) -> RolloutStatus {
+    pub fn status(self) -> RolloutStatus {
         match self {
             Self::Queuing => RolloutStatus::Queuing,
             Self::Running => RolloutStatus::Running,

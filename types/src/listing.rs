@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptStatus, RecordedReward, RolloutMode, RolloutStatus};
+use crate::{AttemptStatus, RecordedReward, RolloutMode, RolloutStatus};
 
 /// Which records of a list over all rollouts. `None` is no condition; all conditions must hold. A condition on
 /// something that a kind of record does not have is passed over.
@@ -57,9 +57,9 @@ pub enum Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The greatest position that has been read.
-    pub(crate) position: i64,
+    pub position: i64,
     /// Keys of what has been read near that position, each with its own.
-    pub(crate) read: BTreeSet<(i64, String)>,
+    pub read: BTreeSet<(i64, String)>,
 }
 
 /// A part of a list.

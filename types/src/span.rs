@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Object, present, words};
+use crate::Object;
+use crate::present::present;
+use crate::words::words;
 
 words! {
     /// How the operation of a span ended.

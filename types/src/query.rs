@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptRef, RolloutMode, RolloutStatus, WorkerStatus, words};
+use crate::words::words;
+use crate::{AttemptRef, RolloutMode, RolloutStatus, WorkerStatus};
 
 words! {
     /// How the conditions of a filter combine.

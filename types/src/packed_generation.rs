@@ -3,8 +3,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Generation, Object};
-use crate::tokens::{pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
+use crate::packing::{pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
+use crate::{Generation, Object};
 
 const PROMPT_TOKENS: &str = "prompt_tokens";
 const SAMPLED_TOKENS: &str = "sampled_tokens";

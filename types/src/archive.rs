@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Attempt, Generation, ResourcesUpdate, Rollout, Run, Span, Step, Worker};
+use crate::{Attempt, Generation, ResourcesUpdate, Rollout, Run, Span, Step, Worker};
 
 /// One record of an archive, from which a store can be made again. In JSON: `{"record": "attempt", "data": {..}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

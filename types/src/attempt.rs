@@ -1,0 +1,114 @@
+use serde::{Deserialize, Serialize};
+
+use crate::words::words;
+use crate::{Object, Rollout};
+
+words! {
+    /// Where one attempt at a rollout stands.
+    AttemptStatus {
+        /// Handed to a worker; nothing heard yet.
+        Preparing = "preparing",
+        /// Heard of.
+        Running = "running",
+        /// Ended without success.
+        Failed = "failed",
+        /// Ended well.
+        Succeeded = "succeeded",
+        /// Not heard of for too long, or its worker went away.
+        Unresponsive = "unresponsive",
+        /// Took too long.
+        Timeout = "timeout",
+    }
+}
+
+impl AttemptStatus {
+    /// Whether nothing more is expected of it.
+    pub fn is_ended(self) -> bool {
+        !matches!(self, Self::Preparing | Self::Running)
+    }
+}
+
+/// One try at a rollout, by one worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The rollout that it tries.
+    pub rollout_id: String,
+    /// `at-` and 8 hexadecimal digits; unique within its rollout.
+    pub attempt_id: String,
+    /// 1 for the first attempt, then counting up.
+    pub sequence_id: u32,
+    /// When it was handed out.
+    pub start_time: f64,
+    /// When it ended; `None` while it has not.
+    pub end_time: Option<f64>,
+    /// Where it stands.
+    pub status: AttemptStatus,
+    /// Who runs it.
+    pub worker_id: Option<String>,
+    /// When a span or a report of it last arrived.
+    pub last_heartbeat_time: Option<f64>,
+    /// Whatever its worker wants to find again.
+    pub metadata: Option<Object>,
+    /// What gives its rewards, as its worker called it when it took the rollout; nothing is written where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grader: Option<String>,
+}
+
+/// A rollout and its latest attempt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttemptedRollout {
+    /// The rollout; its fields stand beside `attempt` in JSON.
+    #[serde(flatten)]
+    pub rollout: Rollout,
+    /// Its latest attempt.
+    pub attempt: Attempt,
+}
+
+/// Changes to an attempt: `None` keeps what is there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttemptUpdate {
+    /// A new status, which the rollout follows if this is its latest attempt.
+    pub status: Option<AttemptStatus>,
+    /// Who runs it.
+    pub worker_id: Option<String>,
+    /// When it was last heard of.
+    pub last_heartbeat_time: Option<f64>,
+    /// New metadata, replacing the old.
+    pub metadata: Option<Object>,
+}
+
+impl AttemptUpdate {
+    /// Only a new status.
+    pub fn status(status: AttemptStatus) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+}
+
+/// Which attempt of a rollout is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptRef {
+    /// The one with the greatest sequence id.
+    Latest,
+    /// The one with this id.
+    Id(String),
+}
+
+impl From<&str> for AttemptRef {
+    /// The word `latest` means the latest attempt, as on the wire.
+    fn from(text: &str) -> Self {
+        if text == "latest" { Self::Latest } else { Self::Id(text.to_owned()) }
+    }
+}
+
+impl From<&String> for AttemptRef {
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<String> for AttemptRef {
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}

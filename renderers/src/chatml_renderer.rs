@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::tokenizer_training::{MESSAGE_END, MESSAGE_START};
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
-    WeightedTokens,
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
+    TrainOnWhat, WeightedTokens,
 };
 
 const NAME: &str = "chatml";
@@ -17,8 +17,7 @@ const NAME: &str = "chatml";
 /// tokens of a message do not depend on who wrote it, and a prompt is a prefix of every later one.
 #[derive(Debug)]
 pub struct ChatMlRenderer {
-    tokenizer: Arc<Tokenizer>,
-    fingerprint: String,
+    identity: RendererIdentity,
     message_start: u32,
     stop_tokens: [u32; 1],
     newline: Vec<u32>,
@@ -33,20 +32,20 @@ impl ChatMlRenderer {
             tokenizer.token_to_id(token).ok_or_else(missing)
         };
         let (message_start, message_end) = (control(MESSAGE_START)?, control(MESSAGE_END)?);
+        let fingerprint = hex_sha256(&[NAME.as_bytes(), tokenizer.fingerprint().as_bytes()]);
         let mut this = Self {
-            fingerprint: hex_sha256(&[NAME.as_bytes(), tokenizer.fingerprint().as_bytes()]),
             message_start,
             stop_tokens: [message_end],
             newline: tokenizer.encode_ordinary("\n")?,
             assistant_header: Vec::new(),
-            tokenizer,
+            identity: RendererIdentity { name: NAME.to_owned(), fingerprint, tokenizer },
         };
         this.assistant_header = this.header("assistant")?;
         Ok(this)
     }
 
     fn header(&self, role: &str) -> Result<Vec<u32>, RenderError> {
-        self.tokenizer.encode_pieces(&[Piece::Control(self.message_start), Piece::Text(format!("{role}\n"))])
+        self.tokenizer().encode_pieces(&[Piece::Control(self.message_start), Piece::Text(format!("{role}\n"))])
     }
 
     /// Adds one whole message; `weight` is that of its content and of its end.
@@ -63,7 +62,7 @@ impl ChatMlRenderer {
             return Err(RenderError::Message { message_index, message });
         }
         out.extend(&self.header(&message.role)?, header_weight);
-        out.extend(&self.tokenizer.encode_ordinary(&message.plain_text(message_index)?)?, weight);
+        out.extend(&self.tokenizer().encode_ordinary(&message.plain_text(message_index)?)?, weight);
         out.extend(&self.stop_tokens, weight);
         out.extend(&self.newline, header_weight);
         Ok(())
@@ -71,16 +70,8 @@ impl ChatMlRenderer {
 }
 
 impl Renderer for ChatMlRenderer {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    fn tokenizer(&self) -> &Arc<Tokenizer> {
-        &self.tokenizer
+    fn identity(&self) -> &RendererIdentity {
+        &self.identity
     }
 
     fn stop_tokens(&self) -> &[u32] {

@@ -80,7 +80,7 @@ pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of}
 pub use parsing::{
     CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
 };
-pub use renderer::{Continuation, RenderedPrompt, Renderer, WeightedTokens};
+pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity, WeightedTokens};
 pub use renderer_names::{recommended_renderers, renderer_names};
 pub use response_format::ResponseFormat;
 pub use stop_strings::{StopScan, StopStrings};

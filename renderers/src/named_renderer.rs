@@ -11,8 +11,8 @@ use crate::formats::{FormatOptions, open_format};
 use crate::python_time::midnight;
 use crate::tokenizer::hex_sha256;
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
-    WeightedTokens,
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
+    TrainOnWhat, WeightedTokens,
 };
 
 /// Renders by a format that is written by hand and has a name, such as `qwen3_5` or `gpt_oss_low_reasoning`.
@@ -20,10 +20,8 @@ use crate::{
 /// Every chunk of the format is encoded apart, so that the tokens of a message do not depend on its neighbours.
 #[derive(Debug)]
 pub struct NamedRenderer {
-    name: String,
+    identity: RendererIdentity,
     pub(crate) format: Box<dyn Format>,
-    tokenizer: Arc<Tokenizer>,
-    fingerprint: String,
     pub(crate) stop_tokens: Vec<u32>,
     options: FormatOptions,
 }
@@ -39,16 +37,12 @@ impl NamedRenderer {
             let missing = || RenderError::MissingToken { renderer: name.to_owned(), token: (*text).to_owned() };
             tokenizer.token_to_id(text).ok_or_else(missing)
         };
+        let told = options.fingerprint();
+        let fingerprint = hex_sha256(&[name.as_bytes(), told.as_bytes(), tokenizer.fingerprint().as_bytes()]);
         Ok(Self {
             stop_tokens: format.stop_tokens().iter().map(stop_token).collect::<Result<_, _>>()?,
-            fingerprint: hex_sha256(&[
-                name.as_bytes(),
-                options.fingerprint().as_bytes(),
-                tokenizer.fingerprint().as_bytes(),
-            ]),
-            name: name.to_owned(),
+            identity: RendererIdentity { name: name.to_owned(), fingerprint, tokenizer },
             format,
-            tokenizer,
             options,
         })
     }
@@ -58,7 +52,7 @@ impl NamedRenderer {
             true => self.format.cookbook_content_encoding(),
             false => ContentEncoding::Ordinary,
         };
-        chunk.encode(&self.tokenizer, encoding)
+        chunk.encode(self.tokenizer(), encoding)
     }
 
     /// The messages that are written: those that declare the tools in place of the system message, the conversation's,
@@ -117,16 +111,8 @@ impl NamedRenderer {
 }
 
 impl Renderer for NamedRenderer {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    fn tokenizer(&self) -> &Arc<Tokenizer> {
-        &self.tokenizer
+    fn identity(&self) -> &RendererIdentity {
+        &self.identity
     }
 
     fn stop_tokens(&self) -> &[u32] {

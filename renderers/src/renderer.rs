@@ -56,20 +56,40 @@ pub struct Continuation<'c> {
     pub tools: &'c [Value],
 }
 
+/// Which renderer it is, of which tokenizer.
+#[derive(Clone, Debug)]
+pub struct RendererIdentity {
+    /// As [`Renderer::name`].
+    pub name: String,
+    /// As [`Renderer::fingerprint`].
+    pub fingerprint: String,
+    /// As [`Renderer::tokenizer`].
+    pub tokenizer: Arc<Tokenizer>,
+}
+
 /// Turns conversations into a model's tokens and its tokens back into messages.
 ///
 /// Two laws hold for every renderer. Control tokens come from the format, never from what a message says. And the
 /// tokens that [`render_supervised`](Renderer::render_supervised) trains are exactly those that the model would have
 /// to sample after [`render_prompt`](Renderer::render_prompt) of the messages before.
 pub trait Renderer: Send + Sync + 'static {
+    /// Which one it is.
+    fn identity(&self) -> &RendererIdentity;
+
     /// The format's name, as a config gives it.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        &self.identity().name
+    }
 
     /// Hex sha256 that changes whenever the tokens of some conversation may: of the format and of the tokenizer.
-    fn fingerprint(&self) -> &str;
+    fn fingerprint(&self) -> &str {
+        &self.identity().fingerprint
+    }
 
     /// The tokenizer whose ids are spoken.
-    fn tokenizer(&self) -> &Arc<Tokenizer>;
+    fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.identity().tokenizer
+    }
 
     /// Tokens that end the assistant's turn.
     fn stop_tokens(&self) -> &[u32];

@@ -1,3 +1,5 @@
+mod training;
+
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value, json};
@@ -5,18 +7,16 @@ use serde_json::{Map, Value, json};
 use crate::chat_template::{ChatTemplate, GENERATION_MARKS};
 use crate::content_protection::{ContentProtection, Rendered};
 use crate::message_values::{MessageValues, TextValue};
-use crate::pieces::{split_at_last, without_prefix};
 use crate::python_text::FieldName::{self, Known};
 use crate::python_text::{from_json, object};
 use crate::python_time::midnight;
-use crate::supervised::sampled_messages;
 use crate::template_conversations::{a_user, declared};
 use crate::template_dialect::TemplateDialect;
 use crate::template_roles::TemplateRoles;
 use crate::tokenizer::{Piece, hex_sha256};
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer, TrainOnWhat,
-    WeightedTokens,
+    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
+    TrainOnWhat, WeightedTokens,
 };
 
 const NAME: &str = "template";
@@ -42,8 +42,7 @@ pub struct TemplateOptions {
 /// refuse or leave out as messages that it takes.
 #[derive(Debug)]
 pub struct TemplateRenderer {
-    tokenizer: Arc<Tokenizer>,
-    fingerprint: String,
+    identity: RendererIdentity,
     templates: Arc<Templates>,
     options: TemplateOptions,
     /// What the template sees whatever the conversation is.
@@ -104,8 +103,9 @@ impl TemplateRenderer {
             false => TemplateRoles::detect(|messages| render(template, values.messages(messages))),
         };
         let (roles, tool_use_roles) = (roles(&templates.default), templates.tool_use.as_ref().map(roles));
+        let fingerprint = hex_sha256(&[told.to_string().as_bytes()]);
         let mut renderer = Self {
-            fingerprint: hex_sha256(&[told.to_string().as_bytes()]),
+            identity: RendererIdentity { name: NAME.to_owned(), fingerprint, tokenizer },
             dialect,
             roles,
             tool_use_roles,
@@ -114,7 +114,6 @@ impl TemplateRenderer {
             continues_by_history: OnceLock::new(),
             response_format: OnceLock::new(),
             shows_tools: OnceLock::new(),
-            tokenizer,
             templates,
             options,
         };
@@ -139,7 +138,7 @@ impl TemplateRenderer {
         tools: &[Value],
         add_generation_prompt: bool,
     ) -> Result<Vec<Piece>, RenderError> {
-        Ok(self.rendered(messages, tools, add_generation_prompt, None)?.pieces(&self.tokenizer))
+        Ok(self.rendered(messages, tools, add_generation_prompt, None)?.pieces(self.tokenizer()))
     }
 
     /// What the template makes of a conversation, with `generation_marks` around an assistant's own words.
@@ -163,57 +162,6 @@ impl TemplateRenderer {
             true => Ok(Rendered::unprotected(render(&|text, _| text.into())?)),
             false => self.templates.protection.render(render),
         }
-    }
-
-    /// The last message of `messages` as it is trained: what a model would sample after `prompt`, up to the end of the
-    /// turn, or where the template says itself what an assistant's own words are, those.
-    pub(crate) fn sampled_turn(
-        &self,
-        prompt: &[Piece],
-        messages: &[Message],
-        tools: &[Value],
-    ) -> Result<SampledTurn, RenderError> {
-        let message_index = messages.len() - 1;
-        let not_append_only = RenderError::NotAppendOnly { message_index };
-        let whole = self.pieces(messages, tools, false)?;
-        if let Some(marked) = self.marked_words(&whole, messages, tools)? {
-            if let Some(unsampled) = without_prefix(&marked.unsampled, prompt) {
-                return Ok(SampledTurn { unsampled, sampled: marked.sampled });
-            }
-            // The prompt ends within the words: it makes the model begin with some of them.
-            let sampled =
-                without_prefix(&[marked.unsampled, marked.sampled].concat(), prompt).ok_or(not_append_only)?;
-            return Ok(SampledTurn { unsampled: Vec::new(), sampled });
-        }
-        let mut sampled = without_prefix(&whole, prompt).ok_or(not_append_only)?;
-        let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if self.ends_turn(*id));
-        let end = sampled.iter().rposition(ends_turn).ok_or(RenderError::NoStop { message_index })?;
-        sampled.truncate(end + 1);
-        Ok(SampledTurn { unsampled: Vec::new(), sampled })
-    }
-
-    /// The last words that the template marks by `{% generation %}`, and all that stands before them.
-    fn marked_words(
-        &self,
-        whole: &[Piece],
-        messages: &[Message],
-        tools: &[Value],
-    ) -> Result<Option<SampledTurn>, RenderError> {
-        if !self.template_for(tools).marks_generation() {
-            return Ok(None);
-        }
-        let occurs = |mark: char| whole.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains(mark)));
-        let mut marks = ('\u{100000}'..).filter(|mark| !occurs(*mark));
-        let (Some(begin), Some(end)) = (marks.next(), marks.next()) else { return Ok(None) };
-        let marks = format!("{begin}{end}");
-        let marked = self.rendered(messages, tools, false, Some(&marks))?.pieces(&self.tokenizer);
-        let Some((head, rest)) = split_at_last(marked, begin) else { return Ok(None) };
-        let Some((sampled, _)) = split_at_last(rest, end) else { return Ok(None) };
-        let unmarked = |piece| match piece {
-            Piece::Text(text) => Piece::Text(text.replace([begin, end], "")),
-            control => control,
-        };
-        Ok(Some(SampledTurn { unsampled: head.into_iter().map(unmarked).collect(), sampled }))
     }
 
     /// Whether tools change what small conversations look like. A template that refuses them tells whoever declares them.
@@ -244,14 +192,6 @@ impl TemplateRenderer {
     }
 }
 
-/// A turn in a training sequence.
-pub(crate) struct SampledTurn {
-    /// What stands before the words to be trained and is no part of the prompt.
-    pub(crate) unsampled: Vec<Piece>,
-    /// The words to be trained, with the end of the turn.
-    pub(crate) sampled: Vec<Piece>,
-}
-
 /// What a template sees beside the conversation. Arguments override special tokens.
 fn constants(
     special_tokens: &Map<String, Value>,
@@ -278,20 +218,12 @@ fn context(
 }
 
 impl Renderer for TemplateRenderer {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    fn tokenizer(&self) -> &Arc<Tokenizer> {
-        &self.tokenizer
+    fn identity(&self) -> &RendererIdentity {
+        &self.identity
     }
 
     fn stop_tokens(&self) -> &[u32] {
-        self.tokenizer.eos_ids()
+        self.tokenizer().eos_ids()
     }
 
     fn response_format(&self) -> ResponseFormat {
@@ -305,44 +237,25 @@ impl Renderer for TemplateRenderer {
     fn with_template_arguments(&self, arguments: &Map<String, Value>) -> Result<Arc<dyn Renderer>, RenderError> {
         let mut options = self.options.clone();
         options.arguments.extend(arguments.clone());
-        Ok(Arc::new(Self::with_templates(self.tokenizer.clone(), self.templates.clone(), options)))
+        Ok(Arc::new(Self::with_templates(self.tokenizer().clone(), self.templates.clone(), options)))
     }
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
         let pieces = self.pieces(messages, tools, true)?;
-        Ok(RenderedPrompt { tokens: self.tokenizer.encode_pieces(&pieces)? })
+        Ok(RenderedPrompt { tokens: self.tokenizer().encode_pieces(&pieces)? })
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
         self.continuation(continuation)
     }
 
-    /// Each trained message is cut where its prompt ends and where its turn does, and the parts are encoded apart, as
-    /// they are when the model is prompted and samples. A template that rewrites earlier turns makes several sequences.
     fn render_supervised(
         &self,
         messages: &[Message],
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        let Some(trained) = sampled_messages(messages, &train_on.trained_messages(messages)?) else {
-            return Err(RenderError::TrainsMoreThanAssistant { renderer: NAME.to_owned() });
-        };
-        let mut examples: Vec<WeightedTokens> = Vec::new();
-        // What the last of them holds.
-        let mut done: Vec<Piece> = Vec::new();
-        for message_index in trained {
-            let prompt = self.pieces(&messages[..message_index], tools, true)?;
-            let turn = self.sampled_turn(&prompt, &messages[..=message_index], tools)?;
-            let before = [prompt, turn.unsampled].concat();
-            let extended = without_prefix(&before, &done).and_then(|new| Some((examples.pop()?, new)));
-            let (mut example, new) = extended.unwrap_or_else(|| (WeightedTokens::default(), before.clone()));
-            example.extend(&self.tokenizer.encode_pieces(&new)?, 0.0);
-            example.extend(&self.tokenizer.encode_pieces(&turn.sampled)?, 1.0);
-            examples.push(example);
-            done = [before, turn.sampled].concat();
-        }
-        Ok(examples)
+        self.training_sequences(messages, tools, train_on)
     }
 }
 
@@ -355,10 +268,10 @@ mod tests {
 
     use super::*;
     use crate::CHATML_TEMPLATE;
-    use crate::testing::{FAMILY_TEMPLATES, directory_with_template, family_renderer, supervised, trained_text};
+    use crate::testing::{FAMILY_TEMPLATES, directory_with_template, family_renderer};
 
     /// Drops an assistant's reasoning once a later message follows, as reasoning models' templates do.
-    const THINKING_TEMPLATE: &str = "\
+    pub(super) const THINKING_TEMPLATE: &str = "\
 {%- for message in messages %}
     {%- set content = message.content %}
     {%- if message.role == 'assistant' and not loop.last and '</think>' in content %}
@@ -368,7 +281,7 @@ mod tests {
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-    fn renderer(template: &str) -> TemplateRenderer {
+    pub(super) fn renderer(template: &str) -> TemplateRenderer {
         let dir = directory_with_template("qwen3", template, "<|im_end|>");
         opened(dir.path(), TemplateOptions::default())
     }
@@ -377,7 +290,7 @@ mod tests {
         TemplateRenderer::open(Arc::new(Tokenizer::open(dir).unwrap()), options).unwrap().unwrap()
     }
 
-    fn prompt(renderer: &TemplateRenderer, messages: &[Message]) -> Vec<u32> {
+    pub(super) fn prompt(renderer: &TemplateRenderer, messages: &[Message]) -> Vec<u32> {
         renderer.render_prompt(messages, &[]).unwrap().tokens
     }
 
@@ -386,7 +299,7 @@ mod tests {
         let renderer = renderer(CHATML_TEMPLATE);
         let messages = [Message::text("system", "Be brief."), Message::text("user", "\n\n2 < 3, é?")];
         let text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n\n\n2 < 3, é?<|im_end|>\n<|im_start|>assistant\n";
-        assert_eq!(prompt(&renderer, &messages), renderer.tokenizer.encode_with_specials(text).unwrap());
+        assert_eq!(prompt(&renderer, &messages), renderer.tokenizer().encode_with_specials(text).unwrap());
     }
 
     #[test]
@@ -396,11 +309,11 @@ mod tests {
         let content = json!([{"type": "text", "text": "<|im_"}, {"type": "text", "text": "end|><think>"}]);
         let message: Message = serde_json::from_value(json!({"role": "user", "content": content})).unwrap();
         let tokens = prompt(&renderer, &[message]);
-        let id = |text| renderer.tokenizer.token_to_id(text).unwrap();
+        let id = |text| renderer.tokenizer().token_to_id(text).unwrap();
         assert_eq!(tokens.iter().filter(|token| **token == id("<|im_end|>")).count(), 1);
         assert!(!tokens.contains(&id("<think>")));
         assert_eq!(
-            renderer.tokenizer.decode(&tokens),
+            renderer.tokenizer().decode(&tokens),
             "<|im_start|>user\n<|im_end|><think><|im_end|>\n<|im_start|>assistant\n"
         );
     }
@@ -411,7 +324,7 @@ mod tests {
         let said = "\u{f0000}<|im_end|>\u{f0001}";
         let tokens = prompt(&renderer, &[Message::text("user", said)]);
         let expected = format!("<|im_start|>user\n{said}<|im_end|>\n<|im_start|>assistant\n");
-        assert_eq!(renderer.tokenizer.decode(&tokens), expected);
+        assert_eq!(renderer.tokenizer().decode(&tokens), expected);
         assert_eq!(tokens.iter().filter(|token| renderer.stop_tokens().contains(token)).count(), 1);
     }
 
@@ -421,21 +334,21 @@ mod tests {
             renderer("{{ '<|im_start|>' }}{% for tool in tools %}{{ tool | tojson }}{% endfor %}{{ tools is none }}");
         let tools = [json!({"name": "f", "description": "a <|im_end|> b"})];
         let tokens = renderer.render_prompt(&[], &tools).unwrap().tokens;
-        assert!(!tokens.contains(&renderer.tokenizer.token_to_id("<|im_end|>").unwrap()));
+        assert!(!tokens.contains(&renderer.tokenizer().token_to_id("<|im_end|>").unwrap()));
         let expected = "<|im_start|>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"a <|im_end|> b\"}}False";
-        assert_eq!(renderer.tokenizer.decode(&tokens), expected);
-        assert_eq!(renderer.tokenizer.decode(&renderer.render_prompt(&[], &[]).unwrap().tokens), "<|im_start|>True");
+        assert_eq!(renderer.tokenizer().decode(&tokens), expected);
+        assert_eq!(renderer.tokenizer().decode(&renderer.render_prompt(&[], &[]).unwrap().tokens), "<|im_start|>True");
     }
 
     #[test]
     fn a_template_may_read_reasoning_but_no_special_token_comes_through() {
         let renderer = renderer(THINKING_TEMPLATE);
-        let id = |text| renderer.tokenizer.token_to_id(text).unwrap();
+        let id = |text| renderer.tokenizer().token_to_id(text).unwrap();
         let said = Message::text("assistant", "<think>\nhm<|im_end|>\n</think>\n\nyes<|im_end|><think>");
         let history = [Message::text("user", "a?</think>"), said.clone(), Message::text("user", "b?")];
         let tokens = prompt(&renderer, &history);
         assert_eq!(
-            renderer.tokenizer.decode(&tokens),
+            renderer.tokenizer().decode(&tokens),
             "<|im_start|>user\na?</think><|im_end|>\n<|im_start|>assistant\nyes<|im_end|><think><|im_end|>\n\
              <|im_start|>user\nb?<|im_end|>\n<|im_start|>assistant\n"
         );
@@ -450,28 +363,7 @@ mod tests {
             renderer.render_prompt(&[Message::text("user", "a<|im_end|>")], &[]),
             Err(RenderError::ContentNotSeparable)
         ));
-        assert_eq!(renderer.tokenizer.decode(&prompt(&renderer, &[Message::text("user", "a<b")])), "a<b");
-    }
-
-    #[test]
-    fn supervised_tokens_train_what_the_model_would_sample() {
-        let renderer = renderer(CHATML_TEMPLATE);
-        let messages = [
-            Message::text("user", "a?"),
-            Message::text("assistant", "\nb."),
-            Message::text("user", "c?"),
-            Message::text("assistant", "d <|im_end|>."),
-            Message::text("user", "e?"),
-        ];
-        let all = supervised(&renderer, &messages, TrainOnWhat::AllAssistantMessages);
-        assert_eq!(trained_text(&renderer, &all), "\nb.<|im_end|>d <|im_end|>.<|im_end|>");
-        let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
-        assert_eq!(trained_text(&renderer, &last), "d <|im_end|>.<|im_end|>");
-        let first = prompt(&renderer, &messages[..1]);
-        assert_eq!(all.tokens[..first.len()], first);
-        assert_eq!(all.weights[..=first.len()], [vec![0.0; first.len()], vec![1.0]].concat());
-        assert!(renderer.tokenizer.decode(&all.tokens).ends_with("d <|im_end|>.<|im_end|>"));
-        assert!(last.tokens.starts_with(&prompt(&renderer, &messages[..3])[..3]));
+        assert_eq!(renderer.tokenizer().decode(&prompt(&renderer, &[Message::text("user", "a<b")])), "a<b");
     }
 
     #[test]
@@ -480,7 +372,7 @@ mod tests {
         let options = TemplateOptions { hugging_face_exact: true, ..TemplateOptions::default() };
         let renderer = opened(dir.path(), options);
         let prompt = renderer.render_prompt(&[Message::text("user", "a<|im_end|>")], &[json!({"name": "f"})]).unwrap();
-        assert_eq!(prompt.tokens, renderer.tokenizer.encode_with_specials("a<|im_end|>|f").unwrap());
+        assert_eq!(prompt.tokens, renderer.tokenizer().encode_with_specials("a<|im_end|>|f").unwrap());
     }
 
     #[test]
@@ -517,76 +409,6 @@ mod tests {
         assert_eq!(error.to_string(), "`26 Jul` is no date; dates are written YYYY-MM-DD");
     }
 
-    #[test]
-    fn a_template_that_rewrites_history_trains_each_message_where_it_is_sampled() {
-        let renderer = renderer(THINKING_TEMPLATE);
-        let messages = [
-            Message::text("user", "a?"),
-            Message::text("assistant", "<think>x</think>b"),
-            Message::text("user", "c?"),
-            Message::text("assistant", "<think>y</think>d"),
-        ];
-        let last = supervised(&renderer, &messages, TrainOnWhat::LastAssistantMessage);
-        assert_eq!(trained_text(&renderer, &last), "<think>y</think>d<|im_end|>");
-        let all = renderer.render_supervised(&messages, &[], &TrainOnWhat::AllAssistantMessages).unwrap();
-        let trained: Vec<String> = all.iter().map(|example| trained_text(&renderer, example)).collect();
-        assert_eq!(trained, ["<think>x</think>b<|im_end|>", "<think>y</think>d<|im_end|>"]);
-        assert_eq!(all[1], last);
-        let unclosed = renderer_without_stop();
-        assert!(matches!(
-            unclosed.render_supervised(&messages[..2], &[], &TrainOnWhat::AllAssistantMessages),
-            Err(RenderError::NoStop { message_index: 1 })
-        ));
-    }
-
-    #[test]
-    fn a_template_may_say_itself_what_an_assistants_words_are() {
-        let marking = "\
-{%- for message in messages %}
-    {{- '<|im_start|>' + message.role + '\\n' }}
-    {%- if message.role == 'assistant' %}
-        {%- generation %}{{- message.content + '<|im_end|>\\n' }}{%- endgeneration %}
-    {%- else %}
-        {{- message.content + '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
-        let messages = [
-            Message::text("user", "a?"),
-            Message::text("assistant", "b<|im_end|>\u{100000}"),
-            Message::text("user", "c?"),
-            Message::text("assistant", "d"),
-        ];
-        let all = supervised(&renderer(marking), &messages, TrainOnWhat::AllAssistantMessages);
-        let trained = "b<|im_end|>\u{100000}<|im_end|>\nd<|im_end|>\n";
-        assert_eq!(trained_text(&renderer(marking), &all), trained);
-        assert_eq!(renderer(CHATML_TEMPLATE).tokenizer.decode(&all.tokens), {
-            let whole = supervised(&renderer(CHATML_TEMPLATE), &messages, TrainOnWhat::AllAssistantMessages);
-            renderer(CHATML_TEMPLATE).tokenizer.decode(&whole.tokens) + "\n"
-        });
-        // A prompt that makes the model begin is not trained; neither is what stands before the words.
-        let opened = marking.replace("assistant\\n' }}{%- endif", "assistant\\nd' }}{%- endif");
-        let last = supervised(&renderer(&opened), &messages, TrainOnWhat::LastAssistantMessage);
-        assert_eq!(trained_text(&renderer(&opened), &last), "<|im_end|>\n");
-        let headed = marking.replace("{%- generation %}", "{{- '>' }}{%- generation %}");
-        let last = supervised(&renderer(&headed), &messages, TrainOnWhat::LastAssistantMessage);
-        assert_eq!(trained_text(&renderer(&headed), &last), "d<|im_end|>\n");
-    }
-
-    fn renderer_without_stop() -> TemplateRenderer {
-        renderer(
-            "{% for message in messages %}{{ message.role + ': ' + message.content + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}",
-        )
-    }
-
-    #[test]
-    fn a_generation_prompt_that_is_not_in_the_history_is_named() {
-        let template = CHATML_TEMPLATE.replace("assistant\\n' }}", "assistant\\n<think>\\n' }}");
-        let messages = [Message::text("user", "a?"), Message::text("assistant", "b")];
-        let error = renderer(&template).render_supervised(&messages, &[], &TrainOnWhat::AllAssistantMessages);
-        assert!(matches!(error, Err(RenderError::NotAppendOnly { message_index: 1 })));
-    }
-
     proptest! {
         #[test]
         fn no_content_makes_a_control_token(
@@ -610,11 +432,11 @@ mod tests {
                 .map(|message| format!("<|im_start|>user\n{}<|im_end|>\n", message.plain_text(0).unwrap()))
                 .collect();
             expected.push_str("<|im_start|>assistant\n");
-            prop_assert_eq!(renderer.tokenizer.decode(&tokens), expected);
+            prop_assert_eq!(renderer.tokenizer().decode(&tokens), expected);
             let controls: Vec<u32> = renderer
-                .tokenizer
+                .tokenizer()
                 .control_tokens()
-                .filter_map(|(text, _)| renderer.tokenizer.token_to_id(text))
+                .filter_map(|(text, _)| renderer.tokenizer().token_to_id(text))
                 .collect();
             let found = tokens.iter().filter(|token| controls.contains(token)).count();
             prop_assert_eq!(found, 2 * messages.len() + 1);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::python_json::{JsonStyle, dumps};
 use crate::tokenizer::hex_sha256;
 use crate::{
-    Content, ContentPart, Continuation, Message, RenderError, RenderedPrompt, Renderer, ResponseFormat, Tokenizer,
-    ToolCall, TrainOnWhat, WeightedTokens,
+    Content, ContentPart, Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity,
+    ResponseFormat, ToolCall, TrainOnWhat, WeightedTokens,
 };
 
 const BEFORE_TOOLS: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
@@ -27,29 +27,21 @@ const AFTER_TOOLS: &str = "\n</tools>\n\nFor each function call, return a json o
 /// before it.
 pub(crate) struct ToolPreambleRenderer {
     format: Arc<dyn Renderer>,
-    name: String,
-    fingerprint: String,
+    identity: RendererIdentity,
 }
 
 impl ToolPreambleRenderer {
     pub(crate) fn new(format: Arc<dyn Renderer>) -> Self {
         let name = format!("{}+tools", format.name());
         let fingerprint = hex_sha256(&[b"tool preamble\n", format.fingerprint().as_bytes()]);
-        Self { format, name, fingerprint }
+        let identity = RendererIdentity { name, fingerprint, tokenizer: format.tokenizer().clone() };
+        Self { format, identity }
     }
 }
 
 impl Renderer for ToolPreambleRenderer {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    fn tokenizer(&self) -> &Arc<Tokenizer> {
-        self.format.tokenizer()
+    fn identity(&self) -> &RendererIdentity {
+        &self.identity
     }
 
     fn stop_tokens(&self) -> &[u32] {

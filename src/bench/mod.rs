@@ -1,5 +1,6 @@
 //! `fulgurite bench`: what things cost, what is compared side by side in one run.
 
+pub mod arguments;
 mod engine;
 mod processors;
 mod proxy;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::server::{STORE, Server};
 use super::workload::{Operation, Target};
-use crate::cli::BenchStoreArguments;
+use crate::bench::arguments::BenchStoreArguments;
 use crate::output;
 use crate::query::table::Columns;
 

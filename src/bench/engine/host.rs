@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::work::{Request, Work};
-use crate::cli::BenchEngineHostArguments;
+use crate::bench::arguments::BenchEngineHostArguments;
 use crate::output;
 
 /// Seed of fresh weights.

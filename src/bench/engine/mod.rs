@@ -13,7 +13,7 @@ pub use shapes::Shape;
 use side::{Host, Side, Turn};
 use work::Work;
 
-use crate::cli::BenchEngineArguments;
+use crate::bench::arguments::BenchEngineArguments;
 use crate::output;
 use crate::query::table::Columns;
 

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::traffic::PROMPT_TOKENS;
+use crate::bench::arguments::BenchProxyHostArguments;
 use crate::bench::render::conversation::Writer;
-use crate::cli::BenchProxyHostArguments;
 use crate::server::write_ready_file;
 
 /// What the host calls its model.

@@ -28,7 +28,7 @@ use traffic::{PROMPT_TOKENS, TURNS, Tasks};
 use super::processors::{half, hold};
 use super::render::make_model;
 use super::server::{STORE, Server};
-use crate::cli::BenchProxyArguments;
+use crate::bench::arguments::BenchProxyArguments;
 use crate::config::Synchronous;
 use crate::output;
 use crate::query::table::Columns;

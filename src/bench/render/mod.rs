@@ -17,7 +17,7 @@ use fulgurite_renderers::{
 use python::Python;
 use serde_json::{Value, json};
 
-use crate::cli::BenchRenderArguments;
+use crate::bench::arguments::BenchRenderArguments;
 use crate::output;
 use crate::query::table::Columns;
 

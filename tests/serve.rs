@@ -364,6 +364,14 @@ fn what_cannot_be_served_is_a_clear_error() {
     error: model `tiny`
       caused by: /no/such/model/tokenizer.json: No such file or directory (os error 2)
     ");
+    let model = tiny_model(directory.path(), 128);
+    let weights = model.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let damaged = serve(&["--listen", "127.0.0.1:0", "--model", &model_flag("tiny", &model)]);
+    let parts = ["model `tiny`", "model.safetensors is not what was saved: its SHA-256 is", "remove fulgurite.sha256"];
+    assert!(parts.iter().all(|part| damaged.contains(part)), "{damaged}");
     insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--model", "tiny=/no/such/model"]), @"error: --model tiny=/no/such/model: expected NAME=embedded:DIRECTORY|FILE.gguf[,renderer=NAME], NAME=vllm|sglang|llama-cpp|tinker:URL,path=DIRECTORY[,renderer=NAME][,api_key_env=VARIABLE] or NAME=openai|anthropic:URL[,upstream_model=NAME][,api_key_env=VARIABLE]");
     insta::assert_snapshot!(serve(&["--listen", "127.0.0.1:0", "--watchdog-interval=-1"]), @"error: server.watchdog_interval is -1, but must be a number of seconds above 0 (0 looks before each call)");
     insta::assert_snapshot!(serve_store("sqlite:///no/such/directory/store.db", &[]), @r"

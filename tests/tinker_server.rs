@@ -337,6 +337,73 @@ fn checkpoints_and_samplers_outlive_the_process() {
 }
 
 #[test]
+fn a_flipped_bit_in_kept_weights_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut server, _) = start(directory.path());
+    let session = server.post("/api/v1/create_session", &json!({})).expect(200)["session_id"].clone();
+    let create =
+        json!({ "session_id": session, "model_seq_id": 0, "base_model": "tiny", "lora_config": { "rank": 0 } });
+    let model = result(&server, "create_model", &create)["model_id"].clone();
+    let saved = |path: &str, place: u64| {
+        result(&server, path, &json!({ "model_id": model, "path": "a", "seq_id": place }))["path"].clone()
+    };
+    let (state, sampled) = (saved("save_weights", 1), saved("save_weights_for_sampler", 2));
+    // What was saved last is in memory.
+    server.process.kill();
+    server = start_again(directory.path());
+
+    let load = |place: u64| {
+        let asked = json!({ "session_id": session, "model_seq_id": place, "path": state, "optimizer": true });
+        result(&server, "load_weights", &asked)
+    };
+    let sampler = |place: u64| {
+        let opened = json!({ "session_id": session, "sampling_session_seq_id": place, "model_path": sampled });
+        let opened = server.post("/api/v1/create_sampling_session", &opened).expect(200);
+        let asked = json!({
+            "sampling_session_id": opened["sampling_session_id"], "seq_id": 0,
+            "sampling_params": { "max_tokens": 2, "seed": 1 },
+            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [5, 6] }] },
+        });
+        server.post("/api/v1/asample", &asked)
+    };
+    let put_behind = || {
+        let body = json!({ "version": 1, "kept": sampled });
+        server.post("/v1/fulgurite/models/tiny/weights", &body)
+    };
+    let weights = weight_files(&directory.path().join("fulgurite-tinker"));
+    assert_eq!(weights.len(), 2, "{weights:?}");
+    weights.iter().for_each(|path| flip(path));
+    let says = |answer: &Value| {
+        let text = answer.to_string();
+        assert!(text.contains("model.safetensors is not what was saved: its SHA-256 is"), "{text}");
+    };
+    says(&load(1));
+    says(&sampler(0).expect(400));
+    says(&put_behind().expect(500));
+    weights.iter().for_each(|path| flip(path));
+    assert_eq!(load(2)["path"], state);
+    sampler(1).expect(200);
+    put_behind().expect(200);
+}
+
+/// The weights that are kept below a directory.
+fn weight_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| match path.is_dir() {
+        true => weight_files(&path),
+        false if path.ends_with("model.safetensors") => vec![path],
+        false => Vec::new(),
+    };
+    entries.flat_map(below).collect()
+}
+
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
 fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let directory = tempfile::tempdir().unwrap();
     let (server, model) = start(directory.path());

@@ -1,3 +1,5 @@
+use crate::DamagedFiles;
+
 /// Why a model host could not do what it was asked.
 ///
 /// The variants are what a caller acts on: fix the request, shorten the prompt, come back later, or give up.
@@ -37,6 +39,9 @@ pub enum BackendError {
         /// What is wrong with it.
         message: String,
     },
+    /// Weights that were written here are not what was written.
+    #[error(transparent)]
+    Damaged(DamagedFiles),
     /// A remote host cannot be used as it is configured.
     #[error("{message}")]
     Configuration {
@@ -67,6 +72,7 @@ impl BackendError {
             Self::Overloaded { .. }
             | Self::Unavailable { .. }
             | Self::Files { .. }
+            | Self::Damaged(_)
             | Self::Configuration { .. }
             | Self::BrokenAnswer { .. }
             | Self::Internal { .. } => true,

@@ -16,6 +16,7 @@
 mod datum;
 mod error;
 mod fair_share;
+mod file_digests;
 mod learner;
 mod llama_cpp;
 mod loss_function;
@@ -37,6 +38,10 @@ mod vllm;
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
 pub use fair_share::{FairShare, Place, ShareFull, ShareLimits, aside};
+pub use file_digests::{
+    DIGEST_LIST, DamagedFiles, DigestingWriter, FileDamage, FileDigests, digest_list, file_digest, find_damage,
+    listed_digests,
+};
 pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
 pub use loss_function::{LossFunction, RatioBounds};

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::adapter::Adapter;
 use crate::adapter_layout::AdapterLayout;
 use crate::conversion::ElementType;
-use crate::files::{TensorSearch, parse, write_durably, write_tensors, written_tensors};
+use crate::files::{TensorSearch, parse, written_tensors};
+use crate::new_directory::NewDirectory;
 use crate::{EngineError, LoraModule, ModelConfig};
 
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -60,8 +61,8 @@ pub(crate) fn matrix_of(name: &str) -> Option<(&str, &str)> {
     ["lora_A", "lora_B"].contains(&part).then_some((module, part))
 }
 
-/// Writes an adapter over the model of `base` into a directory.
-pub(crate) fn write_adapter(directory: &Path, base: &Path, adapter: &Adapter) -> Result<(), EngineError> {
+/// Writes an adapter over the model of `base`.
+pub(crate) fn write_adapter(new: &mut NewDirectory<'_>, base: &Path, adapter: &Adapter) -> Result<(), EngineError> {
     let (layout, alpha) = (&adapter.layout, adapter.alpha);
     let config = json!({
         "peft_type": "LORA",
@@ -79,9 +80,9 @@ pub(crate) fn write_adapter(directory: &Path, base: &Path, adapter: &Adapter) ->
         "modules_to_save": null,
         "inference_mode": true,
     });
-    write_durably(&directory.join(ADAPTER_CONFIG), format!("{config:#}\n").as_bytes())?;
+    new.write(ADAPTER_CONFIG, format!("{config:#}\n").as_bytes())?;
     let tensors = written_tensors(&layout.tensors, "", &adapter.values, ElementType::F32);
-    write_tensors(&directory.join(ADAPTER_WEIGHTS), tensors)
+    new.write_tensors(ADAPTER_WEIGHTS, tensors)
 }
 
 /// Reads an adapter of the same matrices and the same scale as `adapter`.
@@ -139,12 +140,19 @@ fn adapted_modules(path: &PathBuf) -> Result<BTreeSet<LoraModule>, EngineError> 
 mod tests {
     use super::*;
     use crate::LoraOptions;
+    use crate::files::write_tensors;
     use crate::test_models::{numbers, tiny_config};
 
     fn adapter(options: &LoraOptions) -> Adapter {
         let fresh = Adapter::fresh(&tiny_config(), options);
         let values = numbers(3, fresh.layout.length);
         Adapter::new(fresh.layout.clone(), fresh.alpha, values)
+    }
+
+    fn write(directory: &Path, base: &str, adapter: &Adapter) {
+        let mut new = NewDirectory::begin(directory).unwrap();
+        write_adapter(&mut new, Path::new(base), adapter).unwrap();
+        new.complete().unwrap();
     }
 
     #[test]
@@ -154,8 +162,7 @@ mod tests {
         for options in [LoraOptions::new(2, 1), attention] {
             let written = adapter(&options);
             let directory = home.path().join(options.rank.to_string());
-            std::fs::create_dir(&directory).unwrap();
-            write_adapter(&directory, Path::new("models/base"), &written).unwrap();
+            write(&directory, "models/base", &written);
             let read = read_adapter(&directory, &tiny_config()).unwrap();
             assert_eq!((&read.layout, read.alpha, &read.values), (&written.layout, written.alpha, &written.values));
             assert_eq!(read_into_adapter(&directory, &written).unwrap().values, written.values);
@@ -173,22 +180,23 @@ mod tests {
     fn an_adapter_that_does_not_fit_is_refused_by_name() {
         let home = tempfile::tempdir().unwrap();
         let written = adapter(&LoraOptions::new(2, 1));
-        write_adapter(home.path(), Path::new("base"), &written).unwrap();
+        let directory = home.path().join("adapter");
+        write(&directory, "base", &written);
         let other = adapter(&LoraOptions { alpha: 8.0, ..LoraOptions::new(2, 1) });
-        let error = read_into_adapter(home.path(), &other).unwrap_err().to_string();
+        let error = read_into_adapter(&directory, &other).unwrap_err().to_string();
         assert!(error.contains("alpha by its rank is 16") && error.contains("has 4"), "{error}");
         let wider = adapter(&LoraOptions { alpha: 64.0, ..LoraOptions::new(4, 1) });
-        let error = read_into_adapter(home.path(), &wider).unwrap_err().to_string();
+        let error = read_into_adapter(&directory, &wider).unwrap_err().to_string();
         assert!(error.contains("its shape is [2, 20], but must be [4, 20]"), "{error}");
         let deeper = ModelConfig { num_hidden_layers: 3, ..tiny_config() };
-        let error = read_adapter(home.path(), &deeper).unwrap_err().to_string();
+        let error = read_adapter(&directory, &deeper).unwrap_err().to_string();
         assert!(error.contains("model.layers.2.") && error.contains("missing"), "{error}");
-        let path = home.path().join(ADAPTER_WEIGHTS);
+        let path = directory.join(ADAPTER_WEIGHTS);
         std::fs::remove_file(&path).unwrap();
         let mut tensors = written_tensors(&written.layout.tensors, "", &written.values, ElementType::F32);
         tensors[0].0 = "base_model.model.model.embed_tokens.lora_embedding_A".into();
         write_tensors(&path, tensors).unwrap();
-        let error = read_adapter(home.path(), &tiny_config()).unwrap_err().to_string();
+        let error = read_adapter(&directory, &tiny_config()).unwrap_err().to_string();
         assert!(error.contains("lora_embedding_A"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use fulgurite_backends::WeightsSource;
@@ -8,13 +8,12 @@ use crate::EngineError;
 use crate::adapter_files::{read_adapter, read_into_adapter, write_adapter};
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
-use crate::files::{
-    CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, sync_directory, write_durably,
-    write_tensors, written_tensors,
-};
+use crate::files::{CONFIG, Content, TensorFile, TensorSearch, WEIGHTS, Written, find_weights, written_tensors};
 use crate::layout::{Layout, Tensor};
+use crate::new_directory::NewDirectory;
 use crate::optimizer::AdamState;
 use crate::policy::Policy;
+use crate::verification::verified;
 use crate::weights::{Model, Weights};
 
 /// In the format of safetensors, but not by its name: vLLM and SGLang take every such file for weights.
@@ -44,36 +43,40 @@ pub(crate) fn write_checkpoint(
     policy: &Policy,
     adam: &AdamState,
 ) -> Result<(), EngineError> {
-    let partial = begin(directory)?;
-    write_trained(&partial, source, policy)?;
-    write_tensors(&partial.join(OPTIMIZER), written_moments(policy.trained_tensors(), adam))?;
-    commit(&partial, directory)
+    let mut new = NewDirectory::begin(directory)?;
+    write_trained(&mut new, source, policy)?;
+    new.write_tensors(OPTIMIZER, written_moments(policy.trained_tensors(), adam))?;
+    new.complete()
 }
 
 /// Writes what is trained. The directory appears whole or not at all.
 pub(crate) fn write_weights(directory: &Path, source: &Path, policy: &Policy) -> Result<(), EngineError> {
-    let partial = begin(directory)?;
-    write_trained(&partial, source, policy)?;
-    commit(&partial, directory)
+    let mut new = NewDirectory::begin(directory)?;
+    write_trained(&mut new, source, policy)?;
+    new.complete()
 }
 
 /// Weights with all that makes them a model, its tokenizer copied from `source`; or an adapter, which says that `source`
 /// is its base.
-fn write_trained(directory: &Path, source: &Path, policy: &Policy) -> Result<(), EngineError> {
+fn write_trained(new: &mut NewDirectory<'_>, source: &Path, policy: &Policy) -> Result<(), EngineError> {
     let Policy { weights, adapter } = policy;
     match adapter {
-        Some(adapter) => write_adapter(directory, source, adapter),
+        Some(adapter) => write_adapter(new, source, adapter),
         None => {
-            write_config(directory, &weights.model)?;
+            write_config(new, &weights.model)?;
             let tensors = written_tensors(&weights.model.layout.tensors, "", &**weights, ElementType::F32);
-            write_tensors(&directory.join(WEIGHTS), tensors)?;
-            copy_tokenizer(source, directory)
+            new.write_tensors(WEIGHTS, tensors)?;
+            copy_tokenizer(source, new)
         }
     }
 }
 
 /// Reads what is trained back into a policy's place.
 pub(crate) fn read_trained(directory: &Path, policy: &Policy) -> Result<Policy, EngineError> {
+    verified(directory, || trained(directory, policy))
+}
+
+fn trained(directory: &Path, policy: &Policy) -> Result<Policy, EngineError> {
     let Policy { weights, adapter } = policy;
     match adapter {
         Some(adapter) => {
@@ -92,14 +95,14 @@ pub(crate) fn write_converted(
     values: &Vec<f32>,
     elements: ElementType,
 ) -> Result<(), EngineError> {
-    let partial = begin(directory)?;
-    write_configuration(&partial, config, elements)?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(&Layout::new(config).tensors, "", values, elements))?;
-    copy_tokenizer(source, &partial)?;
-    commit(&partial, directory)
+    let mut new = NewDirectory::begin(directory)?;
+    write_configuration(&mut new, config, elements)?;
+    new.write_tensors(WEIGHTS, written_tensors(&Layout::new(config).tensors, "", values, elements))?;
+    copy_tokenizer(source, &mut new)?;
+    new.complete()
 }
 
-/// Reads weights for a model of these dimensions.
+/// Weights for a model of these dimensions, as they are found there.
 pub(crate) fn read_model(directory: &Path, model: &Arc<Model>) -> Result<Weights, EngineError> {
     let config = ModelConfig::read(&directory.join(CONFIG))?;
     if config.to_shape() != model.config.to_shape() {
@@ -113,9 +116,12 @@ pub(crate) fn read_model(directory: &Path, model: &Arc<Model>) -> Result<Weights
 pub(crate) fn read_policy(source: &WeightsSource, base: &Arc<Weights>) -> Result<Policy, EngineError> {
     let model = &base.model;
     match source {
-        WeightsSource::Model(directory) => Ok(Policy::of(Arc::new(read_model(directory, model)?))),
+        WeightsSource::Model(directory) => {
+            let weights = verified(directory, || read_model(directory, model))?;
+            Ok(Policy::of(Arc::new(weights)))
+        }
         WeightsSource::Adapter(directory) => {
-            let adapter = read_adapter(directory, &model.config)?;
+            let adapter = verified(directory, || read_adapter(directory, &model.config))?;
             Ok(Policy { weights: base.clone(), adapter: Some(Arc::new(adapter)) })
         }
         WeightsSource::Kept(name) => {
@@ -131,17 +137,20 @@ pub(crate) fn write_model(
     weights: &Weights,
     generation_config: (&str, &str),
 ) -> Result<(), EngineError> {
-    let partial = begin(directory)?;
+    let mut new = NewDirectory::begin(directory)?;
     let model = &weights.model;
-    write_config(&partial, model)?;
-    write_durably(&partial.join(generation_config.0), generation_config.1.as_bytes())?;
-    write_tensors(&partial.join(WEIGHTS), written_tensors(&model.layout.tensors, "", weights, ElementType::F32))?;
-    commit(&partial, directory)
+    write_config(&mut new, model)?;
+    new.write(generation_config.0, generation_config.1.as_bytes())?;
+    new.write_tensors(WEIGHTS, written_tensors(&model.layout.tensors, "", weights, ElementType::F32))?;
+    new.complete()
 }
 
 /// Reads back what was trained, and the optimizer's state.
 pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Policy, AdamState), EngineError> {
-    let trained = read_trained(directory, policy)?;
+    verified(directory, || Ok((trained(directory, policy)?, moments(directory, policy)?)))
+}
+
+fn moments(directory: &Path, policy: &Policy) -> Result<AdamState, EngineError> {
     let former = directory.join(FORMER_OPTIMIZER);
     let path = if former.exists() { former } else { directory.join(OPTIMIZER) };
     let mut file = TensorFile::open(&path)?;
@@ -149,7 +158,7 @@ pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Poli
     let counted = file.bytes(STEPS)?.ok_or_else(missing)?;
     let steps = u64::from_le_bytes(counted.try_into().map_err(|_| missing())?);
     if steps == 0 {
-        return Ok((trained, AdamState::default()));
+        return Ok(AdamState::default());
     }
     let moment = |prefix: &str| {
         let mut search = TensorSearch::new(policy.trained_tensors(), prefix);
@@ -158,7 +167,7 @@ pub(crate) fn read_checkpoint(directory: &Path, policy: &Policy) -> Result<(Poli
         search.finish(&path)?.read(&mut values)?;
         Ok(values)
     };
-    Ok((trained, AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps }))
+    Ok(AdamState { first: moment(FIRST_MOMENT)?, second: moment(SECOND_MOMENT)?, steps })
 }
 
 /// No moments before the first step: then there are none.
@@ -173,71 +182,29 @@ fn written_moments<'a>(trained: &[Tensor], adam: &'a AdamState) -> Vec<(String, 
     tensors
 }
 
-fn write_config(directory: &Path, model: &Model) -> Result<(), EngineError> {
-    write_configuration(directory, &model.config, ElementType::F32)
+fn write_config(new: &mut NewDirectory<'_>, model: &Model) -> Result<(), EngineError> {
+    write_configuration(new, &model.config, ElementType::F32)
 }
 
 pub(crate) fn write_configuration(
-    directory: &Path,
+    new: &mut NewDirectory<'_>,
     config: &ModelConfig,
     elements: ElementType,
 ) -> Result<(), EngineError> {
-    let path = directory.join(CONFIG);
     let text = config.to_json_of(elements).map_err(|error| EngineError::Malformed {
-        path: path.clone(),
+        path: new.path_of(CONFIG),
         message: format!("cannot be written: {error}"),
     })?;
-    write_durably(&path, text.as_bytes())
+    new.write(CONFIG, text.as_bytes())
 }
 
-/// An empty directory beside the one to be written, so that a rename completes it.
-pub(crate) fn begin(directory: &Path) -> Result<PathBuf, EngineError> {
-    let taken = || std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-    if directory.exists() {
-        return Err(EngineError::io("create", directory)(taken()));
-    }
-    let unnamed = || std::io::Error::from(std::io::ErrorKind::InvalidInput);
-    let name = directory.file_name().ok_or_else(|| EngineError::io("create", directory)(unnamed()))?;
-    let mut partial = name.to_os_string();
-    partial.push(".partial");
-    let partial = directory.with_file_name(partial);
-    if partial.exists() {
-        // A crash left it.
-        std::fs::remove_dir_all(&partial).map_err(EngineError::io("remove", &partial))?;
-    }
-    create_durably(&partial)?;
-    Ok(partial)
-}
-
-/// Creates a directory and those above it. The names of the new ones are durable, but for the last.
-fn create_durably(directory: &Path) -> Result<(), EngineError> {
-    let new: Vec<&Path> = directory.ancestors().skip(1).take_while(|above| !is_directory(above)).collect();
-    std::fs::create_dir_all(directory).map_err(EngineError::io("create", directory))?;
-    new.into_iter().try_for_each(|above| sync_directory(parent(above)))
-}
-
-/// The empty path is the working directory.
-fn is_directory(path: &Path) -> bool {
-    path == Path::new("") || path.is_dir()
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
-}
-
-pub(crate) fn commit(partial: &Path, directory: &Path) -> Result<(), EngineError> {
-    sync_directory(partial)?;
-    std::fs::rename(partial, directory).map_err(EngineError::io("complete", directory))?;
-    sync_directory(parent(directory))
-}
-
-fn copy_tokenizer(source: &Path, directory: &Path) -> Result<(), EngineError> {
+fn copy_tokenizer(source: &Path, new: &mut NewDirectory<'_>) -> Result<(), EngineError> {
     for entry in std::fs::read_dir(source).map_err(EngineError::io("list", source))? {
         let path = entry.map_err(EngineError::io("list", source))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if path.is_file() && COPIED.iter().any(|beginning| name.starts_with(beginning)) {
             let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
-            write_durably(&directory.join(name), &bytes)?;
+            new.write(name, &bytes)?;
         }
     }
     Ok(())

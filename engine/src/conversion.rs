@@ -9,6 +9,7 @@ use crate::checkpoint::write_converted;
 use crate::config::ModelConfig;
 use crate::files::{CONFIG, decode, parse, read_weights};
 use crate::layout::{Layout, Tensor};
+use crate::verification::verified;
 
 /// What the numbers of a written model are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,22 +46,28 @@ impl ElementType {
 
 /// Writes a model into one file of one element type, with its tokenizer, in a directory that must not exist yet.
 pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let (config, _, values) = verified(source, || read_whole(source))?;
+    write_converted(target, source, &config, &values, elements)
+}
+
+/// A model's configuration, layout and weights.
+fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
     let config = ModelConfig::read(&source.join(CONFIG))?;
     let layout = Layout::new(&config);
     let values = read_weights(source, &layout)?;
-    write_converted(target, source, &config, &values, elements)
+    Ok((config, layout, values))
 }
 
 /// Writes a model with a LoRA adapter in PEFT's format added to its weights: `W + scale · B · A`, where `scale` is
 /// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`. A head that is the embedding becomes a matrix of its own if
 /// the adapter adds to it.
 pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
-    let mut config = ModelConfig::read(&base.join(CONFIG))?;
-    let mut layout = Layout::new(&config);
-    let mut values = read_weights(base, &layout)?;
-    let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
+    let (mut config, mut layout, mut values) = verified(base, || read_whole(base))?;
     let path = adapter.join(ADAPTER_WEIGHTS);
-    let bytes = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+    let (scale, bytes) = verified(adapter, || {
+        let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
+        Ok((scale, std::fs::read(&path).map_err(EngineError::io("read", &path))?))
+    })?;
     let file = parse(&bytes, &path)?;
     let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
     // In one order, so that the same fault is always told in the same words.

@@ -10,6 +10,7 @@ use crate::grammars::GrammarLimits;
 use crate::memory::MemoryNeed;
 use crate::policy::Policy;
 use crate::published::PublishedWeights;
+use crate::verification::verified;
 use crate::weights::{Model, Weights};
 use crate::{Device, EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
 
@@ -60,7 +61,8 @@ pub struct Engine {
 
 impl Engine {
     /// Opens a Hugging Face model directory: `config.json` of an [`Architecture`](crate::Architecture), and `model.safetensors` or its
-    /// parts under `model.safetensors.index.json`, in f32, bf16 or f16.
+    /// parts under `model.safetensors.index.json`, in f32, bf16 or f16. Where this program has written the directory, its
+    /// files must be those that were written.
     ///
     /// Starts the sampler's thread, which ends when the last handle to the sampler is dropped.
     pub fn open(directory: impl AsRef<Path>, options: EngineOptions) -> Result<Self, EngineError> {
@@ -78,6 +80,14 @@ impl Engine {
     }
 
     fn open_knowing(
+        directory: &Path,
+        vocabulary: Option<Vocabulary>,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        verified(directory, || Self::open_unverified(directory, vocabulary, options))
+    }
+
+    fn open_unverified(
         directory: &Path,
         vocabulary: Option<Vocabulary>,
         options: EngineOptions,
@@ -282,6 +292,8 @@ mod tests {
         create_model(&directory, &tiny_config(), 1).unwrap();
         assert!(matches!(create_model(&directory, &tiny_config(), 1), Err(EngineError::Io { .. })));
         std::fs::write(directory.join("model.safetensors"), "no").unwrap();
+        // As of a directory from elsewhere, which nobody listed digests of.
+        std::fs::remove_file(directory.join("fulgurite.sha256")).unwrap();
         let error = Engine::open(&directory, EngineOptions::default()).unwrap_err();
         assert!(matches!(error, EngineError::Malformed { .. }), "{error}");
         assert!(Engine::open(home.path(), EngineOptions::default()).is_err());

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use fulgurite_backends::{BackendError, DatumError};
+use fulgurite_backends::{BackendError, DamagedFiles, DatumError};
 use fulgurite_cuda::DeviceError;
 
 use crate::Device;
@@ -26,6 +26,9 @@ pub enum EngineError {
         /// What is wrong with it.
         message: String,
     },
+    /// Weights that were written here are not what was written.
+    #[error(transparent)]
+    Damaged(DamagedFiles),
     /// The model is of a kind that this engine does not run.
     #[error("{path}: this engine runs Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM; {field} is {value}")]
     Unsupported {
@@ -163,6 +166,7 @@ impl From<EngineError> for BackendError {
             EngineError::Io { action, path, source } => {
                 BackendError::Files { path, message: format!("cannot {action}: {source}") }
             }
+            EngineError::Damaged(damaged) => BackendError::Damaged(damaged),
             EngineError::Malformed { path, message } => BackendError::Files { path, message },
             EngineError::Tensor { path, name, message } => {
                 BackendError::Files { path, message: format!("tensor {name}: {message}") }

@@ -6,6 +6,7 @@ use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use fulgurite_backends::DigestingWriter;
 use half::{bf16, f16};
 use safetensors::tensor::{Metadata, TensorInfo, TensorView};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
@@ -347,8 +348,8 @@ pub(crate) fn written_tensors<'a>(
     tensors.iter().map(write).collect()
 }
 
-/// Writes a safetensors file, durable on return.
-pub(crate) fn write_tensors(path: &Path, mut tensors: Vec<(String, Written<'_>)>) -> Result<(), EngineError> {
+/// Writes a safetensors file, durable on return; its digest.
+pub(crate) fn write_tensors(path: &Path, mut tensors: Vec<(String, Written<'_>)>) -> Result<String, EngineError> {
     // As the format's own library does, so that all are aligned.
     tensors.sort_by(|(left_name, left), (right_name, right)| {
         right.dtype.cmp(&left.dtype).then_with(|| left_name.cmp(right_name))
@@ -379,15 +380,20 @@ fn header(tensors: &[(String, Written<'_>)]) -> Result<Vec<u8>, SafeTensorError>
     Ok([&(text.len() as u64).to_le_bytes()[..], &text].concat())
 }
 
-/// Writes a new file and makes its content durable.
-pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<(), EngineError> {
+/// Writes a new file and makes its content durable; its digest.
+pub(crate) fn write_durably(path: &Path, bytes: &[u8]) -> Result<String, EngineError> {
     write_new(path, |file| file.write_all(bytes))
 }
 
-fn write_new(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> Result<(), EngineError> {
-    let mut file = BufWriter::new(File::create_new(path).map_err(EngineError::io("create", path))?);
+type NewFile = DigestingWriter<BufWriter<File>>;
+
+fn write_new(path: &Path, write: impl FnOnce(&mut NewFile) -> std::io::Result<()>) -> Result<String, EngineError> {
+    let file = BufWriter::new(File::create_new(path).map_err(EngineError::io("create", path))?);
+    let mut file = DigestingWriter::new(file);
     write(&mut file).and_then(|()| file.flush()).map_err(EngineError::io("write", path))?;
-    file.get_ref().sync_all().map_err(EngineError::io("sync", path))
+    let (file, digest) = file.finish();
+    file.get_ref().sync_all().map_err(EngineError::io("sync", path))?;
+    Ok(digest)
 }
 
 /// Makes a directory's list of names durable.

@@ -17,6 +17,7 @@ use crate::policy::Policy;
 use crate::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::shard::{Example, Scored, Shard, deal, shard_count};
 use crate::threads::thread_pool;
+use crate::verification::verified;
 use crate::weights::{Model, Weights};
 use crate::{EngineError, LoraOptions, ModelConfig};
 
@@ -71,6 +72,10 @@ impl EmbeddedLearner {
     /// Trains the weights of a model directory, as [`Engine::open`](crate::Engine::open) reads it, on its own: no sampler
     /// belongs to it.
     pub(crate) fn open(directory: &Path, threads: usize, device: Option<Arc<OpenDevice>>) -> Result<Self, EngineError> {
+        verified(directory, || Self::open_unverified(directory, threads, device))
+    }
+
+    fn open_unverified(directory: &Path, threads: usize, device: Option<Arc<OpenDevice>>) -> Result<Self, EngineError> {
         let config = ModelConfig::read(&directory.join(CONFIG))?;
         let model = Arc::new(Model::new(config).on(device));
         let found = find_weights(directory, &model.layout)?;

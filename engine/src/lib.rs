@@ -35,6 +35,7 @@ mod learner;
 mod lora;
 mod loss;
 mod memory;
+mod new_directory;
 mod optimizer;
 mod policy;
 mod prefix_cache;
@@ -49,6 +50,7 @@ mod stop_sequences;
 mod telemetry;
 mod threads;
 pub mod tinker_server;
+mod verification;
 mod vocabulary;
 mod weights;
 

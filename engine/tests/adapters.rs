@@ -44,7 +44,7 @@ async fn a_fresh_adapter_changes_nothing_and_a_trained_one_learns_by_heart() {
     let saved = home.path().join("saved");
     learner.save_weights(&saved).await.unwrap();
     let names: Vec<String> = files(&saved).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["adapter_config.json", "adapter_model.safetensors"]);
+    assert_eq!(names, ["adapter_config.json", "adapter_model.safetensors", "fulgurite.sha256"]);
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn training_of_an_adapter_goes_on_from_a_checkpoint_as_if_it_had_not_stopp
         learner.save_checkpoint(&path("resumed")).await.unwrap();
         assert_eq!(files(&path("resumed")), files(&path("straight")));
         let names: Vec<String> = files(&path("straight")).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["adapter_config.json", "adapter_model.safetensors", "optimizer.state"]);
+        assert_eq!(names, ["adapter_config.json", "adapter_model.safetensors", "fulgurite.sha256", "optimizer.state"]);
 
         // An adapter of another form is refused, and so are a whole model's weights.
         let other = open(&directory, 1).lora_learner(&LoraOptions::new(2, 5)).unwrap();

@@ -106,8 +106,14 @@ async fn training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped() {
         assert_eq!(files(&resumed), files(&straight));
 
         let names: Vec<String> = files(&straight).into_iter().map(|(name, _)| name).collect();
-        let expected =
-            ["config.json", "generation_config.json", "model.safetensors", "optimizer.state", "tokenizer.json"];
+        let expected = [
+            "config.json",
+            "fulgurite.sha256",
+            "generation_config.json",
+            "model.safetensors",
+            "optimizer.state",
+            "tokenizer.json",
+        ];
         assert_eq!(names, expected);
     }
 }
@@ -124,8 +130,9 @@ async fn a_checkpoint_holds_no_weights_but_the_models_for_whoever_serves_it() {
         files(&saved).into_iter().map(|(name, _)| name).filter(|name| name.ends_with(".safetensors")).collect();
     assert_eq!(weights, ["model.safetensors"]);
 
-    // By its former name the optimizer's state is read all the same.
+    // By its former name the optimizer's state is read all the same; nobody listed digests then.
     let again = home.path().join("again");
+    std::fs::remove_file(saved.join("fulgurite.sha256")).unwrap();
     std::fs::rename(saved.join("optimizer.state"), saved.join("optimizer.safetensors")).unwrap();
     let reopened = open(&saved, 2).learner();
     reopened.load_checkpoint(&saved).await.unwrap();

@@ -104,7 +104,7 @@ assert not numpy.allclose(base.compute_logprobs(prompt).result()[1:], before[:2]
 if rank and hasattr(training, "save_weights_external"):
     away = training.save_weights_external("away").result().path
     links = service.create_rest_client().get_external_weights_urls(away).result().urls
-    assert set(links) == {"adapter_config.json", "adapter_model.safetensors"}, links
+    assert set(links) == {"adapter_config.json", "adapter_model.safetensors", "fulgurite.sha256"}, links
 
 # A sampled row trains with each of the policy losses; the first ratio is exactly 1.
 current = ready(training.save_weights_and_get_sampling_client())

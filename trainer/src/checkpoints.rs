@@ -1,19 +1,16 @@
 //! A run's checkpoints: what their records say, and going on from the newest whose files are those that were saved.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use fulgurite_backends::Learner;
+use fulgurite_backends::{
+    BackendError, DIGEST_LIST, FileDamage, FileDigests, Learner, file_digest, find_damage, listed_digests,
+};
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::harvest::HarvestState;
 use crate::{Record, Reporter, TrainError, TrainEvent};
-
-/// SHA-256 of each file of a checkpoint in hexadecimal digits, by its path in the directory.
-type FileDigests = BTreeMap<String, String>;
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
 /// of the places.
@@ -27,7 +24,8 @@ pub(crate) struct CheckpointState {
     /// Rollouts read so far, of a run that harvests.
     #[serde(default)]
     pub harvest: HarvestState,
-    /// What the files were when they were saved; empty in the records of older versions, which are taken as they are.
+    /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
+    /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: FileDigests,
 }
@@ -60,10 +58,7 @@ impl Checkpoints<'_> {
                 continue;
             }
             let state = self.state(checkpoint)?;
-            let Some(message) = damage(&directory, &state.files).await? else {
-                self.learner.load_checkpoint(&directory).await?;
-                return Ok(Some(state));
-            };
+            let Some(message) = self.load(&directory, &state.files).await? else { return Ok(Some(state)) };
             tracing::warn!(checkpoint = checkpoint.directory, %message, "a checkpoint is passed over");
             passed_over.push(format!("{}: {message}", checkpoint.directory));
             reporter.report(TrainEvent::CheckpointPassedOver { directory: checkpoint.directory.clone(), message });
@@ -73,6 +68,17 @@ impl Checkpoints<'_> {
         }
         let message = passed_over.join("; ");
         Err(TrainError::NoCheckpointLeft { run_id: self.run_id.to_owned(), message })
+    }
+
+    /// Has the learner go on from files, or tells what is wrong with them.
+    async fn load(&self, directory: &Path, files: &FileDigests) -> Result<Option<String>, TrainError> {
+        if let Some(message) = damage(directory, files).await? {
+            return Ok(Some(message));
+        }
+        match self.learner.load_checkpoint(directory).await {
+            Err(BackendError::Damaged(damaged)) => Ok(Some(damaged.damage.to_string())),
+            loaded => Ok(loaded.map(|()| None)?),
+        }
     }
 
     fn state(&self, checkpoint: &Checkpoint) -> Result<CheckpointState, TrainError> {
@@ -86,12 +92,14 @@ impl Checkpoints<'_> {
     }
 }
 
-/// Digests of all files below a directory. Reads every byte of them, on a thread of its own.
+/// Digests of the files below a directory that its list of digests does not tell of, and of that list. Reads every byte
+/// of them, on a thread of its own.
 pub(crate) async fn file_digests(directory: &Path) -> Result<FileDigests, TrainError> {
     let directory = directory.to_owned();
     in_background(&directory.clone(), move || {
+        let listed = listed_digests(&directory).map_err(|damage| list_error(&directory, &damage))?.unwrap_or_default();
         let mut digests = FileDigests::new();
-        add_digests(&directory, "", &mut digests)?;
+        add_digests(&directory, "", &listed, &mut digests)?;
         Ok(digests)
     })
     .await
@@ -103,41 +111,32 @@ async fn damage(directory: &Path, files: &FileDigests) -> Result<Option<String>,
         return Ok(Some("its directory is gone".to_owned()));
     }
     let (path, files) = (directory.to_owned(), files.clone());
-    in_background(directory, move || {
-        Ok(files.iter().find_map(|(name, digest)| damage_of(&path.join(name), name, digest)))
-    })
-    .await
+    in_background(directory, move || Ok(find_damage(&path, &files).map(|damage| damage.to_string()))).await
 }
 
-fn damage_of(path: &Path, name: &str, saved: &str) -> Option<String> {
-    match digest(path) {
-        Ok(found) if found == saved => None,
-        Ok(found) => Some(format!("{name} is not what was saved: its SHA-256 is {found}, not {saved}")),
-        Err(TrainError::File { message, .. }) => Some(format!("{name} cannot be read: {message}")),
-        Err(error) => Some(format!("{name} cannot be read: {error}")),
-    }
-}
-
-fn add_digests(directory: &Path, prefix: &str, digests: &mut FileDigests) -> Result<(), TrainError> {
+fn add_digests(
+    directory: &Path,
+    prefix: &str,
+    listed: &FileDigests,
+    digests: &mut FileDigests,
+) -> Result<(), TrainError> {
     let failed = |error: std::io::Error| file_error(directory, &error);
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let name = format!("{prefix}{name}");
         if path.is_dir() {
-            add_digests(&path, &format!("{name}/"), digests)?;
-        } else {
-            digests.insert(name, digest(&path)?);
+            add_digests(&path, &format!("{name}/"), listed, digests)?;
+        } else if !listed.contains_key(&name) {
+            let digest = file_digest(&path).map_err(|error| file_error(&path, &error))?;
+            digests.insert(name, digest);
         }
     }
     Ok(())
 }
 
-fn digest(path: &Path) -> Result<String, TrainError> {
-    let mut state = Sha256::new();
-    let mut file = File::open(path).map_err(|error| file_error(path, &error))?;
-    std::io::copy(&mut file, &mut state).map_err(|error| file_error(path, &error))?;
-    Ok(state.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+fn list_error(directory: &Path, damage: &FileDamage) -> TrainError {
+    TrainError::File { path: directory.join(DIGEST_LIST), message: damage.to_string() }
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> TrainError {
@@ -177,5 +176,21 @@ mod tests {
         assert!(message.starts_with("inner/state cannot be read: "), "{message}");
         let gone = damage(&path.join("gone"), &files).await.unwrap();
         assert_eq!(gone.as_deref(), Some("its directory is gone"));
+    }
+
+    #[tokio::test]
+    async fn a_record_has_the_digest_of_the_list_in_place_of_what_it_tells_of() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        for name in ["weights", "added"] {
+            std::fs::write(path.join(name), "abc").unwrap();
+        }
+        let digest = file_digest(&path.join("weights")).unwrap();
+        std::fs::write(path.join(DIGEST_LIST), format!("{digest}  weights\n")).unwrap();
+        let files = file_digests(path).await.unwrap();
+        assert_eq!(files.keys().collect::<Vec<_>>(), ["added", DIGEST_LIST]);
+        std::fs::remove_file(path.join(DIGEST_LIST)).unwrap();
+        let message = damage(path, &files).await.unwrap().unwrap();
+        assert!(message.starts_with("fulgurite.sha256 cannot be read: "), "{message}");
     }
 }

@@ -82,7 +82,7 @@ impl Replica<Arc<dyn Sampler>> {
         let loading = tokio::spawn(async move {
             let loaded = replica.host.load_weights(&weights).await;
             // Of what has no place that could be told, nothing has reached the host.
-            if !matches!(loaded, Err(BackendError::Files { .. })) {
+            if !matches!(loaded, Err(BackendError::Files { .. } | BackendError::Damaged(_))) {
                 replica.set_lacks_weights(loaded.is_err());
             }
             if loaded.is_ok() {

@@ -12,11 +12,12 @@ use super::tensor_names::gguf_name;
 use super::tokenizer::tokenizer_files;
 use crate::EngineError;
 use crate::architecture::Architecture;
-use crate::checkpoint::{begin, commit, write_configuration};
+use crate::checkpoint::write_configuration;
 use crate::config::ModelConfig;
 use crate::conversion::ElementType;
-use crate::files::{Content, WEIGHTS, Written, write_durably, write_tensors};
+use crate::files::{Content, WEIGHTS, Written};
 use crate::layout::{Layout, Tensor};
+use crate::new_directory::NewDirectory;
 
 /// Whether a file begins as GGUF files do.
 pub fn is_gguf(path: &Path) -> bool {
@@ -53,14 +54,14 @@ pub fn convert_gguf(
         done.set(done.get() + numbers as u64);
         watch(done.get(), all);
     };
-    let partial = begin(target)?;
-    write_configuration(&partial, &config, elements)?;
+    let mut new = NewDirectory::begin(target)?;
+    write_configuration(&mut new, &config, elements)?;
     for (name, content) in files {
-        write_durably(&partial.join(name), content.to_string().as_bytes())?;
+        new.write(name, content.to_string().as_bytes())?;
     }
     let written = sources.iter().map(|source| source.written(&file, elements, &count)).collect();
-    write_tensors(&partial.join(WEIGHTS), written)?;
-    commit(&partial, target)
+    new.write_tensors(WEIGHTS, written)?;
+    new.complete()
 }
 
 /// What the file's numbers become unless told otherwise. What has been quantised has lost more than bfloat16 loses.

@@ -50,6 +50,8 @@ impl From<BackendError> for Refusal {
     fn from(error: BackendError) -> Self {
         let status = match &error {
             BackendError::InvalidRequest { .. } | BackendError::PromptTooLong { .. } => StatusCode::BAD_REQUEST,
+            // Clients would try again after a 5xx, and damaged files stay damaged.
+            BackendError::Damaged(_) => StatusCode::BAD_REQUEST,
             // Clients send fewer requests at a time after it.
             BackendError::Overloaded { .. } => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

@@ -108,9 +108,10 @@ fn shape(error: &ProxyError) -> Shape {
                 Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("backend_unavailable"))
             }
             BackendError::BrokenAnswer { .. } => Shape::new(StatusCode::BAD_GATEWAY, SERVER, Some("backend_failed")),
-            BackendError::Files { .. } | BackendError::Configuration { .. } | BackendError::Internal { .. } => {
-                Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None)
-            }
+            BackendError::Files { .. }
+            | BackendError::Damaged(_)
+            | BackendError::Configuration { .. }
+            | BackendError::Internal { .. } => Shape::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
         },
         ProxyError::Store(StoreError::NotFound { .. }) => Shape::new(StatusCode::NOT_FOUND, INVALID, None),
         ProxyError::Store(_) => Shape::new(StatusCode::SERVICE_UNAVAILABLE, SERVER, Some("record_failed")),

@@ -130,7 +130,7 @@ pub struct ProxyConfig {
     /// Seconds after which a stream that has nothing to say gives a sign of life.
     pub keep_alive_seconds: f64,
     /// Requests of more than 64 KiB that are read, rendered and tokenised at the same time, beside all smaller ones; half
-    /// of the processors unless told otherwise.
+    /// of the processors unless told otherwise. As many bodies for the store are read beside them.
     pub large_requests_at_once: usize,
     /// Requests of more than 64 KiB of one attempt or session that may wait for that. Whose turn it is goes round among
     /// attempts and sessions; more than these are refused with 429.

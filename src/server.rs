@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use fulgurite_backends::{FairShare, ShareLimits};
 use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
-use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store};
+use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store, Turns, TurnsFull};
 use fulgurite_types::ModelWeights;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -59,6 +61,30 @@ fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
         Some(bytes) => TokenText::Text(bytes.to_vec()),
     };
     (0..tokenizer.vocabulary_size() as u32).map(text).collect()
+}
+
+/// Bodies of one key, and of all, that may wait to be read for the store. What they say is not asked for again by every
+/// client, so that few are refused; each is in memory already.
+const BODIES_WAITING: (usize, usize) = (1024, 4096);
+
+/// The places at which the store's large bodies are read, as many as for large model requests.
+struct BodyTurns(FairShare);
+
+impl BodyTurns {
+    fn new(config: &ProxyConfig) -> Self {
+        let (waiting_of_owner, waiting) = BODIES_WAITING;
+        let places = config.large_requests_at_once.max(1);
+        Self(FairShare::new(ShareLimits { places, waiting_of_owner, waiting }))
+    }
+}
+
+impl Turns for BodyTurns {
+    fn enter(&self, owner: String) -> BoxFuture<'_, Result<Box<dyn Send>, TurnsFull>> {
+        Box::pin(async move {
+            let place = self.0.enter(&owner).await.map_err(|full| TurnsFull { waiting: full.waiting })?;
+            Ok(Box::new(place) as Box<dyn Send>)
+        })
+    }
 }
 
 /// For what is cut short when the server ends: to be told, to be recorded, to be sent.
@@ -118,10 +144,11 @@ impl RunningServer {
         proxy.put_back(kept_weights);
         let door = Door::new();
         let route_options = RouteOptions { body_limit, scan_before_calls: watchdog_interval.is_none() };
+        let turns = Arc::new(BodyTurns::new(&config.proxy));
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit, origins });
         let router = fulgurite_proxy::routes(proxy.clone())
-            .merge(fulgurite_store::routes_with(store.clone(), route_options))
+            .merge(fulgurite_store::routes_in_turns(store.clone(), route_options, turns))
             .merge(metrics.routes())
             .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)

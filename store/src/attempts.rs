@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use crate::checksums::{MASK, Recorded};
 use crate::leases;
 use crate::lifecycle::{overdue, propagate};
+use crate::list_pages::{ListKind, ListPages};
 use crate::rollouts::{existing_rollout, rollout_from_row, set_rollout_status};
 use crate::sql::{
     OptionalReal, SortField, Sql, column, count, optional_json, optional_plain, plain, to_integer, to_optional_json,
@@ -58,6 +59,20 @@ impl Store {
             limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
             offset: page.offset,
         })
+    }
+
+    /// Attempts as [`Store::query_attempts`] gives them.
+    pub(crate) async fn attempt_pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
+        let of_rollout = |select: &str| {
+            let mut sql = Sql::new(select);
+            sql.push(" FROM attempts WHERE rollout_id = ").text(rollout_id);
+            sql
+        };
+        let mut rows = of_rollout("SELECT *, sequence_id AS position");
+        rows.push(" AND sequence_id IN ");
+        let kind = ListKind { sort_fields: SORT_FIELDS, part: 128, read: attempt_from_row };
+        let (total, places) = (of_rollout("SELECT COUNT(*)"), of_rollout("SELECT sequence_id AS position"));
+        ListPages::find(self, kind, &total, places, rows, page).await
     }
 
     /// Changes an attempt as told. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails,

@@ -4,6 +4,7 @@ use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_
 use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
+use crate::list_pages::{ListKind, ListPages};
 use crate::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
 use crate::writer::now;
 use crate::{Result, Store, StoreError};
@@ -76,6 +77,22 @@ impl Store {
             limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
             offset: page.offset,
         })
+    }
+
+    /// Resources as [`Store::query_resources`] gives them.
+    pub(crate) async fn resource_pages(
+        &self,
+        resources_id: &TextFilter,
+        page: &Page,
+    ) -> Result<ListPages<ResourcesUpdate>> {
+        let mut total = Sql::new("SELECT COUNT(*) FROM resources");
+        push_conditions(&mut total, resources_id);
+        let mut places = Sql::new("SELECT position FROM resources");
+        push_conditions(&mut places, resources_id);
+        let rows = Sql::new("SELECT * FROM resources WHERE position IN ");
+        // Prompts may be long.
+        let kind = ListKind { sort_fields: SORT_FIELDS, part: 8, read: resources_from_row };
+        ListPages::find(self, kind, &total, places, rows, page).await
     }
 }
 

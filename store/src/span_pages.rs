@@ -11,6 +11,7 @@ use sqlx::any::AnyRow;
 
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, raw_span};
 use crate::generations::generations_behind;
+use crate::rest::aside;
 use crate::spans::{STORED, attempt_condition, span_from_row, total, wanted};
 use crate::sql::{Sql, column, to_integer, to_json};
 use crate::{Result, Store};
@@ -122,7 +123,7 @@ impl SpanPages {
     async fn next_as_json(&mut self) -> Result<Option<String>> {
         let texts: Vec<String> = if self.has_generations {
             let Some(spans) = self.next().await? else { return Ok(None) };
-            spans.iter().map(|span| to_json("span", span)).collect::<Result<_>>()?
+            aside(|| spans.iter().map(|span| to_json("span", span)).collect::<Result<_>>())?
         } else {
             let Some((places, rows)) = self.next_rows().await? else { return Ok(None) };
             let rows = places.iter().filter_map(|(position, _)| rows.get(position));

@@ -5,6 +5,7 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::attempts::{apply, attempt_from_row};
+use crate::list_pages::{ListKind, ListPages};
 use crate::sql::{Conditions, SortField, Sql, column, optional_json, plain, to_integer, to_optional_json, word};
 use crate::writer::now;
 use crate::{Result, Store};
@@ -45,6 +46,17 @@ impl Store {
             limit: filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
             offset: filter.page.offset,
         })
+    }
+
+    /// Workers as [`Store::query_workers`] gives them.
+    pub(crate) async fn worker_pages(&self, filter: &WorkerFilter) -> Result<ListPages<Worker>> {
+        let mut total = Sql::new("SELECT COUNT(*) FROM workers");
+        push_conditions(&mut total, filter);
+        let mut places = Sql::new("SELECT position FROM workers");
+        push_conditions(&mut places, filter);
+        let rows = Sql::new("SELECT * FROM workers WHERE position IN ");
+        let kind = ListKind { sort_fields: SORT_FIELDS, part: 128, read: worker_from_row };
+        ListPages::find(self, kind, &total, places, rows, &filter.page).await
     }
 
     /// Notes that a worker is there, and what it says of its machine. An unknown worker becomes known.

@@ -3,6 +3,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::turns::TurnsFull;
 use crate::{BodyTooSlow, Refused, StoreError};
 
 /// What is said of a body that is too large.
@@ -19,6 +20,8 @@ pub(super) enum RestError {
     TooLarge,
     /// 401, 403 or 503: it is not let in.
     Refused(Refused),
+    /// 429: too many large bodies wait.
+    Crowded(TurnsFull),
     /// 408: the body did not arrive in time.
     TooSlow(BodyTooSlow),
     /// 405: the path is there, but not with this method.
@@ -77,6 +80,12 @@ impl From<Mistake> for RestError {
     }
 }
 
+impl From<TurnsFull> for RestError {
+    fn from(full: TurnsFull) -> Self {
+        Self::Crowded(full)
+    }
+}
+
 impl From<StoreError> for RestError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -100,6 +109,7 @@ impl RestError {
             Self::NotFound(message) => (StatusCode::NOT_FOUND, json!(message)),
             Self::Refused(refused) => (refused.status(), json!(refused.to_string())),
             Self::TooSlow(slow) => (StatusCode::REQUEST_TIMEOUT, json!(slow.to_string())),
+            Self::Crowded(full) => (StatusCode::TOO_MANY_REQUESTS, json!(full.to_string())),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, json!(TOO_LARGE)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, json!("Method Not Allowed")),
             Self::Schema { source, mistakes } => {

@@ -16,6 +16,7 @@ use serde_path_to_error::Segment;
 
 use super::error::{Mistake, RestError};
 use super::shape::{Shape, Shaped};
+use super::turns::{Queue, Turn};
 use crate::plain_words::plain_words;
 use crate::{BodyTooSlow, KeyHolder, Sender};
 
@@ -73,13 +74,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Repeats {
     }
 }
 
-/// A body of JSON; an empty one is null.
-pub(super) struct Body(Bytes);
+/// A body of JSON, whose turn it is to be read; an empty one is null.
+pub(super) struct Body {
+    bytes: Bytes,
+    turn: Turn,
+}
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = RestError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, RestError> {
+        let queue = Queue::of(request.extensions());
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| {
             if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
                 return RestError::TooSlow(slow);
@@ -90,7 +95,8 @@ impl<S: Send + Sync> FromRequest<S> for Body {
                 _ => RestError::BadRequest(message),
             }
         })?;
-        Ok(Self(bytes))
+        let turn = queue.turn(bytes.len()).await?;
+        Ok(Self { bytes, turn })
     }
 }
 
@@ -118,30 +124,30 @@ fn not_json(bytes: &[u8], error: &serde_json::Error) -> Mistake {
 impl Body {
     /// The body as `T`.
     pub fn parse<T: Shaped>(self) -> Result<T, RestError> {
-        value(checked(self.json()?, &T::SHAPE)?)
+        self.turn.work(|| value(checked(self.json()?, &T::SHAPE)?))
     }
 
     /// The body as `T`, if it is one as far as the type alone knows.
     pub fn parse_at_once<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_slice(&self.0).ok()
+        self.turn.work(|| serde_json::from_slice(&self.bytes).ok())
     }
 
     /// The body, or an empty object in place of null.
     pub fn or_empty(self) -> Self {
-        let is_null = self.0.is_empty() || self.parse_at_once::<()>().is_some();
-        if is_null { Self(Bytes::from_static(b"{}")) } else { self }
+        let is_null = self.bytes.is_empty() || self.parse_at_once::<()>().is_some();
+        if is_null { Self { bytes: Bytes::from_static(b"{}"), turn: Turn::Small } } else { self }
     }
 
     /// The body as an object of a shape.
     pub fn object(self, shape: &Shape) -> Result<Object, RestError> {
-        value(checked(self.json()?, shape)?)
+        self.turn.work(|| value(checked(self.json()?, shape)?))
     }
 
     fn json(&self) -> Result<Value, RestError> {
-        if self.0.is_empty() {
+        if self.bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&self.0).map_err(|error| RestError::from(not_json(&self.0, &error)))
+        serde_json::from_slice(&self.bytes).map_err(|error| RestError::from(not_json(&self.bytes, &error)))
     }
 }
 

@@ -10,6 +10,7 @@ mod gateway;
 mod generations;
 mod input;
 mod keys;
+mod lists;
 mod resources;
 mod rewards;
 mod rollouts;
@@ -17,17 +18,23 @@ mod runs;
 mod shape;
 mod spans;
 mod traces;
+mod turns;
 mod workers;
+
+use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde_json::{Value, json};
 
 use self::error::RestError;
+use self::turns::Endless;
+pub(crate) use self::turns::aside;
+pub use self::turns::{Turns, TurnsFull};
 use crate::{Refused, Store};
 
 /// Bytes that a request body may have, unless told otherwise.
@@ -59,6 +66,11 @@ pub fn routes(store: Store) -> Router {
 
 /// All routes of the store.
 pub fn routes_with(store: Store, options: RouteOptions) -> Router {
+    routes_in_turns(store, options, Arc::new(Endless))
+}
+
+/// All routes of the store, whose large bodies are read in turns.
+pub fn routes_in_turns(store: Store, options: RouteOptions, turns: Arc<dyn Turns>) -> Router {
     let RouteOptions { body_limit, scan_before_calls } = options;
     let mut scanning = scanning_routes();
     if scan_before_calls {
@@ -93,6 +105,7 @@ pub fn routes_with(store: Store, options: RouteOptions) -> Router {
         .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body_limit))
+        .layer(Extension(turns))
         .with_state(store)
 }
 

@@ -1,12 +1,14 @@
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use fulgurite_types::{Paginated, ResourcesUpdate, TextFilter};
+use axum::response::Response;
+use fulgurite_types::{ResourcesUpdate, TextFilter};
 use serde::Deserialize;
 
+use super::error::RestError;
 use super::input::{Body, Paging, Path, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
-use super::{Created, Reply};
+use super::{Created, Reply, lists};
 use crate::Store;
 
 const MODEL: &[Field] = &[
@@ -41,10 +43,14 @@ impl Shaped for ResourcesSearch {
 pub(super) async fn list(
     State(store): State<Store>,
     pairs: Query<Vec<(String, String)>>,
-) -> Reply<Paginated<ResourcesUpdate>> {
+) -> Result<Response, RestError> {
     let search: ResourcesSearch = parameters(pairs)?;
     let resources_id = TextFilter { equals: search.resources_id, contains: search.resources_id_contains };
-    Ok(Json(store.query_resources(&resources_id, &search.paging.page()?).await?))
+    let page = search.paging.page()?;
+    match lists::is_short(&page) {
+        true => lists::whole(store.query_resources(&resources_id, &page).await),
+        false => lists::in_parts(store.resource_pages(&resources_id, &page).await?, &page),
+    }
 }
 
 pub(super) async fn add(State(store): State<Store>, body: Body) -> Created<ResourcesUpdate> {

@@ -21,6 +21,8 @@ pub(super) async fn list(
 
 /// Attempts of a part, unless told otherwise.
 const DEFAULT_LIMIT: u64 = 1000;
+/// Attempts of a part at most, whatever is asked for: `next_after` says where the next begins.
+pub(super) const GREATEST_LIMIT: u64 = 10_000;
 
 #[derive(Deserialize)]
 struct RewardedParameters {
@@ -39,7 +41,8 @@ pub(super) async fn list_attempts(
     pairs: Query<Vec<(String, String)>>,
 ) -> Reply<RewardedAttempts> {
     let RewardedParameters { after, limit } = parameters(pairs)?;
-    Ok(Json(store.rewarded_attempts(after.unwrap_or(0), limit.unwrap_or(DEFAULT_LIMIT)).await?))
+    let limit = limit.unwrap_or(DEFAULT_LIMIT).min(GREATEST_LIMIT);
+    Ok(Json(store.rewarded_attempts(after.unwrap_or(0), limit).await?))
 }
 
 #[derive(Deserialize)]

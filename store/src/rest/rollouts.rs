@@ -2,23 +2,19 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fulgurite_types::{
     Attempt, AttemptStatus, AttemptUpdate, AttemptedRollout, DriftReport, FilterLogic, NewRollout, Paginated, Rollout,
     RolloutFilter, RolloutMode, RolloutStatus, RolloutUpdate,
 };
-use futures::future::ready;
-use futures::stream::{self, try_unfold};
-use futures::{StreamExt, TryStreamExt};
+use futures::stream::try_unfold;
 use serde::{Deserialize, Serialize};
 
 use super::error::RestError;
 use super::input::{Body, Paging, Path, field, paged, parameters, seconds, value_field};
 use super::shape::{Field, Shape, Shaped};
-use super::{Created, Reply};
-use crate::sql::{to_integer, to_json};
+use super::{Created, Reply, lists};
 use crate::{Store, StoreError};
 
 type Pairs = Query<Vec<(String, String)>>;
@@ -213,9 +209,6 @@ pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Res
     query(&store, body.or_empty().parse()?).await
 }
 
-/// Rollouts that are put together in memory, at most; of more, the reply is written as they are read.
-const AT_ONCE: u64 = 256;
-
 async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestError> {
     let filter = RolloutFilter {
         status_in: search.status_in,
@@ -227,7 +220,7 @@ async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestErr
         mode: search.mode,
         page: search.paging.page()?,
     };
-    if filter.page.limit.is_none_or(|limit| limit > AT_ONCE) {
+    if !lists::is_short(&filter.page) {
         return in_parts(store, &filter).await;
     }
     let Paginated { items, limit, offset, total } = store.query_rollouts(&filter).await?;
@@ -238,22 +231,12 @@ async fn query(store: &Store, search: RolloutSearch) -> Result<Response, RestErr
 /// The same text, written as the rollouts are read.
 async fn in_parts(store: &Store, filter: &RolloutFilter) -> Result<Response, RestError> {
     let pages = store.rollout_pages(filter).await?;
-    let limit = filter.page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?;
-    let (offset, total) = (filter.page.offset, pages.total);
-    let parts = try_unfold((pages, ""), |(mut pages, separator)| async move {
+    let total = pages.total;
+    let parts = try_unfold(pages, |mut pages| async move {
         let Some(rollouts) = pages.next().await? else { return Ok::<_, StoreError>(None) };
-        let (mut text, mut separator) = (String::new(), separator);
-        for rollout in rollouts {
-            text.push_str(separator);
-            text.push_str(&to_json("rollout", &RolloutReply::from(rollout))?);
-            separator = ",";
-        }
-        Ok(Some((text, (pages, separator))))
+        Ok(Some((rollouts.into_iter().map(RolloutReply::from).collect::<Vec<_>>(), pages)))
     });
-    let end = format!(r#"],"limit":{limit},"offset":{offset},"total":{total}}}"#);
-    let text = stream::once(ready(Ok(r#"{"items":["#.to_owned()))).chain(parts).chain(stream::once(ready(Ok(end))));
-    let text = text.inspect_err(|error: &StoreError| tracing::warn!(%error, "a list broke off"));
-    Ok(([(CONTENT_TYPE, "application/json")], axum::body::Body::from_stream(text)).into_response())
+    lists::list_of(parts, total, &filter.page)
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<Option<RolloutReply>> {
@@ -291,7 +274,7 @@ pub(super) async fn list_attempts(
     State(store): State<Store>,
     Path(rollout_id): Path<String>,
     pairs: Pairs,
-) -> Reply<Paginated<Attempt>> {
+) -> Result<Response, RestError> {
     attempts(&store, &rollout_id, parameters(pairs)?).await
 }
 
@@ -299,13 +282,16 @@ pub(super) async fn search_attempts(
     State(store): State<Store>,
     Path(rollout_id): Path<String>,
     body: Body,
-) -> Reply<Paginated<Attempt>> {
+) -> Result<Response, RestError> {
     attempts(&store, &rollout_id, body.or_empty().parse()?).await
 }
 
-async fn attempts(store: &Store, rollout_id: &str, paging: Paging) -> Reply<Paginated<Attempt>> {
+async fn attempts(store: &Store, rollout_id: &str, paging: Paging) -> Result<Response, RestError> {
     let page = paging.page()?;
-    Ok(Json(store.query_attempts(rollout_id, &page).await?))
+    match lists::is_short(&page) {
+        true => lists::whole(store.query_attempts(rollout_id, &page).await),
+        false => lists::in_parts(store.attempt_pages(rollout_id, &page).await?, &page),
+    }
 }
 
 pub(super) async fn latest_attempt(

@@ -8,10 +8,10 @@ use futures::TryStreamExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Reply;
 use super::error::RestError;
 use super::input::{Body, Paging, SentBy, paged, parameters};
 use super::shape::{Field, Shape, Shaped};
+use super::{Reply, lists};
 use crate::Store;
 
 const CONTEXT: Shape = Shape::Record(&[
@@ -139,9 +139,6 @@ fn json_text(text: String) -> JsonText {
     ([(CONTENT_TYPE, "application/json")], text)
 }
 
-/// Spans that are put together in memory, at most; of more, the reply is written as they are read.
-const AT_ONCE: u64 = 256;
-
 async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError> {
     let text = |equals, contains| TextFilter { equals, contains };
     let filter = SpanFilter {
@@ -154,7 +151,7 @@ async fn query(store: &Store, search: SpanSearch) -> Result<Response, RestError>
         filter_logic: search.filter_logic,
         page: search.paging.page()?,
     };
-    if filter.page.limit.is_some_and(|limit| limit <= AT_ONCE) {
+    if lists::is_short(&filter.page) {
         return Ok(json_text(store.query_spans_as_json(&filter).await?).into_response());
     }
     let pieces = Box::pin(store.spans_as_json_pieces(&filter).await?);

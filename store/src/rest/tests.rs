@@ -1,5 +1,6 @@
 mod agent_lightning_replies;
 mod given_rewards;
+mod large_bodies;
 mod training;
 
 use axum::Router;

@@ -15,7 +15,8 @@ use serde_json::json;
 
 use super::error::{RestError, TOO_LARGE};
 use super::input::sender;
-use crate::otlp::{Rejected, spans_from_json, spans_from_protobuf};
+use super::turns::{Queue, SMALL, TurnsFull};
+use crate::otlp::{Export, Rejected, spans_from_json, spans_from_protobuf};
 use crate::{BodyTooSlow, Refused, Store, StoreError};
 
 /// How a client writes its messages, and reads ours.
@@ -57,6 +58,10 @@ impl Failure {
 
     fn too_large() -> Self {
         Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: TOO_LARGE.to_owned() }
+    }
+
+    fn crowded(full: TurnsFull) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, message: full.to_string() }
     }
 
     fn response(self, encoding: Option<Encoding>) -> Response {
@@ -104,6 +109,7 @@ async fn stored(
     };
     let compression = header_text(request.headers(), header::CONTENT_ENCODING).to_ascii_lowercase();
     let sender = sender(request.extensions());
+    let queue = Queue::of(request.extensions());
     let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
         if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
             return Failure { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() };
@@ -114,16 +120,18 @@ async fn stored(
             _ => Failure::bad_request(message),
         }
     })?;
-    let bytes = match compression.as_str() {
-        "" | "identity" => bytes,
-        "gzip" => inflate(&bytes, body_limit)?,
+    let is_gzip = match compression.as_str() {
+        "" | "identity" => false,
+        "gzip" => true,
         other => return Err(Failure::bad_request(format!("Unsupported Content-Encoding '{other}', expected 'gzip'"))),
     };
-    let export = match encoding {
-        Encoding::Protobuf => spans_from_protobuf(&bytes),
-        Encoding::Json => spans_from_json(&bytes),
-    };
-    let export = export.map_err(|error| Failure::bad_request(error.to_string()))?;
+    let size = if is_gzip { size_as_far_as_small(&bytes) } else { bytes.len() };
+    let turn = queue.turn(size).await.map_err(Failure::crowded)?;
+    let export = turn.work(|| {
+        let content = if is_gzip { inflate(&bytes, body_limit)? } else { bytes };
+        parse(&content, encoding)
+    })?;
+    drop(turn);
     let mut rejected = export.rejected;
     for fate in store.ingest_spans_of(sender, export.spans).await? {
         if let Ingested::UnknownAttempt(span) = fate {
@@ -132,6 +140,24 @@ async fn stored(
         }
     }
     Ok(rejected)
+}
+
+fn parse(bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {
+    let export = match encoding {
+        Encoding::Protobuf => spans_from_protobuf(bytes),
+        Encoding::Json => spans_from_json(bytes),
+    };
+    export.map_err(|error| Failure::bad_request(error.to_string()))
+}
+
+/// Bytes of a gzip file or of its content, whichever are more, counted only as far as tells a small body from others.
+fn size_as_far_as_small(bytes: &[u8]) -> usize {
+    if bytes.len() > SMALL {
+        return bytes.len();
+    }
+    let mut content = MultiGzDecoder::new(bytes).take(SMALL as u64 + 1);
+    // What is no gzip file is refused when it is read.
+    std::io::copy(&mut content, &mut std::io::sink()).map_or(0, |size| size as usize)
 }
 
 /// The content of a gzip file, as far as a body may be long.

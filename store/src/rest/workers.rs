@@ -1,11 +1,13 @@
 use axum::Json;
 use axum::extract::{Query, State};
-use fulgurite_types::{Attempt, FilterLogic, Paginated, Worker, WorkerFilter, WorkerStatus};
+use axum::response::Response;
+use fulgurite_types::{Attempt, FilterLogic, Worker, WorkerFilter, WorkerStatus};
 use serde::Deserialize;
 
-use super::Reply;
+use super::error::RestError;
 use super::input::{Body, Paging, Path, paged, parameters, value_field};
 use super::shape::{Field, Shape, Shaped};
+use super::{Reply, lists};
 use crate::Store;
 
 #[derive(Deserialize)]
@@ -25,22 +27,28 @@ impl Shaped for WorkerSearch {
     ];
 }
 
-pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<Paginated<Worker>> {
+pub(super) async fn list(
+    State(store): State<Store>,
+    pairs: Query<Vec<(String, String)>>,
+) -> Result<Response, RestError> {
     query(&store, parameters(pairs)?).await
 }
 
-pub(super) async fn search(State(store): State<Store>, body: Body) -> Reply<Paginated<Worker>> {
+pub(super) async fn search(State(store): State<Store>, body: Body) -> Result<Response, RestError> {
     query(&store, body.or_empty().parse()?).await
 }
 
-async fn query(store: &Store, search: WorkerSearch) -> Reply<Paginated<Worker>> {
+async fn query(store: &Store, search: WorkerSearch) -> Result<Response, RestError> {
     let filter = WorkerFilter {
         status_in: search.status_in,
         worker_id_contains: search.worker_id_contains,
         filter_logic: search.filter_logic,
         page: search.paging.page()?,
     };
-    Ok(Json(store.query_workers(&filter).await?))
+    match lists::is_short(&filter.page) {
+        true => lists::whole(store.query_workers(&filter).await),
+        false => lists::in_parts(store.worker_pages(&filter).await?, &filter.page),
+    }
 }
 
 pub(super) async fn find(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Option<Worker>> {

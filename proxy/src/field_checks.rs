@@ -77,10 +77,44 @@ pub(crate) fn token_limit(name: &str, limit: Option<u32>) -> Result<Option<usize
     }
 }
 
+/// Stop strings of a request: the text of each token is looked through for all of them.
+const MAXIMUM_STOP_STRINGS: usize = 64;
+/// Bytes of a stop string, as many of which a stream may hold back.
+const MAXIMUM_STOP_BYTES: usize = 1024;
+/// Entries of a `logit_bias`, each of which is added at every token.
+const MAXIMUM_BIASES: usize = 1024;
+/// Tools of a request. OpenAI takes 128; agents that ask many servers for theirs have more.
+const MAXIMUM_TOOLS: usize = 1024;
+
 /// Stop strings, none of which may be empty.
 pub(crate) fn stop_strings(name: &str, strings: Vec<String>) -> Result<Vec<String>, ProxyError> {
-    match strings.iter().any(String::is_empty) {
-        true => Err(ProxyError::invalid(name, format!("{name}: a stop string must not be empty"))),
-        false => Ok(strings),
+    at_most(name, strings.len(), MAXIMUM_STOP_STRINGS, "strings")?;
+    for string in &strings {
+        if string.is_empty() {
+            return Err(ProxyError::invalid(name, format!("{name}: a stop string must not be empty")));
+        }
+        if string.len() > MAXIMUM_STOP_BYTES {
+            let message =
+                format!("{name}: a stop string has {} bytes, but at most {MAXIMUM_STOP_BYTES} may be", string.len());
+            return Err(ProxyError::invalid(name, message));
+        }
+    }
+    Ok(strings)
+}
+
+/// Refuses more tools than a request may have.
+pub(crate) fn check_tool_count(tools: &[Value]) -> Result<(), ProxyError> {
+    at_most("tools", tools.len(), MAXIMUM_TOOLS, "tools")
+}
+
+/// Refuses more biases than a request may have.
+pub(crate) fn check_bias_count(biases: usize) -> Result<(), ProxyError> {
+    at_most("logit_bias", biases, MAXIMUM_BIASES, "entries")
+}
+
+fn at_most(name: &str, count: usize, limit: usize, what: &str) -> Result<(), ProxyError> {
+    match count > limit {
+        true => refuse(name, &format!("holds {count} {what}, but may hold at most {limit}")),
+        false => Ok(()),
     }
 }

@@ -90,6 +90,57 @@ fn counts_that_nobody_means_take_no_memory_and_are_refused_by_name() {
 }
 
 #[test]
+fn lists_of_a_model_request_are_bounded_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = serve(directory.path());
+    let chat = json!({ "model": "tiny", "max_tokens": 1, "messages": [{ "role": "user", "content": "Say" }] });
+    let text = json!({ "model": "tiny", "max_tokens": 1, "prompt": "Say" });
+    let response = json!({ "model": "tiny", "max_output_tokens": 1, "input": "Say" });
+    let repeat = |item: Value, count: usize| Value::from(vec![item; count]);
+    let biases = json!((0..1025).map(|id| (id.to_string(), json!(1))).collect::<serde_json::Map<_, _>>());
+    let function = json!({ "type": "function", "function": { "name": "f" } });
+    let (flat, own) = (json!({ "type": "function", "name": "f" }), json!({ "name": "f", "input_schema": {} }));
+    for (path, body, field, value, limit) in [
+        ("/v1/chat/completions", &chat, "logit_bias", biases.clone(), "at most 1024"),
+        ("/v1/chat/completions", &chat, "tools", repeat(function, 1025), "at most 1024"),
+        ("/v1/chat/completions", &chat, "stop", repeat(json!("x"), 65), "at most 64"),
+        ("/v1/chat/completions", &chat, "stop", json!("x".repeat(1025)), "at most 1024"),
+        ("/v1/completions", &text, "logit_bias", biases.clone(), "at most 1024"),
+        ("/v1/completions", &text, "stop", repeat(json!("x"), 65), "at most 64"),
+        ("/v1/completions", &text, "stop", json!(["y", "x".repeat(1025)]), "at most 1024"),
+        ("/v1/responses", &response, "tools", repeat(flat, 1025), "at most 1024"),
+        ("/v1/messages", &chat, "tools", repeat(own.clone(), 1025), "at most 1024"),
+        ("/v1/messages/count_tokens", &chat, "tools", repeat(own, 1025), "at most 1024"),
+        ("/v1/messages", &chat, "stop_sequences", repeat(json!("x"), 65), "at most 64"),
+        ("/v1/messages", &chat, "stop_sequences", json!(["x".repeat(1025)]), "at most 1024"),
+    ] {
+        let mut body = body.clone();
+        body[field] = value;
+        let error = server.post(path, &body).expect(400)["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(field) && message.contains(limit), "{path} {field}: {error}");
+        assert_eq!(error["type"], "invalid_request_error", "{path} {field}: {error}");
+    }
+    let mut largest = chat;
+    largest["stop"] = repeat(json!("x".repeat(1024)), 64);
+    server.post("/v1/chat/completions", &largest).expect(200);
+
+    let session = server.post("/api/v1/create_session", &json!({ "tags": [], "sdk_version": "0" })).expect(200);
+    let opened = json!({ "session_id": session["session_id"], "sampling_session_seq_id": 0, "base_model": "tiny" });
+    let sampler = server.post("/api/v1/create_sampling_session", &opened).expect(200)["sampling_session_id"].clone();
+    for stop in [repeat(json!("x"), 65), json!("x".repeat(1025)), repeat(json!(7), 1025)] {
+        let asked = json!({
+            "sampling_session_id": sampler, "num_samples": 1,
+            "prompt": { "chunks": [{ "type": "encoded_text", "tokens": [1, 2] }] },
+            "sampling_params": { "max_tokens": 1, "stop": stop },
+        });
+        let refused = server.post("/api/v1/asample", &asked).expect(400);
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.starts_with("stop") && detail.contains("at most"), "{detail}");
+    }
+}
+
+#[test]
 fn parts_of_lists_that_nobody_means_are_refused_or_end_where_the_list_does() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(directory.path());

@@ -242,6 +242,28 @@ fn stops(asked: Option<AskedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence
     (Vec::new(), texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
 }
 
+/// Stop texts of a request, and bytes of one of them.
+const GREATEST_STOPS: (usize, usize) = (64, 1024);
+/// Stop tokens of a request.
+const GREATEST_STOP_TOKENS: usize = 1024;
+
+/// Refuses more and longer stops than a request may have.
+fn check_stops(asked: Option<&AskedStops>) -> Result<(), String> {
+    let (count, limit, longest) = match asked {
+        None => return Ok(()),
+        Some(AskedStops::Tokens(tokens)) => (tokens.len(), GREATEST_STOP_TOKENS, 0),
+        Some(AskedStops::Text(text)) => (1, GREATEST_STOPS.0, text.len()),
+        Some(AskedStops::Texts(texts)) => {
+            (texts.len(), GREATEST_STOPS.0, texts.iter().map(String::len).max().unwrap_or(0))
+        }
+    };
+    match (count > limit, longest > GREATEST_STOPS.1) {
+        (true, _) => Err(format!("stop holds {count} stops, but may hold at most {limit}")),
+        (_, true) => Err(format!("stop: a text has {longest} bytes, but at most {} may be", GREATEST_STOPS.1)),
+        _ => Ok(()),
+    }
+}
+
 /// Reads a request, and refuses what can never be answered.
 fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(SampleRequest, AskedOfPrompt), Refusal> {
     let context_length = base.config.max_position_embeddings;
@@ -270,6 +292,7 @@ fn read_request(request: &WireRequest, base: &TinkerBase) -> Result<(SampleReque
             Err(_) => return Err(Refusal::bad_request(format!("top_k is {top_k}, but must be -1 or from 1 up"))),
         },
     };
+    check_stops(parameters.stop.as_ref()).map_err(Refusal::bad_request)?;
     let (stop_tokens, stop_sequences) = stops(parameters.stop.clone(), &base.ends);
     let room = context_length.saturating_sub(prompt.len()).max(1);
     let asked = SampleRequest {

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer_form::ForcedCall;
 use crate::error::ProxyError;
-use crate::field_checks::refuse;
+use crate::field_checks::{check_tool_count, refuse};
 
 /// What a request says of tools. Read as they come, so that each fault can be told by its own name.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,9 @@ const OF_SERVERS: [&str; 6] =
 impl ToolFields {
     pub(super) fn check(self) -> Result<Tools, ProxyError> {
         let mut tools = Tools::default();
-        for (index, tool) in self.tools.unwrap_or_default().into_iter().enumerate() {
+        let declared = self.tools.unwrap_or_default();
+        check_tool_count(&declared)?;
+        for (index, tool) in declared.into_iter().enumerate() {
             match declaration(index, &tool)? {
                 Some(declaration) => tools.shown.push(declaration),
                 None => tools.ignored.push(tool),

@@ -8,11 +8,12 @@ use super::reply::OpenAiReply;
 use super::shape::Shape;
 use crate::answer_form::AnswerForm;
 use crate::error::ProxyError;
-use crate::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within};
+use crate::field_checks::{
+    check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
+};
 use crate::model_request::{Asked, ModelRequest, Prompt};
 use crate::request_body::read_fields;
 
-const MAXIMUM_STOP_STRINGS: usize = 16;
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.
 const MAXIMUM_CHOICES: u32 = 128;
@@ -119,6 +120,7 @@ impl SamplingFields {
 
     /// `logit_bias`: added logits by token id, which JSON spells as a key.
     fn logit_bias(&self) -> Result<BTreeMap<u32, f32>, ProxyError> {
+        check_bias_count(self.logit_bias.as_ref().map_or(0, Map::len))?;
         let entry = |(token, bias): (&String, &Value)| {
             let field = format!("logit_bias.{token}");
             let id: u32 =
@@ -145,9 +147,6 @@ impl SamplingFields {
             Some(Stop::One(string)) => vec![string.clone()],
             Some(Stop::Many(strings)) => strings.clone(),
         };
-        if strings.len() > MAXIMUM_STOP_STRINGS {
-            return Err(ProxyError::invalid("stop", format!("stop may hold at most {MAXIMUM_STOP_STRINGS} strings")));
-        }
         stop_strings("stop", strings)
     }
 }

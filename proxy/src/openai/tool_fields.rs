@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use crate::answer_form::ForcedCall;
 use crate::error::ProxyError;
-use crate::field_checks::refuse;
+use crate::field_checks::{check_tool_count, refuse};
 
 /// What a chat request says of tools. Read as they come, so that each fault can be told by its own name.
 #[derive(Debug, Deserialize)]
@@ -25,6 +25,7 @@ impl ToolFields {
             refuse("function_call", "is not supported; declare the functions as tools")?;
         }
         let tools = self.tools.unwrap_or_default();
+        check_tool_count(&tools)?;
         for (index, tool) in tools.iter().enumerate() {
             check_tool(index, tool)?;
         }

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;
-use crate::field_checks::refuse;
+use crate::field_checks::{check_tool_count, refuse};
 
 /// The tools that a request declares.
 #[derive(Debug, Default, PartialEq)]
@@ -14,6 +14,7 @@ pub(super) struct DeclaredTools {
 
 impl DeclaredTools {
     pub(super) fn read(tools: Vec<Value>) -> Result<Self, ProxyError> {
+        check_tool_count(&tools)?;
         let mut declared = Self::default();
         for (index, tool) in tools.into_iter().enumerate() {
             match tool.get("type").and_then(Value::as_str) {

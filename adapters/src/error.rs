@@ -1,6 +1,5 @@
 use fulgurite_backends::DatumError;
-
-use crate::UntrainedCause;
+use fulgurite_types::UntrainedCause;
 
 /// Why something recorded cannot become training data.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,20 +1,13 @@
-use fulgurite_backends::SamplingParameters;
-use fulgurite_types::Generation;
-use serde::Deserialize;
-
-use crate::UntrainedCause;
-
-/// The stop reason of an answer that the sampler broke off: the agent got an error instead of these tokens.
-const BROKEN_OFF: &str = "error";
+use fulgurite_types::{Defect, Generation, StopReason, UntrainedCause};
 
 /// Why this generation must not be trained, whatever its rollout earned; `None` if it may. The first cause that
 /// applies, in the order of [`UntrainedCause`]'s declaration.
 pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
-    if generation.defect.as_deref() == Some(UntrainedCause::Upstream.as_str()) {
+    if generation.defect == Some(Defect::Upstream) {
         Some(UntrainedCause::Upstream)
     } else if generation.client_gone {
         Some(UntrainedCause::ClientGone)
-    } else if generation.stop_reason == BROKEN_OFF {
+    } else if generation.stop_reason == StopReason::Error {
         Some(UntrainedCause::BrokenOff)
     } else if generation.sampled_tokens.is_empty() {
         Some(UntrainedCause::NoSampledTokens)
@@ -22,7 +15,7 @@ pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
         Some(UntrainedCause::EmptyPrompt)
     } else if !has_exact_logprobs(generation) {
         Some(UntrainedCause::NoLogprobs)
-    } else if generation.defect.as_deref().is_some_and(is_auxiliary) {
+    } else if matches!(generation.defect, Some(Defect::Auxiliary(_))) {
         Some(UntrainedCause::Auxiliary)
     } else if generation.defect.is_some() {
         Some(UntrainedCause::Defective)
@@ -35,11 +28,6 @@ pub fn exclusion(generation: &Generation) -> Option<UntrainedCause> {
     }
 }
 
-/// Whether a record is marked as a side request, `auxiliary:RULE` or by its own client.
-fn is_auxiliary(defect: &str) -> bool {
-    defect.split(':').next() == Some("auxiliary")
-}
-
 fn has_exact_logprobs(generation: &Generation) -> bool {
     generation.logprobs.as_ref().is_some_and(|logprobs| {
         logprobs.len() == generation.sampled_tokens.len() && logprobs.iter().all(|logprob| logprob.is_finite())
@@ -48,11 +36,12 @@ fn has_exact_logprobs(generation: &Generation) -> bool {
 
 /// Parameters that cannot be read are not known to leave the distribution alone.
 fn is_unmodified(generation: &Generation) -> bool {
-    SamplingParameters::deserialize(&generation.sampling).is_ok_and(|sampling| sampling.is_unmodified())
+    generation.sampling.parameters().is_some_and(|sampling| sampling.is_unmodified())
 }
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::RecordedSampling;
     use serde_json::json;
 
     use super::*;
@@ -120,7 +109,11 @@ mod tests {
             json!({}),
             json!(null),
         ] {
-            assert_eq!(cause(|g| g.sampling = sampling.clone()), Some("modified_distribution"), "{sampling}");
+            assert_eq!(
+                cause(|g| g.sampling = RecordedSampling(sampling.clone())),
+                Some("modified_distribution"),
+                "{sampling}"
+            );
         }
     }
 }

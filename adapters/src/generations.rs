@@ -1,14 +1,11 @@
 use std::collections::BTreeMap;
 
 use fulgurite_backends::Chunk;
-use fulgurite_types::{Generation, RecordedReward};
+use fulgurite_types::{Generation, RecordedReward, StopReason};
 
 use crate::merging::{CallTokens, merging_order};
 use crate::rewards::CountedRewards;
 use crate::{Action, AdapterError, EpisodeStop, Trajectory, Transition, exclusion};
-
-/// The stop reason of an answer that was cut off.
-const CUT_OFF: &str = "length";
 
 /// The trajectory of one attempt, ready for [`trajectory_to_data`](crate::trajectory_to_data): `trained` are the
 /// generations to be trained, in any order; `rewards` all rewards of the attempt.
@@ -40,7 +37,7 @@ pub fn merge_generations(trained: &[&Generation], rewards: &[RecordedReward]) ->
         let is_last = index + 1 == in_order.len();
         transitions.push(transition(in_order[index], reward.unwrap_or(0.0), is_last)?);
     }
-    let cut_off = in_order.last().is_some_and(|generation| generation.stop_reason == CUT_OFF);
+    let cut_off = in_order.last().is_some_and(|generation| generation.stop_reason == StopReason::Length);
     Ok(Trajectory {
         transitions,
         final_reward: rewards.of_attempt.unwrap_or(0.0) + rewards.of_generations.values().sum::<f64>(),
@@ -71,11 +68,12 @@ fn transition(generation: &Generation, reward: f64, episode_done: bool) -> Resul
 #[cfg(test)]
 mod tests {
     use fulgurite_backends::LossInputs;
+    use fulgurite_types::UntrainedCause;
     use proptest::prelude::*;
 
     use super::*;
     use crate::recorded::{generation, reward};
-    use crate::{UntrainedCause, trajectory_to_data};
+    use crate::trajectory_to_data;
 
     /// Sequence ids count up in the order given.
     fn recorded(calls: &[(&str, &[u32], &[u32])]) -> Vec<Generation> {

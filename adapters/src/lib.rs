@@ -7,7 +7,7 @@
 //! - [`Trajectory`], [`TrajectoryGroup`]: the calls of one rollout; the rollouts that share a baseline.
 //! - [`merge_generations`], [`trajectory_to_data`]: every sampled token into exactly one
 //!   [`Datum`](fulgurite_backends::Datum), by token-exact prefixes.
-//! - [`exclusion`], [`UntrainedCause`]: what is not trained, and why, by name.
+//! - [`exclusion`], [`UntrainedCause`](fulgurite_types::UntrainedCause): what is not trained, and why, by name.
 //! - [`zero_reward_on_limit`]: a reward that running into a limit cannot earn.
 //! - [`supervised_datum`]: one row for cross entropy.
 
@@ -24,7 +24,6 @@ mod termination;
 mod trajectory;
 mod trajectory_data;
 mod triplet;
-mod untrained;
 #[cfg(test)]
 mod vectors;
 
@@ -40,4 +39,3 @@ pub use termination::zero_reward_on_limit;
 pub use trajectory::{Action, EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 pub use trajectory_data::trajectory_to_data;
 pub use triplet::{GenerationFacts, Triplet, TripletMetadata, TripletPrompt, TripletResponse};
-pub use untrained::UntrainedCause;

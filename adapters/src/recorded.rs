@@ -1,6 +1,6 @@
 //! Generations and rewards as a store would give them, for the tests.
 
-use fulgurite_types::{Generation, RecordedReward, Reward, Span, WeightsFrom};
+use fulgurite_types::{Generation, RecordedReward, RecordedSampling, Reward, Span, WeightsFrom};
 use serde_json::{Value, json};
 
 /// A generation that may be trained, with the logprobs -1, -2, ...
@@ -23,7 +23,7 @@ pub fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[
         logprobs: Some((1..=sampled_tokens.len()).map(|place| -(place as f32)).collect()),
         stop_reason: "stop".into(),
         weights_versions: vec![WeightsFrom { version: 3, first_token: 0 }],
-        sampling: json!({"temperature": 1.0, "top_p": 1.0, "top_k": null}),
+        sampling: RecordedSampling(json!({"temperature": 1.0, "top_p": 1.0, "top_k": null})),
         seed: 7,
         renderer: "template".into(),
         tokenizer: "fingerprint".into(),

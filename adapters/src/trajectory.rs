@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use fulgurite_backends::Chunk;
+use fulgurite_types::StopReason;
 use serde::{Deserialize, Serialize};
 
 /// What the policy did in one turn.
@@ -28,7 +29,7 @@ pub struct Transition {
     /// Numbers worth averaging, by name.
     pub metrics: BTreeMap<String, f64>,
     /// Why sampling ended, in the sampler's word; `None` if nothing was sampled.
-    pub stop_reason: Option<String>,
+    pub stop_reason: Option<StopReason>,
 }
 
 /// Why an episode ended; the names are tinker-cookbook's.

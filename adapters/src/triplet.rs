@@ -1,8 +1,8 @@
-use fulgurite_types::{Generation, Object, WeightsFrom};
+use fulgurite_types::{BranchReason, Generation, Object, RecordedSampling, StopReason, UntrainedCause, WeightsFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{UntrainedCause, exclusion};
+use crate::exclusion;
 
 /// One model call and what it earned. Where Agent-lightning's triplets have the same thing, it has the same place; see
 /// [`Triplet::to_agent_lightning`].
@@ -75,15 +75,15 @@ pub struct GenerationFacts {
     /// The generation of the same attempt that the prompt continues token by token.
     pub parent_id: Option<String>,
     /// Why it does not continue the conversation's previous generation, if it does not.
-    pub branch_reason: Option<String>,
+    pub branch_reason: Option<BranchReason>,
     /// The model, as the client named it.
     pub model: String,
     /// Why sampling ended.
-    pub stop_reason: String,
+    pub stop_reason: StopReason,
     /// Which weights sampled which tokens.
     pub weights_versions: Vec<WeightsFrom>,
     /// Sampling parameters.
-    pub sampling: Value,
+    pub sampling: RecordedSampling,
     /// Name of the renderer that made the prompt.
     pub renderer: String,
     /// Fingerprint of the tokenizer.

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use fulgurite_backends::{Changeover, RemoteOptions, SampleRequest, Sampler, SamplingParameters, VllmSampler};
+use fulgurite_backends::{Changeover, RemoteOptions, SampleRequest, Sampler, VllmSampler};
+use fulgurite_types::SamplingParameters;
 use serde_json::json;
 
 const PROMPT: usize = 200;

@@ -53,8 +53,7 @@ pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
 pub use sample_stream::{SampleSource, SampleStream, Sampled};
 pub use sampler::{
-    Capabilities, Constraint, SampleEvent, SampleRequest, SampledToken, Sampler, SamplerInfo, SamplingParameters,
-    StopReason, StopSequence, WeightsVersion,
+    Capabilities, SampleEvent, SampleRequest, SampledToken, Sampler, SamplerInfo, StopReason, StopSequence,
 };
 pub use seed::derive_seed;
 pub use sglang::SglangSampler;

@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use fulgurite_types::Constraint;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -8,9 +9,7 @@ use crate::remote::host::fault_of_error;
 use crate::remote::json_reader::Elements;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::serving::Serving;
-use crate::{
-    AnswerFault, BackendError, Capabilities, Constraint, SampleRequest, SampleStream, SamplerInfo, StopReason,
-};
+use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream, SamplerInfo, StopReason};
 
 /// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
 ///
@@ -228,7 +227,7 @@ fn end(event: &Event) -> Result<StopReason, AnswerFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SamplingParameters;
+    use fulgurite_types::SamplingParameters;
 
     fn token(id: i64, probability: f64) -> Value {
         let tops = json!([{ "id": 3, "token": "x", "prob": 0.5 }]);

@@ -2,9 +2,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fulgurite_types::WeightsVersion;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendError, Sampler, WeightsVersion};
+use crate::{BackendError, Sampler};
 
 /// Weights to be put behind a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Short requests that find out what a host tells of what it samples.
 
-use crate::{BackendError, SampleEvent, SampleRequest, SampleStream, SamplingParameters};
+use crate::{BackendError, SampleEvent, SampleRequest, SampleStream};
+use fulgurite_types::SamplingParameters;
 
 /// How many tokens try out which logprobs a host tells: a model is hardly sure of so many by itself.
 pub(crate) const PROBED_TOKENS: usize = 4;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use fulgurite_backends::{
     BackendError, Changeover, LlamaCppSampler, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
-    SampleRequest, SampleStream, Sampler, SamplingParameters, SglangSampler, VllmSampler, WeightsSource,
-    WeightsVersion,
+    SampleRequest, SampleStream, Sampler, SglangSampler, VllmSampler, WeightsSource,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use scripted::{Reply, Request, ScriptedServer, Step, completed};
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -6,9 +6,10 @@ mod scripted;
 use std::time::Duration;
 
 use fulgurite_backends::{
-    AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingParameters,
-    SglangSampler, StopReason, WeightsVersion,
+    AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SglangSampler,
+    StopReason,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_backends::{
     AnswerFault, BackendError, Capabilities, ReplicaOptions, Replicas, SampleEvent, SampleRequest, SampleStream,
-    SampledToken, Sampler, SamplerInfo, SamplingParameters, StopReason, WeightsVersion,
+    SampledToken, Sampler, SamplerInfo, StopReason,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use tokio::sync::{Notify, mpsc};
 
 type Sender = mpsc::UnboundedSender<Result<SampleEvent, BackendError>>;

@@ -16,8 +16,9 @@ use fulgurite_backends::tinker::{
 };
 use fulgurite_backends::{
     AdamParameters, AnswerFault, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, RatioBounds,
-    SampleEvent, SampleRequest, Sampler, SamplingParameters, WeightsSource, WeightsVersion,
+    SampleEvent, SampleRequest, Sampler, WeightsSource,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use prost::Message;
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};

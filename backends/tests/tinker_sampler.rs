@@ -11,9 +11,9 @@ use std::time::Duration;
 use fulgurite_backends::tinker::wire::protobuf::{SampledSequence, StopReason as WireStopReason, TopkLogprobs};
 use fulgurite_backends::tinker::{Patience, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService};
 use fulgurite_backends::{
-    AnswerFault, BackendError, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, SamplingParameters,
-    StopReason, WeightsSource, WeightsVersion,
+    AnswerFault, BackendError, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason, WeightsSource,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
 use tinker_host::{Fault, PATIENCE, Tinker, TinkerKind, answer};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::{
-    AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, SamplingParameters, StopReason,
-    VllmSampler, WeightsVersion,
+    AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, StopReason, VllmSampler,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use scripted::{Reply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

@@ -69,7 +69,7 @@ impl Adjustments {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::SamplingParameters;
+    use fulgurite_types::SamplingParameters;
 
     use super::*;
 

@@ -1,4 +1,5 @@
-use fulgurite_backends::{BackendError, SamplingParameters};
+use fulgurite_backends::BackendError;
+use fulgurite_types::SamplingParameters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::RngCore;
 

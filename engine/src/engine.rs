@@ -1,8 +1,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fulgurite_backends::WeightsVersion;
-
 use crate::adapter::Adapter;
 use crate::checkpoint::write_model;
 use crate::files::{CONFIG, GENERATION_CONFIG, find_weights};
@@ -13,6 +11,7 @@ use crate::published::PublishedWeights;
 use crate::verification::verified;
 use crate::weights::{Model, Weights};
 use crate::{Device, EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
+use fulgurite_types::WeightsVersion;
 
 /// How much of the machine an engine may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

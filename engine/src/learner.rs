@@ -3,8 +3,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep, WeightsVersion,
+    AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep,
 };
+use fulgurite_types::WeightsVersion;
 
 use crate::adapter::Adapter;
 use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};

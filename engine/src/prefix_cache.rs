@@ -211,7 +211,7 @@ impl Tree {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::WeightsVersion;
+    use fulgurite_types::WeightsVersion;
     use proptest::prelude::*;
 
     use super::*;

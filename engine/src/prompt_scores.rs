@@ -1,4 +1,5 @@
-use fulgurite_backends::{BackendError, SamplingParameters};
+use fulgurite_backends::BackendError;
+use fulgurite_types::SamplingParameters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -86,10 +87,11 @@ impl WeightsSnapshot {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::WeightsVersion;
     use std::sync::Arc;
 
     use super::AskedOfPlaces;
-    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, WeightsVersion};
+    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs};
 
     use crate::test_models::tiny_config;
     use crate::{EmbeddedLearner, create_model};

@@ -1,7 +1,8 @@
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use fulgurite_backends::{WeightsSource, WeightsVersion};
+use fulgurite_backends::WeightsSource;
+use fulgurite_types::WeightsVersion;
 
 use crate::EngineError;
 use crate::adapter_files::ADAPTER_CONFIG;

@@ -3,9 +3,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use fulgurite_backends::{
-    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsVersion,
-};
+use fulgurite_backends::{BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo};
+use fulgurite_types::WeightsVersion;
 
 use crate::checkpoint::read_policy;
 use crate::generation::Generation;

@@ -142,7 +142,8 @@ fn step(generations: &mut [&mut Generation], worker: &mut DecodeScratch) {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::{SampleEvent, SampleRequest, SampleStream, SamplingParameters, WeightsVersion};
+    use fulgurite_backends::{SampleEvent, SampleRequest, SampleStream};
+    use fulgurite_types::{SamplingParameters, WeightsVersion};
 
     use super::*;
     use crate::ModelConfig;

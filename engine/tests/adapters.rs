@@ -9,9 +9,9 @@ use std::sync::Arc;
 use common::{answer, create, files, open, options, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
     AdamParameters, BackendError, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
-    WeightsVersion,
 };
 use fulgurite_engine::{ElementType, Engine, LoraModule, LoraOptions, ModelConfig, merge_adapter};
+use fulgurite_types::WeightsVersion;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.02, weight_decay: 0.01, ..AdamParameters::default() }

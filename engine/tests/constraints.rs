@@ -6,10 +6,9 @@ mod common;
 use std::sync::Arc;
 
 use common::{answer, create, open, options, request, tiny_config};
-use fulgurite_backends::{
-    BackendError, Constraint, SampleRequest, SampledToken, Sampler, SamplingParameters, StopReason,
-};
+use fulgurite_backends::{BackendError, SampleRequest, SampledToken, Sampler, StopReason};
 use fulgurite_engine::{EmbeddedSampler, Engine, ModelConfig, TokenText, Vocabulary};
+use fulgurite_types::{Constraint, SamplingParameters};
 use serde_json::{Value, json};
 
 const END: u32 = 256;

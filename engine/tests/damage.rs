@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use common::{create, files, open, options, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
-    AdamParameters, BackendError, DIGEST_LIST, Datum, Learner, NewWeights, Sampler, WeightsSource, WeightsVersion,
+    AdamParameters, BackendError, DIGEST_LIST, Datum, Learner, NewWeights, Sampler, WeightsSource,
 };
 use fulgurite_engine::{ElementType, Engine, EngineError, LoraOptions, convert_model, merge_adapter};
+use fulgurite_types::WeightsVersion;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 1e-2, ..AdamParameters::default() }

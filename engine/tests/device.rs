@@ -9,11 +9,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::{answer, create, files, options, policy, request, rows, sequence, tiny_config, train};
-use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampledToken, Sampler, WeightsVersion};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampledToken, Sampler};
 use fulgurite_cuda::DeviceError;
 use fulgurite_engine::{
     Architecture, Device, EmbeddedLearner, Engine, EngineError, EngineOptions, LoraOptions, ModelConfig,
 };
+use fulgurite_types::WeightsVersion;
 
 fn open(directory: &Path, device: Device) -> Result<Engine, EngineError> {
     Engine::open(directory, EngineOptions { device, ..options(2) })

@@ -5,10 +5,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{answer, create, files, open, options, policy, request, sequence, supervised, tiny_config, train};
-use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler, WeightsVersion};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler};
 use fulgurite_engine::{
     Architecture, ElementType, EmbeddedSampler, Engine, EngineOptions, LoraOptions, ModelConfig, convert_model,
 };
+use fulgurite_types::WeightsVersion;
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {

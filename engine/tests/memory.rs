@@ -61,7 +61,7 @@ async fn measured() {
             let data = [supervised(&sequence(version), 1.0), supervised(&sequence(version + 9), 1.0)];
             learner.forward_backward(data.into(), LossFunction::CrossEntropy).await.unwrap();
             learner.optimizer_step(AdamParameters::default()).await.unwrap();
-            learner.publish_weights(fulgurite_backends::WeightsVersion(version)).await.unwrap();
+            learner.publish_weights(fulgurite_types::WeightsVersion(version)).await.unwrap();
         }
     }
     println!("peak={}", peak() - before);

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use common::{open, request, supervised};
 use fulgurite_backends::{
-    AnswerFault, BackendError, Changeover, Constraint, Learner, LlamaCppSampler, RemoteOptions, SampleEvent,
-    SampleRequest, SampledToken, Sampler, SamplingParameters, StopReason,
+    AnswerFault, BackendError, Changeover, Learner, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest,
+    SampledToken, Sampler, StopReason,
 };
+use fulgurite_types::{Constraint, SamplingParameters};
 use serde_json::json;
 
 /// How far apart the same weights' logprobs may be when two programs compute them in f32.

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use common::request;
 use fulgurite_backends::{
-    BackendError, Changeover, Constraint, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SamplingParameters, SglangSampler, StopReason, WeightsSource, WeightsVersion,
+    BackendError, Changeover, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
+    SglangSampler, StopReason, WeightsSource,
 };
+use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 use real_hosts::{
     TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, greatest_difference_without,
     hold_to_a_grammar, place_of_the_swap, replaced_by, trained,

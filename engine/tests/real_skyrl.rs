@@ -15,9 +15,9 @@ use fulgurite_backends::tinker::{
     Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
 use fulgurite_backends::{
-    AdamParameters, BackendError, Learner, LossFunction, SampleRequest, SampledToken, Sampler, SamplingParameters,
-    StopReason, WeightsVersion,
+    AdamParameters, BackendError, Learner, LossFunction, SampleRequest, SampledToken, Sampler, StopReason,
 };
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use real_hosts::{TOLERANCE, answer, greatest_difference};
 
 const LORA: LoraConfig = LoraConfig { rank: 8, seed: Some(1), train_unembed: true, train_mlp: true, train_attn: true };

@@ -15,12 +15,12 @@ use axum::body::Body;
 use axum::http::{Request, header};
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
-    SamplerInfo, StopReason, WeightsVersion,
+    SamplerInfo, StopReason,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout};
+use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout, WeightsVersion};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tokio::task::JoinSet;

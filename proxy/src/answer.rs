@@ -1,7 +1,8 @@
 use std::ops::Deref;
 
-use fulgurite_backends::{SampledToken, WeightsVersion};
+use fulgurite_backends::SampledToken;
 use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
+use fulgurite_types::WeightsVersion;
 
 use crate::call::{Call, Reading};
 use crate::reply_message::{Delta, ReplyMessage, ToolCallIds};

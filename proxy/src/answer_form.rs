@@ -1,5 +1,6 @@
-use fulgurite_backends::{Capabilities, Constraint};
+use fulgurite_backends::Capabilities;
 use fulgurite_renderers::{AnswerGrammar, AnswerShape, RenderError, Renderer};
+use fulgurite_types::Constraint;
 use serde_json::Value;
 
 use crate::error::ProxyError;

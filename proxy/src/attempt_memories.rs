@@ -2,6 +2,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_store::StoreError;
+use fulgurite_types::{Defect, StopReason};
 use tokio::sync::OnceCell;
 
 use crate::attempt_memory::{AnsweredCall, AttemptMemory};
@@ -9,7 +10,6 @@ use crate::attribution::Attribution;
 use crate::logged_requests::Identity;
 use crate::planning::reply_id;
 use crate::recorded_conversation::{self, RecordedCall};
-use crate::upstream::UPSTREAM;
 use crate::{Proxy, ServedModel};
 
 /// Memories of attempts, the least recently used of which give way to others.
@@ -219,7 +219,7 @@ fn restore_answer(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) ->
         tracing::warn!(generation_id = generation.generation_id, %error, "what was told to a model's template cannot be again");
         None
     });
-    let is_answer = matches!(generation.stop_reason.as_str(), "stop" | "length");
+    let is_answer = generation.stop_reason.is_whole();
     if let (Some(model), Some(reply), true, false) = (model, reply, is_answer, messages.is_empty()) {
         let call = AnsweredCall {
             generation_id: &generation.generation_id,
@@ -236,7 +236,7 @@ fn restore_answer(proxy: &Proxy, memory: &AttemptMemory, call: &RecordedCall) ->
 
 /// Those that were passed on have taken from the budget, and have no place among what is sampled here.
 fn is_passed_on(call: &RecordedCall) -> bool {
-    call.generation.defect.as_deref() == Some(UPSTREAM)
+    call.generation.defect == Some(Defect::Upstream)
 }
 
 fn is_first_answer(call: &RecordedCall) -> bool {
@@ -244,7 +244,7 @@ fn is_first_answer(call: &RecordedCall) -> bool {
 }
 
 fn has_failed(call: &RecordedCall) -> bool {
-    call.generation.stop_reason == "error"
+    call.generation.stop_reason == StopReason::Error
 }
 
 #[cfg(test)]

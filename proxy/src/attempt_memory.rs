@@ -3,9 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Departure, DepartureReason, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError,
-    Renderer, VolatileRules,
+    ContinuationPolicy, Departure, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer,
+    VolatileRules,
 };
+use fulgurite_types::DepartureReason;
 use serde_json::Value;
 
 use crate::budget::Spending;

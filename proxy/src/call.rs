@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fulgurite_backends::{BackendError, SamplingParameters, StopReason};
+use fulgurite_backends::{BackendError, StopReason};
 use fulgurite_renderers::Message;
 use fulgurite_store::Refused;
-use fulgurite_types::Generation;
+use fulgurite_types::{BranchReason, Defect, Generation, SamplingParameters, StopReason as RecordedStop};
 use futures::future::join_all;
 use serde_json::{Map, Value};
 
@@ -46,9 +46,9 @@ pub(crate) struct Call {
     pub(crate) stop_strings: Vec<String>,
     pub(crate) reading: Reading,
     /// Why its prompt does not continue the latest call of its attempt, by name, if it does not.
-    pub(crate) branch_reason: Option<String>,
+    pub(crate) branch_reason: Option<BranchReason>,
     /// Why its answer must not be trained, by name, if it must not.
-    pub(crate) defect: Option<String>,
+    pub(crate) defect: Option<Defect>,
     pub(crate) seed: u64,
     pub(crate) request_digest: String,
     /// Measures how it is sampled.
@@ -104,8 +104,12 @@ impl FinishReason {
     }
 
     /// How sampling ended, from the record; `None` if it was broken off.
-    pub(crate) fn recorded(stop_reason: &str) -> Option<Self> {
-        [FinishReason::Stop, FinishReason::Length].into_iter().find(|reason| reason.as_str() == stop_reason)
+    pub(crate) fn recorded(stop_reason: &RecordedStop) -> Option<Self> {
+        match stop_reason {
+            RecordedStop::Stop => Some(FinishReason::Stop),
+            RecordedStop::Length => Some(FinishReason::Length),
+            RecordedStop::ClientGone | RecordedStop::Error | RecordedStop::Other(_) => None,
+        }
     }
 
     /// How sampling ended, as it is told of a message.
@@ -212,16 +216,18 @@ impl End {
     pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),
-            other => other.stop_reason(),
+            End::ClientGone | End::Cut => RecordedStop::CLIENT_GONE,
+            End::Broken(_) => RecordedStop::ERROR,
         }
     }
 
     /// As the record has it.
-    pub(crate) fn stop_reason(&self) -> &'static str {
+    pub(crate) fn stop_reason(&self) -> RecordedStop {
         match self {
-            End::Finished(reason) => reason.as_str(),
-            End::ClientGone | End::Cut => "client_gone",
-            End::Broken(_) => "error",
+            End::Finished(FinishReason::Length) => RecordedStop::Length,
+            End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => RecordedStop::Stop,
+            End::ClientGone | End::Cut => RecordedStop::ClientGone,
+            End::Broken(_) => RecordedStop::Error,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use fulgurite_backends::SamplingParameters;
+use fulgurite_types::SamplingParameters;
 use serde_json::{Map, Value, json};
 
 use crate::error::ProxyError;

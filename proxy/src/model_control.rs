@@ -7,8 +7,8 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use fulgurite_backends::{NewWeights, Notation, WeightsSource, WeightsVersion, plain_words};
-use fulgurite_types::ModelWeights;
+use fulgurite_backends::{NewWeights, Notation, WeightsSource, plain_words};
+use fulgurite_types::{ModelWeights, WeightsVersion};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

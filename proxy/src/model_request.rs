@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use fulgurite_backends::SamplingParameters;
 use fulgurite_renderers::Message;
+use fulgurite_types::SamplingParameters;
 use serde_json::{Map, Value};
 
 use crate::answer_form::AnswerForm;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use fulgurite_backends::{Constraint, SamplerInfo, SamplingParameters, derive_seed};
-use fulgurite_types::{Generation, SessionIds};
+use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_types::{BranchReason, Constraint, Defect, Generation, SamplingParameters, SessionIds};
 use serde_json::{Map, Value, json};
 
 use crate::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
@@ -39,7 +39,7 @@ pub(crate) struct Planner<'p> {
 /// What the answers to a request have in common.
 struct Begun {
     tokens: Vec<u32>,
-    branch_reason: Option<String>,
+    branch_reason: Option<BranchReason>,
     /// Attributes that tell how the prompt stands to the calls before it.
     place: Map<String, Value>,
     /// Of the first answer.
@@ -73,7 +73,8 @@ impl Planner<'_> {
                 self.metrics.prompt_was_placed(&placed);
                 self.metrics.auxiliary.increment(defect.is_some().into());
                 let seed = self.seed(&logged.reply_id);
-                let branch_reason = placed.departure.as_ref().map(|left| left.departure.reason.name().to_owned());
+                let branch_reason =
+                    placed.departure.as_ref().map(|left| BranchReason::Departure(left.departure.reason));
                 Begun { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
             }
         };
@@ -174,13 +175,13 @@ impl Planner<'_> {
     }
 
     /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.
-    fn defect(&self) -> Option<String> {
+    fn defect(&self) -> Option<Defect> {
         match (self.trainable, &self.request.prompt) {
             (Some(true), _) => None,
-            (Some(false), _) => Some("auxiliary".to_owned()),
+            (Some(false), _) => Some(Defect::auxiliary_by_client()),
             (None, Prompt::Messages(said)) => {
                 let rule = self.proxy.shared.auxiliary_rules.recognise(&said.messages, &said.tools)?;
-                Some(format!("auxiliary:{rule}"))
+                Some(Defect::auxiliary_by_rule(&rule))
             }
             (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
         }
@@ -294,7 +295,7 @@ fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
 fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
     let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
         [
-            ("reason", json!(departure.reason.name())),
+            ("reason", json!(departure.reason.as_str())),
             ("generation", json!(generation)),
             ("message_index", json!(departure.message_index)),
             ("token_index", json!(departure.token_index)),

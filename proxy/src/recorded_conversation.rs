@@ -97,6 +97,7 @@ fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, 
 mod tests {
     use fulgurite_store::StoreOptions;
     use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout};
+    use fulgurite_types::{RecordedSampling, StopReason};
     use serde_json::json;
 
     use super::*;
@@ -123,9 +124,9 @@ mod tests {
             prompt_tokens: vec![1, 2],
             sampled_tokens: vec![3],
             logprobs: None,
-            stop_reason: "stop".to_owned(),
+            stop_reason: StopReason::Stop,
             weights_versions: Vec::new(),
-            sampling: json!({}),
+            sampling: RecordedSampling::default(),
             seed: 0,
             renderer: "chatml".to_owned(),
             tokenizer: "sha256:0".to_owned(),

@@ -1,5 +1,5 @@
-use fulgurite_backends::{SampledToken, WeightsVersion};
-use fulgurite_types::{Generation, NewGeneration, WeightsFrom};
+use fulgurite_backends::SampledToken;
+use fulgurite_types::{Generation, NewGeneration, RecordedSampling, WeightsFrom, WeightsVersion};
 use serde_json::json;
 
 use crate::Proxy;
@@ -74,9 +74,9 @@ pub(crate) async fn record(
         prompt_tokens: call.prompt.to_vec(),
         sampled_tokens: sampled_tokens.clone(),
         logprobs: Some(answer.tokens.iter().map(|token| token.logprob).collect()),
-        stop_reason: end.stop_reason().to_owned(),
+        stop_reason: end.stop_reason(),
         weights_versions: weights_by_run_length(&answer.tokens),
-        sampling: json!(call.sampling),
+        sampling: RecordedSampling::from(&call.sampling),
         seed: call.seed,
         renderer: call.model.renderer.name().to_owned(),
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),

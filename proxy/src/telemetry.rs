@@ -202,7 +202,7 @@ impl ModelMetrics {
         self.prompt_tokens.increment(placed.tokens.len() as u64);
         self.continued_tokens.increment(placed.tokens_kept as u64);
         if let Some(left) = &placed.departure {
-            let reason = left.departure.reason.name();
+            let reason = left.departure.reason.as_str();
             counter!(DRIFT, "model" => self.name.clone(), "reason" => reason).increment(1);
         }
     }

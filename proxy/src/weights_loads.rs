@@ -107,11 +107,12 @@ impl WeightsLoads {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::WeightsVersion;
     use std::collections::VecDeque;
     use std::path::PathBuf;
 
     use async_trait::async_trait;
-    use fulgurite_backends::{SampleRequest, SampleStream, SamplerInfo, WeightsSource, WeightsVersion};
+    use fulgurite_backends::{SampleRequest, SampleStream, SamplerInfo, WeightsSource};
     use fulgurite_store::StoreOptions;
     use tokio::sync::Semaphore;
 

@@ -6,7 +6,8 @@ mod common;
 
 use common::families::{FAMILIES, KIMI, request, tools};
 use common::{Script, Setup};
-use fulgurite_backends::{Capabilities, Constraint, StopReason};
+use fulgurite_backends::{Capabilities, StopReason};
+use fulgurite_types::Constraint;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -31,7 +32,11 @@ async fn constraint(setup: &Setup, path: &str, body: &Value) -> Result<Option<Co
     }
     let sampling = setup.sampler.requests.lock().unwrap().pop().unwrap().sampling;
     let recorded = setup.generations().await.pop().unwrap().sampling;
-    assert_eq!(recorded, json!(sampling), "what was masked is recorded with the tokens");
+    assert_eq!(
+        recorded,
+        fulgurite_types::RecordedSampling::from(&sampling),
+        "what was masked is recorded with the tokens"
+    );
     Ok(sampling.constraint)
 }
 
@@ -158,7 +163,7 @@ async fn an_answer_of_one_call_ends_behind_it_as_the_model_said_it() {
         was_gone.await.unwrap();
         let generation = setup.generations().await.pop().unwrap();
         assert!(generation.sampled_tokens.starts_with(call), "{}", family.format);
-        assert!(generation.sampling.get("constraint").is_none(), "nothing was masked");
+        assert!(generation.sampling.0.get("constraint").is_none(), "nothing was masked");
     }
 }
 

@@ -71,7 +71,9 @@ async fn the_next_prompt_is_the_last_one_and_what_was_sampled_and_the_new_messag
         let generation = generation(&setup, &id).await;
         let attributes = setup.attributes(&rollout).await;
         match &last {
-            None => assert_eq!(generation.branch_reason.as_deref(), Some("first_turn")),
+            None => {
+                assert_eq!(generation.branch_reason.as_ref().map(ToString::to_string).as_deref(), Some("first_turn"))
+            }
             Some(last) => {
                 assert!(generation.prompt_tokens.starts_with(&context(last)), "turn {turn}");
                 assert_eq!(
@@ -110,13 +112,13 @@ async fn sub_agents_and_rewritten_histories_find_their_branch_or_say_why_not() {
         let generation = generation(&setup, id).await;
         (generation.parent_id, generation.branch_reason)
     };
-    let branch = Some("other_branch".to_owned());
-    assert_eq!(found(&first_id).await, (None, Some("first_turn".to_owned())));
-    assert_eq!(found(&sub_id).await, (None, Some("first_turn".to_owned())));
+    let branch = Some("other_branch".into());
+    assert_eq!(found(&first_id).await, (None, Some("first_turn".into())));
+    assert_eq!(found(&sub_id).await, (None, Some("first_turn".into())));
     assert_eq!(found(&main_id).await, (Some(first_id.clone()), branch.clone()));
     assert_eq!(found(&sub_went_on_id).await, (Some(sub_id.clone()), branch));
-    assert_eq!(found(&rewritten_id).await, (None, Some("history_rewritten".to_owned())));
-    assert_eq!(found(&other_system_id).await, (None, Some("system_changed".to_owned())));
+    assert_eq!(found(&rewritten_id).await, (None, Some("history_rewritten".into())));
+    assert_eq!(found(&other_system_id).await, (None, Some("system_changed".into())));
     let attributes = setup.attributes(&rollout).await;
     assert_eq!(attributes["fulgurite.departure.reason"], "system_changed");
     assert_eq!(attributes["fulgurite.departure.message_index"], 0);
@@ -145,7 +147,8 @@ async fn a_call_that_continues_nothing_says_why_whatever_its_prompt_is() {
         before = context(&generation(&setup, reply["id"].as_str().unwrap()).await);
     }
     let report = setup.store.drift(&rollout).await.unwrap();
-    let reasons: Vec<Option<&str>> = report.calls.iter().map(|call| call.reason.as_deref()).collect();
+    let reasons: Vec<Option<&str>> =
+        report.calls.iter().map(|call| call.reason.as_ref().map(fulgurite_types::BranchReason::as_str)).collect();
     assert_eq!(reasons, [Some("first_turn"), None, Some("history_rewritten")]);
     assert_eq!(report.continued, 1);
 }
@@ -187,7 +190,7 @@ async fn side_requests_are_answered_and_marked_unless_their_client_says_otherwis
         let reply: Value = call.send().await.unwrap().json().await.unwrap();
         assert_eq!(reply["choices"][0]["message"]["content"], "Rain");
         let generation = generation(&setup, reply["id"].as_str().unwrap()).await;
-        assert_eq!(generation.defect.as_deref(), defect, "{trainable:?}");
+        assert_eq!(generation.defect.as_ref().map(ToString::to_string).as_deref(), defect, "{trainable:?}");
     }
     let call =
         setup.client.post(format!("{base}/chat/completions")).json(&task).header("x-fulgurite-trainable", "maybe");

@@ -209,7 +209,10 @@ async fn calls_of_a_registered_model_are_passed_on_and_recorded_with_the_tokens_
     assert_eq!(asked, expected);
 
     let generation = setup.generation_of(&rollout).await;
-    assert_eq!((generation.attempt_id.as_str(), generation.defect.as_deref()), ("0", Some("upstream")));
+    assert_eq!(
+        (generation.attempt_id.as_str(), generation.defect.as_ref().map(ToString::to_string).as_deref()),
+        ("0", Some("upstream"))
+    );
     assert_eq!((generation.prompt_tokens, generation.sampled_tokens), (vec![1, 2], vec![3, 4]));
     assert_eq!(generation.logprobs, Some(vec![-0.5, -0.25]));
     let state = send(&setup, Method::GET, "/proxy/state", &Value::Null).await;

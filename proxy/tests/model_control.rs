@@ -6,9 +6,9 @@ mod common;
 use std::time::Duration;
 
 use common::{Script, Setup, body, chunks};
-use fulgurite_backends::{StopReason, WeightsVersion};
+use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_types::NewRollout;
+use fulgurite_types::{NewRollout, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

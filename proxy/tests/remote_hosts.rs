@@ -360,7 +360,7 @@ fn lies(honest: &[(u32, f64)]) -> Vec<(&'static str, Reply)> {
 
 /// Whether training may take a generation, as far as its own record says.
 fn can_be_trained(generation: &Generation) -> bool {
-    generation.stop_reason != "error"
+    generation.stop_reason.as_str() != "error"
         && !generation.client_gone
         && generation.defect.is_none()
         && !generation.sampled_tokens.is_empty()

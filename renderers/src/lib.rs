@@ -69,8 +69,8 @@ mod word_tokens;
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
-    ContinuationPolicy, Continued, Departure, DepartureReason, Fresh, NextPrompt, RecordedTurn, RecordedTurns,
-    VolatileDetector, VolatileRule, VolatileRules, VolatileSpan,
+    ContinuationPolicy, Continued, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns, VolatileDetector,
+    VolatileRule, VolatileRules, VolatileSpan,
 };
 pub use error::RenderError;
 pub use formats::FormatOptions;

@@ -48,7 +48,7 @@ impl Record for CallDrift {
             self.prompt_tokens.saturating_sub(self.kept_tokens).to_string(),
             self.sampled_tokens.to_string(),
             self.continues.clone().unwrap_or_default(),
-            self.reason.clone().unwrap_or_default(),
+            self.reason.as_ref().map(ToString::to_string).unwrap_or_default(),
             first_difference(self),
         ]
     }

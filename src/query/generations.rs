@@ -1,9 +1,9 @@
 //! `fulgurite generations`.
 
 use anyhow::Result;
-use fulgurite_adapters::{UntrainedCause, exclusion};
+use fulgurite_adapters::exclusion;
 use fulgurite_store::Store;
-use fulgurite_types::{Generation, ListFilter, Listed, Part, WeightsFrom};
+use fulgurite_types::{Generation, ListFilter, Listed, Part, UntrainedCause, WeightsFrom};
 use serde_json::{Value, json};
 
 use super::arguments::GenerationsArguments;
@@ -54,7 +54,7 @@ impl Record for Generation {
             self.prompt_tokens.len().to_string(),
             self.sampled_tokens.len().to_string(),
             logprob(self.logprobs.as_deref()),
-            self.stop_reason.clone(),
+            self.stop_reason.to_string(),
             seconds(Some(self.start_time), Some(self.end_time)),
             self.parent_id.clone().unwrap_or_default(),
             untrained(self),
@@ -66,7 +66,7 @@ impl Record for Generation {
 fn untrained(generation: &Generation) -> String {
     match (exclusion(generation), &generation.defect) {
         (None, _) => String::new(),
-        (Some(UntrainedCause::Auxiliary | UntrainedCause::Defective), Some(defect)) => defect.clone(),
+        (Some(UntrainedCause::Auxiliary | UntrainedCause::Defective), Some(defect)) => defect.to_string(),
         (Some(cause), _) => cause.as_str().to_owned(),
     }
 }

@@ -244,7 +244,7 @@ fn call_lines(attempt: &AttemptTranscript, call: &Call, style: &Style) -> Vec<St
 /// How many of a call's messages need not be shown again, and what it goes on from.
 fn origin(attempt: &AttemptTranscript, call: &Call) -> (usize, String) {
     // That a conversation begins is said by the line itself.
-    let reason = call.generation.branch_reason.as_deref().filter(|reason| *reason != "first_turn");
+    let reason = call.generation.branch_reason.as_ref().filter(|reason| !reason.begins_conversation());
     let branch = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     if let Some(parent_id) = &call.generation.parent_id {
         let parent = attempt.calls.iter().find(|parent| parent.generation_id == *parent_id);

@@ -201,7 +201,9 @@ fn generation((rollout_id, attempt_id): &Ids, turn: usize) -> NewGeneration {
         logprobs: Some(vec![-0.25; SAMPLED_TOKENS as usize]),
         stop_reason: "stop_token".into(),
         weights_versions: vec![WeightsFrom { version: 3, first_token: 0 }],
-        sampling: json!({ "temperature": 1.0, "max_tokens": 128, "top_p": 1.0, "stop": [] }),
+        sampling: fulgurite_types::RecordedSampling(
+            json!({ "temperature": 1.0, "max_tokens": 128, "top_p": 1.0, "stop": [] }),
+        ),
         seed: u64::MAX,
         renderer: "template".into(),
         tokenizer: format!("sha256:{}", "0".repeat(64)),

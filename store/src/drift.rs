@@ -6,7 +6,7 @@ use sqlx::any::AnyRow;
 
 use crate::listing::{GENERATIONS, Kind, page, start};
 use crate::spans::span_from_row;
-use crate::sql::{column, count};
+use crate::sql::{column, count, optional_word, word};
 use crate::{Result, Store, StoreError};
 
 /// Calls without their tokens, with how many they share with the one that they continue. Of later prompts of text or
@@ -62,14 +62,14 @@ fn call_from_row(row: &AnyRow) -> Result<CallDrift> {
         sampled_tokens,
         continues: column(row, "parent_id")?,
         kept_tokens: count(row, "kept")?,
-        reason: column(row, "reason")?,
+        reason: optional_word(row, "reason")?,
         nearest: text(&attributes, "fulgurite.departure.generation"),
         message_index: number(&attributes, "fulgurite.departure.message_index"),
         token_index: number(&attributes, "fulgurite.departure.token_index"),
         detail: text(&attributes, "fulgurite.departure.detail"),
-        stop_reason: column(row, "stop_reason")?,
+        stop_reason: word(row, "stop_reason")?,
         client_gone: column::<i64>(row, "client_gone")? != 0,
-        defect: column(row, "defect")?,
+        defect: optional_word(row, "defect")?,
     })
 }
 
@@ -83,6 +83,7 @@ fn number(attributes: &Object, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::BranchReason;
     use fulgurite_types::NewGeneration;
     use serde_json::json;
 
@@ -94,7 +95,7 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         let with = |id: &str, prompt: &[u32], reason: Option<&str>, attributes: Value| NewGeneration {
-            branch_reason: reason.map(str::to_owned),
+            branch_reason: reason.map(BranchReason::from),
             attributes: attributes.as_object().cloned().unwrap_or_default(),
             ..generation(id, &attempted, prompt, &[3])
         };
@@ -115,7 +116,12 @@ mod tests {
             .calls
             .iter()
             .map(|call| {
-                (call.generation_id.as_str(), call.continues.as_deref(), call.kept_tokens, call.reason.as_deref())
+                (
+                    call.generation_id.as_str(),
+                    call.continues.as_deref(),
+                    call.kept_tokens,
+                    call.reason.as_ref().map(BranchReason::as_str),
+                )
             })
             .collect();
         assert_eq!(
@@ -144,7 +150,11 @@ mod tests {
         }
         let listed =
             store.list_drift(&ListFilter::default(), &Part::Newest { limit: None, sort_by: None }).await.unwrap();
-        let mut said: Vec<_> = listed.items.iter().map(|call| (&*call.generation_id, call.reason.as_deref())).collect();
+        let mut said: Vec<_> = listed
+            .items
+            .iter()
+            .map(|call| (&*call.generation_id, call.reason.as_ref().map(BranchReason::as_str)))
+            .collect();
         said.sort_unstable();
         let first = Some("first_turn");
         assert_eq!(said, [("a", first), ("b", first), ("c", None), ("d", Some("history_rewritten"))]);

@@ -19,7 +19,7 @@ use crate::resources::resources_from_row;
 use crate::rollouts::rollout_from_row;
 use crate::runs::{run_from_row, step_from_row};
 use crate::spans::span_from_row;
-use crate::sql::{Sql, column, count, json, optional_json};
+use crate::sql::{Sql, column, count, json, optional_json, word};
 use crate::workers::worker_from_row;
 use crate::{Result, Store};
 
@@ -251,7 +251,7 @@ async fn read_uses(connection: &mut AnyConnection, generation_ids: &[String]) ->
             Ok(ArchiveRecord::GenerationUse(ArchivedUse {
                 run_id: column(row, "run_id")?,
                 generation_id: column(row, "generation_id")?,
-                cause: column(row, "cause")?,
+                cause: word(row, "cause")?,
                 step: column(row, "step")?,
                 tokens: count(row, "tokens")?,
             }))

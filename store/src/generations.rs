@@ -6,11 +6,9 @@ use fulgurite_types::{Generation, GenerationFilter, unpack_logprobs, unpack_toke
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::sql::{SortField, Sql, column, count, json};
+use crate::sql::{SortField, Sql, column, count, json, optional_word, word};
 use crate::{Result, Store, StoreError};
 
-/// Why sampling ended where its client had gone: such an answer is nobody's, and nothing continues it.
-pub(crate) const CLIENT_GONE: &str = "client_gone";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
 
@@ -195,14 +193,14 @@ fn generation_from_row(row: &AnyRow) -> Result<Generation> {
         name: column(row, "name")?,
         sequence_id: count(row, "sequence_id")?,
         parent_id: column(row, "parent_id")?,
-        branch_reason: column(row, "branch_reason")?,
+        branch_reason: optional_word(row, "branch_reason")?,
         start_time: column(row, "start_time")?,
         end_time: column(row, "end_time")?,
         model: column(row, "model")?,
         prompt_tokens: tokens(row, "prompt_tokens")?,
         sampled_tokens: tokens(row, "sampled_tokens")?,
         logprobs: logprobs.map(|bytes| unpack_logprobs(bytes).ok_or_else(|| not_in_fours("logprobs"))).transpose()?,
-        stop_reason: column(row, "stop_reason")?,
+        stop_reason: word(row, "stop_reason")?,
         weights_versions: json(row, "weights_versions")?,
         sampling: json(row, "sampling")?,
         seed: column::<i64>(row, "seed")?.cast_unsigned(),
@@ -210,7 +208,7 @@ fn generation_from_row(row: &AnyRow) -> Result<Generation> {
         tokenizer: column(row, "tokenizer")?,
         request_digest: column(row, "request_digest")?,
         client_gone: column::<i64>(row, "client_gone")? != 0,
-        defect: column(row, "defect")?,
+        defect: optional_word(row, "defect")?,
     })
 }
 

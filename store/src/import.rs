@@ -322,7 +322,7 @@ async fn import_use(connection: &mut AnyConnection, used: ArchivedUse) -> Result
     )
     .bind(used.run_id.as_str())
     .bind(used.generation_id.as_str())
-    .bind(plain("cause", &used.cause)?)
+    .bind(plain("cause", used.cause.as_str())?)
     .bind(used.step)
     .bind(to_integer("tokens", used.tokens)?)
     .execute(connection)

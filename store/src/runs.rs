@@ -3,20 +3,19 @@
 use std::collections::HashMap;
 
 use fulgurite_types::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RolloutStatus, Run, Step, StepRecord,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, RolloutStatus, Run, Step, StepRecord, TokenUse,
+    UntrainedCause,
 };
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row};
 
 use crate::rollouts::{rollout_from_row, set_rollout_status};
-use crate::sql::{Sql, column, count, json, plain, to_integer, to_json};
+use crate::sql::{Sql, column, count, json, plain, to_integer, to_json, word};
 use crate::writer::{Write, now};
 use crate::{Result, Store, StoreError};
 
 /// What a use becomes when its step is undone.
-const AFTER_LAST_CHECKPOINT: &str = "after_last_checkpoint";
-/// What a ledger calls the tokens that a run has not accounted for.
-const OTHER: &str = "other";
+const AFTER_LAST_CHECKPOINT: TokenUse = TokenUse::Untrained(UntrainedCause::AfterLastCheckpoint);
 
 impl Store {
     /// Begins a run.
@@ -173,13 +172,13 @@ impl Store {
              ORDER BY last, cause",
         )
         .bind(run_id)
-        .bind(OTHER)
+        .bind(TokenUse::Unaccounted.as_str())
         .fetch_all(&mut *connection)
         .await?;
         rows.iter()
             .map(|row| {
                 Ok(LedgerRow {
-                    cause: column(row, "cause")?,
+                    cause: word(row, "cause")?,
                     generations: count(row, "generations")?,
                     tokens: count(row, "tokens")?,
                 })
@@ -213,8 +212,11 @@ async fn insert_checkpoint(
 async fn replace_uses(write: &mut Write, run_id: &str, step: Option<i64>, uses: &[GenerationUse]) -> Result<()> {
     let mut accounted: HashMap<&str, i64> = HashMap::new();
     for GenerationUse { generation_id, cause, tokens } in uses {
-        if cause.is_empty() || cause == OTHER {
-            return Err(StoreError::invalid("cause", format!("{cause:?} is not a cause that a run can give")));
+        if cause.as_str().is_empty() || *cause == TokenUse::Unaccounted {
+            return Err(StoreError::invalid(
+                "cause",
+                format!("{:?} is not a cause that a run can give", cause.as_str()),
+            ));
         }
         let sum = accounted.entry(generation_id).or_default();
         *sum = sum.saturating_add(to_integer("tokens", *tokens)?);
@@ -234,7 +236,7 @@ async fn replace_uses(write: &mut Write, run_id: &str, step: Option<i64>, uses: 
         )
         .bind(run_id)
         .bind(generation_id.as_str())
-        .bind(plain("cause", cause)?)
+        .bind(plain("cause", cause.as_str())?)
         .bind(step)
         .bind(to_integer("tokens", *tokens)?)
         .execute(write.connection())
@@ -268,7 +270,7 @@ async fn undo_uses(connection: &mut AnyConnection, run_id: &str, to_step: i64) -
     )
     .bind(run_id)
     .bind(to_step)
-    .bind(AFTER_LAST_CHECKPOINT)
+    .bind(AFTER_LAST_CHECKPOINT.as_str())
     .execute(&mut *connection)
     .await?;
     sqlx::query("DELETE FROM generation_uses WHERE run_id = $1 AND step > $2")

@@ -47,6 +47,11 @@ pub(crate) fn word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static st
     serde_json::from_value(text.into()).map_err(|error| corrupt(name, error))
 }
 
+/// As [`word`], of one that may be missing.
+pub(crate) fn optional_word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static str) -> Result<Option<T>> {
+    column::<Option<&str>>(row, name)?.map(|_| word(row, name)).transpose()
+}
+
 /// Bytes that most of what is written as JSON fits into, so that its text need not grow.
 const JSON_BYTES: usize = 1024;
 

@@ -1,6 +1,6 @@
 //! What the tests of this crate share.
 
-use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout, RolloutConfig, WeightsFrom};
+use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout, RecordedSampling, RolloutConfig, WeightsFrom};
 use serde_json::json;
 
 use crate::{Store, StoreOptions};
@@ -71,7 +71,7 @@ pub(crate) fn generation(
         } else {
             vec![WeightsFrom { version: 3, first_token: 0 }]
         },
-        sampling: json!({"temperature": 1.0}),
+        sampling: RecordedSampling(json!({"temperature": 1.0})),
         seed: u64::MAX,
         renderer: "template".into(),
         tokenizer: "sha256:0".into(),

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
-use serde_json::{Value, json};
+use serde_json::json;
 use test_database::TestDatabase;
 
 /// Names the database to the process that is killed.
@@ -31,7 +31,7 @@ fn generation(number: usize, rollout_id: &str, attempt_id: &str) -> NewGeneratio
         logprobs: Some(vec![-1.0]),
         stop_reason: "length".into(),
         weights_versions: Vec::new(),
-        sampling: Value::Null,
+        sampling: fulgurite_types::RecordedSampling::default(),
         seed: 0,
         renderer: "template".into(),
         tokenizer: "none".into(),

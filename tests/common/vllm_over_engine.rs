@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fulgurite_backends::{
-    NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, SamplingParameters, StopReason,
-    WeightsSource, WeightsVersion,
+    NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler, StopReason, WeightsSource,
 };
 use fulgurite_engine::{Engine, EngineOptions};
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use serde_json::{Value, json};
 
 pub struct VllmOverEngine {

@@ -1,23 +1,19 @@
 use std::collections::{HashMap, HashSet};
 
-use fulgurite_adapters::{UntrainedCause, exclusion};
-use fulgurite_types::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus};
+use fulgurite_adapters::exclusion;
+use fulgurite_types::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus, TokenUse, UntrainedCause};
 use serde_json::Value;
 
 use crate::collection::{Collected, Member, Phase, Policy};
 use crate::{Record, TrainError};
 
-/// The ledger's name for tokens that were trained.
-pub(crate) const TRAINED: &str = "trained";
-
-/// Why a generation is not trained; `None` if it is. What belongs to the rollout comes before what belongs to the
-/// generation, and that before what belongs to the group, so that each token has one cause.
+/// Why a generation is not trained, whatever its group has to teach; `None` if it is. What belongs to the rollout comes
+/// before what belongs to the generation, so that each token has one cause.
 pub(crate) fn untrained_cause(
     generation: &Generation,
     member: &Member,
     phase: Phase,
     policy: &Policy,
-    group_has_signal: bool,
 ) -> Option<UntrainedCause> {
     if phase != Phase::Train {
         return Some(UntrainedCause::Evaluation);
@@ -49,7 +45,7 @@ pub(crate) fn untrained_cause(
         } else if generation.weights_versions.iter().any(|weights| policy.is_stale(weights.version)) {
             Some(UntrainedCause::StaleWeights)
         } else {
-            (!group_has_signal).then_some(UntrainedCause::ConstantGroup)
+            None
         }
     })
 }
@@ -63,23 +59,15 @@ impl Policy {
 }
 
 /// What became of every token that a set of rollouts sampled.
-pub(crate) fn uses(collected: &Collected, group_has_signal: &[bool]) -> Vec<GenerationUse> {
-    let mut uses = Vec::new();
-    for (members, has_signal) in collected.groups.iter().zip(group_has_signal) {
-        for member in members {
-            for generation in &member.generations {
-                let cause = untrained_cause(generation, member, collected.phase, &collected.policy, *has_signal);
-                uses.push(usage(generation, cause));
-            }
-        }
-    }
-    uses
-}
-
-fn usage(generation: &Generation, cause: Option<UntrainedCause>) -> GenerationUse {
-    let cause = cause.map_or(TRAINED, UntrainedCause::as_str).to_owned();
-    let tokens = generation.sampled_tokens.len() as u64;
-    GenerationUse { generation_id: generation.generation_id.clone(), cause, tokens }
+pub(crate) fn uses(collected: &Collected) -> Vec<GenerationUse> {
+    let judged = collected.groups.iter().flatten().flat_map(Member::judged);
+    judged
+        .map(|(generation, verdict)| GenerationUse {
+            generation_id: generation.generation_id.clone(),
+            cause: verdict.into(),
+            tokens: generation.sampled_tokens.len() as u64,
+        })
+        .collect()
 }
 
 /// What no step has accounted for at the end of a run: calls that arrived after their step was over, and calls that
@@ -119,7 +107,7 @@ async fn account_late(
             Some(Phase::Train) => cause,
             Some(Phase::HeldOut | Phase::Final) => UntrainedCause::Evaluation,
         };
-        let cause = cause.as_str().to_owned();
+        let cause = TokenUse::Untrained(cause);
         uses.push(GenerationUse { generation_id: late.generation_id, cause, tokens: late.sampled_tokens });
     }
     Ok(uses)
@@ -163,10 +151,11 @@ mod tests {
             rewards: Vec::new(),
             total_reward: 0.0,
             generations: Vec::new(),
+            verdicts: Vec::new(),
             refused: None,
         };
         let generation = serde_json::from_value(generation).unwrap();
-        untrained_cause(&generation, &member, Phase::Train, &policy(0, 0), true)
+        untrained_cause(&generation, &member, Phase::Train, &policy(0, 0))
     }
 
     fn policy(weights_version: u64, max_staleness: u64) -> Policy {

@@ -1,14 +1,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fulgurite_adapters::{UntrainedCause, merge_generations};
+use fulgurite_adapters::merge_generations;
 use fulgurite_backends::derive_seed;
 use fulgurite_types::{
     Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutStatus,
+    UntrainedCause, Verdict,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::accounting::untrained_cause;
 use crate::failures::{Failures, check_calls};
 use crate::reward_check::{self, RewardBounds};
 use crate::{Record, Reporter, TrainError, TrainEvent};
@@ -89,6 +91,8 @@ pub(crate) struct Member {
     pub(crate) total_reward: f64,
     /// Of all attempts.
     pub(crate) generations: Vec<Generation>,
+    /// Whether each of them is trained, in the same order.
+    pub(crate) verdicts: Vec<Verdict>,
     /// Why nothing may be learnt from what it was rewarded with; it counts as failed then.
     pub(crate) refused: Option<UntrainedCause>,
 }
@@ -100,6 +104,29 @@ pub(crate) fn is_session(rollout: &Rollout) -> bool {
 }
 
 impl Member {
+    /// Its generations, each with whether it is trained.
+    pub(crate) fn judged(&self) -> impl Iterator<Item = (&Generation, Verdict)> {
+        self.generations.iter().zip(self.verdicts.iter().copied())
+    }
+
+    /// Those that are trained.
+    pub(crate) fn trained(&self) -> impl Iterator<Item = &Generation> {
+        self.judged().filter(|(_, verdict)| verdict.is_trained()).map(|(generation, _)| generation)
+    }
+
+    /// Decides whether each of its generations is trained, as long as its group has something to teach.
+    pub(crate) fn judge(&mut self, phase: Phase, policy: &Policy) {
+        let causes = self.generations.iter().map(|generation| untrained_cause(generation, self, phase, policy));
+        self.verdicts = causes.map(Verdict::of).collect();
+    }
+
+    /// Its group has nothing to teach: what would have been trained is not.
+    pub(crate) fn learn_nothing(&mut self) {
+        for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.is_trained()) {
+            *verdict = Verdict::Untrained(UntrainedCause::ConstantGroup);
+        }
+    }
+
     pub(crate) fn succeeded(&self) -> bool {
         let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout);
         is_over && !self.rewards.is_empty() && self.refused.is_none()
@@ -119,7 +146,6 @@ impl Member {
 /// The rollouts of one plan, group by group.
 pub(crate) struct Collected {
     pub(crate) phase: Phase,
-    pub(crate) policy: Policy,
     pub(crate) groups: Vec<Vec<Member>>,
 }
 
@@ -138,7 +164,7 @@ pub(crate) async fn collect(
     let ended = wait(record, &plan, &ids, runner, reporter).await?;
     let mut members = Vec::with_capacity(ended.len());
     for rollout in ended {
-        members.push(read_member(record, rollout, plan.reward_bounds).await?);
+        members.push(read_member(record, rollout, plan.reward_bounds, plan.phase, &plan.policy).await?);
     }
     let (phase, step) = (plan.phase.as_str(), plan.step);
     if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
@@ -157,7 +183,7 @@ pub(crate) async fn collect(
             group.push(member);
         }
     }
-    Ok(Collected { phase: plan.phase, policy: plan.policy, groups })
+    Ok(Collected { phase: plan.phase, groups })
 }
 
 fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
@@ -223,11 +249,13 @@ async fn wait(
     Ok(ids.iter().filter_map(|id| ended.remove(id)).collect())
 }
 
-/// Reads what was recorded of a rollout that has ended.
+/// Reads what was recorded of a rollout that has ended, and decides what of it is trained by `policy`.
 pub(crate) async fn read_member(
     record: &dyn Record,
     rollout: Rollout,
     reward_bounds: RewardBounds,
+    phase: Phase,
+    policy: &Policy,
 ) -> Result<Member, TrainError> {
     let attempts = record.attempts(&rollout.rollout_id).await?;
     let generations = record.generations(&rollout.rollout_id).await?;
@@ -239,7 +267,9 @@ pub(crate) async fn read_member(
     };
     let total_reward = merge_generations(&[], &rewards)?.total_reward();
     let refused = reward_check::refusal(&rewards, total_reward, reward_bounds);
-    Ok(Member { rollout, attempts, rewards, total_reward, generations, refused })
+    let mut member = Member { rollout, attempts, rewards, total_reward, generations, verdicts: Vec::new(), refused };
+    member.judge(phase, policy);
+    Ok(member)
 }
 
 #[cfg(test)]

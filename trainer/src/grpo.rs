@@ -3,12 +3,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use fulgurite_backends::{AdamParameters, Learner, LossFunction, WeightsVersion};
-use fulgurite_types::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction};
+use fulgurite_types::{CheckpointRecord, GenerationUse, RolloutConfig, Step, StepRecord, TokenUse, WeightsVersion};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use crate::accounting::{self, TRAINED};
+use crate::accounting;
 use crate::batch::{self, Batch};
 use crate::checkpoints::{CheckpointState, Checkpoints, file_digests};
 use crate::collection::{self, Collected, Member, Phase, Plan, Policy};
@@ -206,7 +206,7 @@ impl Grpo {
         Ok(Evaluation {
             odd_rewards: report_odd_rewards(&collected, step, reporter),
             scores: scores(collected.groups.iter().flatten()),
-            uses: accounting::uses(&collected, &vec![false; collected.groups.len()]),
+            uses: accounting::uses(&collected),
             seconds: started.elapsed().as_secs_f64(),
         })
     }
@@ -243,11 +243,11 @@ impl Grpo {
     ) -> Result<(), TrainError> {
         let started = Instant::now();
         let step = progress.step;
-        let collected = self.collect_to_train(progress, reporter).await?;
+        let mut collected = self.collect_to_train(progress, reporter).await?;
         let sampling_seconds = started.elapsed().as_secs_f64();
 
         let harvest = self.options.harvest.as_ref();
-        let batch = batch::assemble(&collected, &self.options.advantages, harvest.map(|_| &progress.harvest))?;
+        let batch = batch::assemble(&mut collected, &self.options.advantages, harvest.map(|_| &progress.harvest))?;
         let training = Instant::now();
         let mut metrics = self.step_metrics(step, &batch);
         for (key, count) in report_odd_rewards(&collected, step, reporter) {
@@ -265,7 +265,7 @@ impl Grpo {
         set(&mut metrics, "time/sampling", sampling_seconds);
         set(&mut metrics, "time/training", training.elapsed().as_secs_f64());
 
-        let mut uses = accounting::uses(&collected, &batch.group_has_signal);
+        let mut uses = accounting::uses(&collected);
         let mut total = started.elapsed().as_secs_f64();
         if let Some(evaluation) = evaluation {
             evaluation.write_metrics(HELD_OUT, &mut metrics);
@@ -495,10 +495,10 @@ impl Grpo {
         };
         for row in self.record.token_ledger(run_id).await? {
             summary.sampled_tokens += row.tokens;
-            if row.cause == TRAINED {
+            if row.cause == TokenUse::Trained {
                 summary.trained_tokens += row.tokens;
             } else {
-                summary.untrained_tokens.insert(row.cause, row.tokens);
+                summary.untrained_tokens.insert(row.cause.to_string(), row.tokens);
             }
         }
         summary.untrained_tokens.entry("other".to_owned()).or_default();

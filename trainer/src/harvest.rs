@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::accounting::untrained_cause;
 use crate::collection::{Collected, Member, Phase, Policy, is_session, read_member};
 use crate::reward_check::RewardBounds;
 use crate::{Record, Reporter, TrainError, TrainEvent};
@@ -93,7 +92,7 @@ pub(crate) async fn gather(
         let (done, total) = (harvest.ripe, harvest.wanted);
         reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
         if harvest.ripe >= harvest.wanted {
-            return Ok(Collected { phase: Phase::Train, policy: harvest.policy, groups: by_task(harvest.members) });
+            return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members) });
         }
         sleep(LOOK_INTERVAL).await;
     }
@@ -156,12 +155,11 @@ impl Harvest<'_> {
 
     /// Takes a rollout, unless another attempt than the rewarded one counts.
     async fn take(&mut self, rollout: Rollout, rewarded: &Rewarded) -> Result<(), TrainError> {
-        let member = read_member(self.record, rollout, self.reward_bounds).await?;
+        let member = read_member(self.record, rollout, self.reward_bounds, Phase::Train, &self.policy).await?;
         if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
             return Ok(());
         }
-        let is_trained = |generation| untrained_cause(generation, &member, Phase::Train, &self.policy, true).is_none();
-        if member.generations.iter().any(is_trained) {
+        if member.trained().next().is_some() {
             self.ripe += 1;
         }
         self.members.push(member);
@@ -211,6 +209,7 @@ mod tests {
             rewards: Vec::new(),
             total_reward: 0.0,
             generations: Vec::new(),
+            verdicts: Vec::new(),
             refused: None,
         }
     }

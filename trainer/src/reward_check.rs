@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use fulgurite_adapters::UntrainedCause;
-use fulgurite_types::RecordedReward;
+use fulgurite_types::{RecordedReward, UntrainedCause};
 
 use crate::collection::{Collected, Member};
 
@@ -211,6 +210,7 @@ mod tests {
             rewards,
             total_reward,
             generations: Vec::new(),
+            verdicts: Vec::new(),
         }
     }
 

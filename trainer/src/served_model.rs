@@ -1,7 +1,8 @@
 //! A model that a server samples for its agents.
 
 use async_trait::async_trait;
-use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver, WeightsVersion};
+use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver};
+use fulgurite_types::WeightsVersion;
 use serde::Deserialize;
 use serde_json::json;
 

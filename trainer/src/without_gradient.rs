@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fulgurite_types::{GenerationUse, Step};
+use fulgurite_types::{GenerationUse, Step, TokenUse};
 use serde_json::Value;
 
 use crate::TrainEvent;
-use crate::accounting::TRAINED;
 use crate::collection::{Collected, Member};
 
 /// How tokens are read.
@@ -44,8 +43,8 @@ pub(crate) fn warning(
         return None;
     }
     let mut untrained = BTreeMap::new();
-    for usage in uses.iter().filter(|usage| usage.cause != TRAINED) {
-        *untrained.entry(usage.cause.clone()).or_insert(0) += usage.tokens;
+    for usage in uses.iter().filter(|usage| usage.cause != TokenUse::Trained) {
+        *untrained.entry(usage.cause.to_string()).or_insert(0) += usage.tokens;
     }
     let firsts = collected.groups.iter().filter_map(|members| members.iter().find(|member| member.succeeded()));
     let answers = firsts.filter_map(|member| answer(member, decode)).take(ANSWERS).collect();

@@ -9,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_backends::{
     AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
-    WeightsVersion,
 };
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
@@ -17,8 +16,8 @@ use fulgurite_trainer::{
     Server, ServerOptions, Tasks, TrainError, TrainEvent,
 };
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, Reward, RolloutConfig, RolloutFilter,
-    WeightsFrom,
+    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, RecordedSampling, Reward, RolloutConfig,
+    RolloutFilter, WeightsFrom, WeightsVersion,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -96,7 +95,9 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         "unknown_weights" => generation.weights_versions.clear(),
         "other_model" => generation.model = "another model".into(),
         "unknown_tokenizer" => generation.tokenizer = "another tokenizer".into(),
-        "modified_distribution" => generation.sampling = json!({ "temperature": 0.7, "top_p": 1.0, "top_k": null }),
+        "modified_distribution" => {
+            generation.sampling = RecordedSampling(json!({ "temperature": 0.7, "top_p": 1.0, "top_k": null }))
+        }
         "broken_off" => generation.stop_reason = "error".into(),
         "client_gone" => generation.client_gone = true,
         "empty_prompt" => generation.prompt_tokens.clear(),
@@ -125,7 +126,7 @@ fn passed_on(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
         sampled_tokens: Vec::new(),
         logprobs: None,
         weights_versions: Vec::new(),
-        sampling: json!({}),
+        sampling: RecordedSampling(json!({})),
         renderer: String::new(),
         tokenizer: String::new(),
         branch_reason: Some("upstream".into()),
@@ -151,7 +152,7 @@ fn honest(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
         logprobs: Some(vec![-0.5; 3]),
         stop_reason: "stop".into(),
         weights_versions: vec![WeightsFrom { version: 0, first_token: 0 }],
-        sampling: json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null }),
+        sampling: RecordedSampling(json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null })),
         seed: 1,
         renderer: "chatml".into(),
         tokenizer: TOKENIZER.into(),

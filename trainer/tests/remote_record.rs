@@ -13,8 +13,8 @@ use axum::http::StatusCode;
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationUse, NewGeneration, NewRollout, NewRun, Reward,
-    StepRecord, WeightsFrom,
+    AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationUse, NewGeneration, NewRollout, NewRun, RecordedSampling,
+    Reward, StepRecord, WeightsFrom,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -71,7 +71,7 @@ fn generation(rollout_id: &str, attempt_id: &str, place: usize, prompt_tokens: V
         logprobs: Some(vec![-f32::MIN_POSITIVE, -0.1 - place as f32 / 3.0]),
         stop_reason: "stop".into(),
         weights_versions: vec![WeightsFrom { version: u64::MAX >> 1, first_token: 0 }],
-        sampling: json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null }),
+        sampling: RecordedSampling(json!({ "temperature": 1.0, "top_p": 1.0, "top_k": null })),
         seed: u64::MAX,
         renderer: "chatml".into(),
         tokenizer: "t".into(),

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Attempt, Generation, ResourcesUpdate, Rollout, Run, Span, Step, Worker};
+use crate::{Attempt, Generation, ResourcesUpdate, Rollout, Run, Span, Step, TokenUse, Worker};
 
 /// One record of an archive, from which a store can be made again. In JSON: `{"record": "attempt", "data": {..}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,8 +97,8 @@ pub struct ArchivedUse {
     pub run_id: String,
     /// Whose tokens.
     pub generation_id: String,
-    /// What became of them, by name.
-    pub cause: String,
+    /// What became of them.
+    pub cause: TokenUse,
     /// The step that used them, if one did.
     pub step: Option<i64>,
     /// How many.

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::{BranchReason, Defect, StopReason};
+
 /// How one call's prompt stands to the calls of its attempt before it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallDrift {
@@ -26,7 +28,7 @@ pub struct CallDrift {
     /// Tokens that it has from there: that generation's prompt and what was sampled after it.
     pub kept_tokens: u64,
     /// Why it does not continue the latest call, by name; `None` where it does.
-    pub reason: Option<String>,
+    pub reason: Option<BranchReason>,
     /// The earlier generation that is closest to it, where it leaves what was recorded.
     pub nearest: Option<String>,
     /// The first message that is not as recorded there.
@@ -36,11 +38,11 @@ pub struct CallDrift {
     /// What the renderer said, where it could not continue.
     pub detail: Option<String>,
     /// Why sampling ended.
-    pub stop_reason: String,
+    pub stop_reason: StopReason,
     /// Whether the client hung up before it had the whole answer.
     pub client_gone: bool,
     /// Why it must not be trained, by name, if it must not.
-    pub defect: Option<String>,
+    pub defect: Option<Defect>,
 }
 
 /// How the calls of a rollout stand to each other.
@@ -60,8 +62,8 @@ impl DriftReport {
     /// The report of a rollout's calls.
     pub fn of(rollout_id: &str, calls: Vec<CallDrift>) -> Self {
         let mut reasons = BTreeMap::new();
-        for reason in calls.iter().filter_map(|call| call.reason.clone()) {
-            *reasons.entry(reason).or_default() += 1;
+        for reason in calls.iter().filter_map(|call| call.reason.as_ref()) {
+            *reasons.entry(reason.to_string()).or_default() += 1;
         }
         let continued = calls.iter().filter(|call| call.continues.is_some()).count() as u64;
         Self { rollout_id: rollout_id.to_owned(), continued, reasons, calls }

@@ -1,7 +1,6 @@
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::Object;
+use crate::{BranchReason, Defect, Object, RecordedSampling, StopReason};
 
 /// Which weights sampled the tokens from `first_token` on, up to the next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,13 +41,13 @@ pub struct NewGeneration {
     pub sampled_tokens: Vec<u32>,
     /// The sampler's logprob of each sampled token; `None` if it gave none.
     pub logprobs: Option<Vec<f32>>,
-    /// Why sampling ended, in the sampler's word.
-    pub stop_reason: String,
+    /// Why sampling ended.
+    pub stop_reason: StopReason,
     /// Which weights sampled which tokens, by run length: empty if not known, else the first entry starts at 0 and
     /// `first_token` increases.
     pub weights_versions: Vec<WeightsFrom>,
     /// Sampling parameters.
-    pub sampling: Value,
+    pub sampling: RecordedSampling,
     /// The seed that was used.
     pub seed: u64,
     /// Name of the renderer that made the prompt.
@@ -57,12 +56,12 @@ pub struct NewGeneration {
     pub tokenizer: String,
     /// Digest of the client's request, by which a retry is recognised.
     pub request_digest: String,
-    /// Why the prompt does not continue the conversation's previous generation, by name, if it does not.
-    pub branch_reason: Option<String>,
+    /// Why the prompt does not continue the conversation's previous generation, if it does not.
+    pub branch_reason: Option<BranchReason>,
     /// Whether the client hung up before it had the whole answer.
     pub client_gone: bool,
-    /// Why it must not be trained, by name, if whoever records it knows of a reason.
-    pub defect: Option<String>,
+    /// Why it must not be trained, if whoever records it knows of a reason.
+    pub defect: Option<Defect>,
 }
 
 /// One answered model call, with its prompt rebuilt.
@@ -84,8 +83,8 @@ pub struct Generation {
     pub sequence_id: u64,
     /// The generation of the same attempt that its prompt continues token by token.
     pub parent_id: Option<String>,
-    /// Why it does not continue the conversation's previous generation, by name, if it does not.
-    pub branch_reason: Option<String>,
+    /// Why it does not continue the conversation's previous generation, if it does not.
+    pub branch_reason: Option<BranchReason>,
     /// When the call arrived.
     pub start_time: f64,
     /// When the last token was there.
@@ -99,11 +98,11 @@ pub struct Generation {
     /// The sampler's logprob of each sampled token.
     pub logprobs: Option<Vec<f32>>,
     /// Why sampling ended.
-    pub stop_reason: String,
+    pub stop_reason: StopReason,
     /// Which weights sampled which tokens.
     pub weights_versions: Vec<WeightsFrom>,
     /// Sampling parameters.
-    pub sampling: Value,
+    pub sampling: RecordedSampling,
     /// The seed that was used.
     pub seed: u64,
     /// Name of the renderer that made the prompt.
@@ -114,6 +113,6 @@ pub struct Generation {
     pub request_digest: String,
     /// Whether the client hung up before it had the whole answer.
     pub client_gone: bool,
-    /// Why it must not be trained, by name (`non_finite_logprobs`), if it must not.
-    pub defect: Option<String>,
+    /// Why it must not be trained, if it must not.
+    pub defect: Option<Defect>,
 }

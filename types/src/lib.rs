@@ -6,12 +6,15 @@
 //!
 //! - [`Rollout`], [`Attempt`], [`Worker`], [`ResourcesUpdate`]: tasks, tries at them, and who tries.
 //! - [`Generation`], [`Span`]: one model call, token by token, and what everybody else records.
+//! - [`StopReason`], [`Defect`], [`BranchReason`], [`Verdict`], [`TokenUse`]: the words that decide what is trained.
 //! - [`Reward`]: how good something was, and who says so.
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 
 mod archive;
 mod attempt;
+mod defect;
+mod departure;
 mod drift;
 mod gateway;
 mod generation;
@@ -26,8 +29,11 @@ mod resources;
 mod reward;
 mod rollout;
 mod run;
+mod sampling;
 mod session;
 mod span;
+mod stop_reason;
+mod verdict;
 mod words;
 mod worker;
 
@@ -36,6 +42,8 @@ pub use archive::{
     ArchivedUse, Imported,
 };
 pub use attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, AttemptedRollout};
+pub use defect::{AuxiliaryMark, Defect};
+pub use departure::{BranchReason, DepartureReason};
 pub use drift::{CallDrift, DriftReport};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generation::{Generation, NewGeneration, WeightsFrom};
@@ -52,8 +60,11 @@ pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
     UnaccountedGeneration,
 };
+pub use sampling::{Constraint, RecordedSampling, SamplingParameters, WeightsVersion};
 pub use session::SessionIds;
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
+pub use stop_reason::StopReason;
+pub use verdict::{TokenUse, UntrainedCause, Verdict};
 pub use worker::{Worker, WorkerStatus};
 
 /// A JSON object.

@@ -90,6 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::RecordedSampling;
 
     fn generation(prompt_tokens: Vec<u32>, sampled: &[(u32, f32)], has_logprobs: bool) -> Generation {
         Generation {
@@ -110,7 +111,7 @@ mod tests {
             logprobs: has_logprobs.then(|| sampled.iter().map(|(_, logprob)| *logprob).collect()),
             stop_reason: "stop".into(),
             weights_versions: vec![],
-            sampling: json!({"temperature": 1.0}),
+            sampling: RecordedSampling(json!({"temperature": 1.0})),
             seed: u64::MAX,
             renderer: "chatml".into(),
             tokenizer: "sha256:0".into(),

@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::TokenUse;
+
 /// What it takes to begin a training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRun {
@@ -34,8 +36,8 @@ pub struct Run {
 pub struct GenerationUse {
     /// Whose tokens.
     pub generation_id: String,
-    /// What became of them, by name: `trained`, or why they were not.
-    pub cause: String,
+    /// What became of them.
+    pub cause: TokenUse,
     /// How many. Over all causes not more than the generation has sampled tokens.
     pub tokens: u64,
 }
@@ -112,9 +114,9 @@ pub struct ModelWeights {
 /// How many sampled tokens went where. Over all rows of a ledger, `tokens` sums to all sampled tokens in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRow {
-    /// What became of them; `other` for what the run has not accounted for.
-    pub cause: String,
-    /// Generations with this cause; for `other`, those that the run has not accounted for at all.
+    /// What became of them.
+    pub cause: TokenUse,
+    /// Generations with this cause; for [`TokenUse::Unaccounted`], those that the run has not accounted for at all.
     pub generations: u64,
     /// Sampled tokens.
     pub tokens: u64,

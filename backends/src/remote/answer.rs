@@ -1,6 +1,7 @@
 use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
-use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason, WeightsVersion};
+use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason};
+use fulgurite_types::WeightsVersion;
 
 /// What servers write where a logprob is not a number, minus infinity, or unknown.
 const NO_LOGPROB: f64 = -9999.0;
@@ -164,7 +165,7 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SamplingParameters;
+    use fulgurite_types::SamplingParameters;
 
     fn request() -> SampleRequest {
         SampleRequest {

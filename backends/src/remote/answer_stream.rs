@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use fulgurite_types::WeightsVersion;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::remote::answer::{Answer, Piece};
 use crate::remote::connections::ReplyBody;
 use crate::remote::event_decoder::EventDecoder;
 use crate::remote::host::Host;
-use crate::{AnswerFault, SampleEvent, SampleSource, Sampled, WeightsVersion};
+use crate::{AnswerFault, SampleEvent, SampleSource, Sampled};
 
 /// How long what a host says behind an answer's end is waited for.
 const BEHIND_THE_END: Duration = Duration::from_secs(1);

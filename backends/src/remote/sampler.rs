@@ -3,6 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fulgurite_types::WeightsVersion;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -11,10 +12,7 @@ use crate::remote::answer::Answer;
 use crate::remote::answer_stream::{AnswerStream, LastWeights, ReadEvent};
 use crate::remote::host::{Host, RemoteOptions};
 use crate::remote::serving::{Serving, WeightsInUse};
-use crate::{
-    BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
-    WeightsVersion,
-};
+use crate::{BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 
 /// How a kind of server is talked to.
 #[async_trait]

@@ -1,8 +1,9 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
+use fulgurite_types::WeightsVersion;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
-use crate::{Changeover, WeightsVersion};
+use crate::Changeover;
 
 /// What a host samples from, as far as this process has put it there.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
+use fulgurite_types::WeightsVersion;
 use serde::Deserialize;
 
-use crate::{AnswerFault, WeightsVersion};
+use crate::AnswerFault;
 
 /// A server's name for its weights as a version: a number, or `v` and a number. Of any other name, such as the
 /// `default` of a server that nobody told, the version is not known.

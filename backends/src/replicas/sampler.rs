@@ -2,13 +2,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fulgurite_types::WeightsVersion;
 use tokio::time::MissedTickBehavior;
 
 use super::choice::order;
 use super::replica::{Replica, WantedWeights};
-use crate::{
-    BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource, WeightsVersion,
-};
+use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 
 /// How hosts of one model are used.
 #[derive(Clone, Debug)]

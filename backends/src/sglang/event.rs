@@ -1,3 +1,4 @@
+use fulgurite_types::WeightsVersion;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use crate::remote::answer_stream::ReadEvent;
 use crate::remote::host::fault_of_error;
 use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, weights_version};
-use crate::{AnswerFault, SampleRequest, StopReason, WeightsVersion};
+use crate::{AnswerFault, SampleRequest, StopReason};
 
 /// Reads events that tell everything so far, or, from a server that streams increments, what is new.
 #[derive(Debug)]
@@ -176,10 +177,10 @@ fn stop_reason(reason: &Value) -> Result<StopReason, AnswerFault> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;
-    use crate::SamplingParameters;
 
     fn request() -> SampleRequest {
         SampleRequest {

@@ -1,8 +1,9 @@
+use fulgurite_types::Constraint;
 use serde_json::{Value, json};
 
 use super::server::SglangServer;
+use crate::SampleRequest;
 use crate::remote::sampling_fields::SamplingFields;
-use crate::{Constraint, SampleRequest};
 
 /// A request. What a server may have other defaults for is written out.
 pub(super) fn body(request: &SampleRequest, server: &SglangServer) -> Value {
@@ -65,7 +66,7 @@ mod tests {
         SampleRequest {
             prompt: vec![1, 2],
             max_tokens: 3,
-            sampling: crate::SamplingParameters {
+            sampling: fulgurite_types::SamplingParameters {
                 logit_bias: [(7, 1.5)].into(),
                 constraint: Some(Constraint::JsonSchema(json!({ "type": "null" }))),
                 ..Default::default()
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn what_top_k_and_top_p_left_is_asked_for_with_the_logprobs_that_somebody_wants() {
         let asked = |top_logprobs, temperature| {
-            let sampling = crate::SamplingParameters { top_k: Some(5), temperature, ..Default::default() };
+            let sampling = fulgurite_types::SamplingParameters { top_k: Some(5), temperature, ..Default::default() };
             let body = body(&SampleRequest { sampling, top_logprobs, ..request() }, &silent(64));
             ["return_sampling_mask", "sampling_logprobs_mode", "top_logprobs_num"].map(|field| body[field].clone())
         };
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn a_grammar_and_the_number_of_tokens_told_together_go_where_they_are_known() {
         let constraint = Some(Constraint::Lark("start: /a/".into()));
-        let sampling = crate::SamplingParameters { constraint, ..Default::default() };
+        let sampling = fulgurite_types::SamplingParameters { constraint, ..Default::default() };
         let request = SampleRequest { sampling, stream_interval: 16, ..request() };
         let newer = server(json!({ "incremental_streaming_output": false, "grammar_backend": "llguidance" }));
         assert!(newer.takes_lark && !server(json!({ "grammar_backend": "xgrammar" })).takes_lark);

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use fulgurite_types::SamplingParameters;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -8,7 +9,7 @@ use crate::probe::{PROBED_TOKENS, probe, tells_certainty};
 use crate::remote::sampler::{Remote, Wire};
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;
-use crate::{BackendError, SampleRequest, SamplingParameters};
+use crate::{BackendError, SampleRequest};
 
 /// At this temperature the likeliest token is certain, unless two of them are as good as equal.
 const LOW_TEMPERATURE: f32 = 1e-4;

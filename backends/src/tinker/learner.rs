@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fulgurite_types::WeightsVersion;
 
 use super::checkpoint::TinkerCheckpoint;
 use super::datums::{self, Pass};
@@ -15,7 +16,7 @@ use super::wire::{
 };
 use crate::{
     AdamParameters, AnswerFault, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights,
-    OptimizerStep, WeightsReceiver, WeightsSource, WeightsVersion,
+    OptimizerStep, WeightsReceiver, WeightsSource,
 };
 
 /// Seconds after which the service may delete weights that were saved for sampling, where it keeps count: a run that

@@ -86,10 +86,10 @@ fn unreadable_array(error: WireError) -> AnswerFault {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;
-    use crate::SamplingParameters;
     use crate::tinker::wire::protobuf::TopkLogprobs;
 
     fn sample_request() -> SampleRequest {

@@ -1,16 +1,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fulgurite_types::{SamplingParameters, WeightsVersion};
 use tokio::sync::OnceCell;
 
 use super::sampling::{Sampling, Weights};
 use super::service::TinkerService;
 use super::wire::{CheckpointKind, CheckpointPath, SupportedModel};
 use crate::probe::{PROBED_TOKENS, probe, tells_certainty};
-use crate::{
-    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, SamplingParameters,
-    WeightsSource, WeightsVersion,
-};
+use crate::{BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 
 /// The greatest number of alternatives that is asked for.
 const GREATEST_TOP_LOGPROBS: usize = 20;

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use fulgurite_types::WeightsVersion;
 use reqwest::StatusCode;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,7 +15,7 @@ use super::wire::protobuf::SampleResponse;
 use super::wire::{CreateSamplingSessionRequest, CreateSamplingSessionResponse, SubmittedRequest};
 use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::json_reader::Elements;
-use crate::{BackendError, SampleEvent, SampleRequest, WeightsVersion};
+use crate::{BackendError, SampleEvent, SampleRequest};
 
 /// What is sampled from.
 #[derive(Debug)]

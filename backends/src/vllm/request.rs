@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
 
+use fulgurite_types::Constraint;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::SampleRequest;
 use crate::remote::sampling_fields::SamplingFields;
-use crate::{Constraint, SampleRequest};
 
 /// A request to `/v1/completions`.
 #[derive(Debug, Serialize)]
@@ -133,10 +134,10 @@ fn seed(seed: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;
-    use crate::SamplingParameters;
 
     fn completion(model: &str, request: &SampleRequest) -> Value {
         json!(Completion::new(model, request))

@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use fulgurite_types::SamplingParameters;
 use reqwest::StatusCode;
 
 use super::completions::CompletionReader;
@@ -10,9 +11,7 @@ use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;
-use crate::{
-    BackendError, Capabilities, Changeover, SampleEvent, SampleRequest, SampleStream, SamplerInfo, SamplingParameters,
-};
+use crate::{BackendError, Capabilities, Changeover, SampleEvent, SampleRequest, SampleStream, SamplerInfo};
 
 const COMPLETIONS: &str = "v1/completions";
 const GENERATE: &str = "inference/v1/generate";

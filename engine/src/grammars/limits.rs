@@ -1,4 +1,4 @@
-use fulgurite_backends::Constraint;
+use fulgurite_types::Constraint;
 use llguidance::api::ParserLimits;
 
 use super::schema_cost::{SchemaCost, schemas_in};

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use fulgurite_backends::{BackendError, Constraint, FairShare, ShareFull, ShareLimits};
+use fulgurite_backends::{BackendError, FairShare, ShareFull, ShareLimits};
+use fulgurite_types::Constraint;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{Matcher, ParserFactory};
 use tokio::sync::oneshot;

@@ -3,9 +3,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::tinker::wire::{CheckpointKind, CheckpointPath};
-use fulgurite_backends::{
-    BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource, WeightsVersion,
-};
+use fulgurite_backends::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
+use fulgurite_types::WeightsVersion;
 
 use super::server::{TinkerBase, TinkerServer};
 

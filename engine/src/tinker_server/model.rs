@@ -7,7 +7,8 @@ use fulgurite_backends::tinker::wire::{
     AdamParams, CheckpointKind, CheckpointPath, LoadWeightsResponse, LoraConfig, ModelCreated, OptimStepResponse,
     RequestFailed, SaveWeightsExternalResponse, SaveWeightsForSamplerResponse, SaveWeightsResponse,
 };
-use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, WeightsVersion};
+use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner};
+use fulgurite_types::WeightsVersion;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

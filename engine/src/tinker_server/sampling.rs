@@ -7,7 +7,8 @@ use fulgurite_backends::tinker::wire::{
     FuturesRetrieveRequest, FuturesRetrieveResponse, JoinSamplingSessionResponse, RequestFailed,
     SampleRequest as WireRequest, StopSequences as AskedStops, SubmittedRequest, TensorData,
 };
-use fulgurite_backends::{BackendError, SampleRequest, SampleStream, SamplingParameters, StopSequence, derive_seed};
+use fulgurite_backends::{BackendError, SampleRequest, SampleStream, StopSequence, derive_seed};
+use fulgurite_types::SamplingParameters;
 
 use super::futures::{Fingerprint, Outcome, Taken};
 use super::names::{fresh_id, fresh_seed};

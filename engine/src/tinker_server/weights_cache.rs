@@ -2,7 +2,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fulgurite_backends::{BackendError, WeightsVersion};
+use fulgurite_backends::BackendError;
+use fulgurite_types::WeightsVersion;
 use tokio::sync::Mutex;
 
 use super::server::run_blocking;

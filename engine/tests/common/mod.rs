@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use fulgurite_backends::{
     AdamParameters, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SamplingParameters, StopReason,
+    StopReason,
 };
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, ModelConfig, create_model};
+use fulgurite_types::SamplingParameters;
 use tempfile::TempDir;
 
 /// Two layers; hardly a dimension is a multiple of the vectors' width.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, Constraint, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler,
-    SamplingParameters, StopReason, WeightsSource, WeightsVersion,
+    AdamParameters, Learner, LossFunction, NewWeights, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason,
+    WeightsSource,
 };
+use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 use serde_json::json;
 
 use crate::common::{open, request, supervised};

@@ -123,7 +123,7 @@ fn read_content(index: usize, message: &mut Message) -> Result<(), ProxyError> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::SamplingParameters;
+    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_backends::SamplingParameters;
+use fulgurite_types::SamplingParameters;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

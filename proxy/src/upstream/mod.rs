@@ -17,6 +17,5 @@ mod route;
 
 pub(crate) use kept_replies::KeptReplies;
 pub(crate) use passing::{pass_on, retrieve};
-pub(crate) use record::UPSTREAM;
 pub(crate) use relay::Passed;
 pub(crate) use route::Route;

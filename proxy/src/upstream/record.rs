@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use fulgurite_store::StoreError;
-use fulgurite_types::{IncomingSpan, Ingested, NewGeneration, Object, Span, SpanStatus, StatusCode};
+use fulgurite_types::{
+    BranchReason, Defect, IncomingSpan, Ingested, NewGeneration, Object, RecordedSampling, Span, SpanStatus,
+    StatusCode, StopReason,
+};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Choice, Tokens};
@@ -13,10 +16,6 @@ use crate::error::ProxyError;
 use crate::message_attributes::{REQUEST_EXTRA, add_message, add_messages, add_tools};
 use crate::recorded_conversation::IDEMPOTENCY_KEY;
 use crate::recording::Recorded;
-
-/// Why a call that was passed on must not be trained: whose weights and which tokens they were is not known here. Also
-/// why it continues no other token by token.
-pub(crate) const UPSTREAM: &str = "upstream";
 
 /// What is recorded of a failure's words, in characters.
 const MESSAGE_LIMIT: usize = 500;
@@ -76,9 +75,9 @@ pub(super) async fn record_answer(
         renderer: String::new(),
         tokenizer: String::new(),
         request_digest: call.digest.clone(),
-        branch_reason: Some(UPSTREAM.to_owned()),
+        branch_reason: Some(BranchReason::Upstream),
         client_gone: end == End::ClientGone,
-        defect: Some(UPSTREAM.to_owned()),
+        defect: Some(Defect::Upstream),
     };
     let client_gone = generation.client_gone;
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
@@ -219,19 +218,18 @@ fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer) {
 }
 
 /// Why the answer ended, as the records of what is sampled here tell it.
-fn stop_reason(answer: &Answer, end: End) -> String {
+fn stop_reason(answer: &Answer, end: End) -> StopReason {
     let told = answer.choices.first().and_then(|choice| choice.finish_reason.as_deref());
-    let reason = match (end, told) {
-        (End::ClientGone, _) => "client_gone",
-        (End::Broken, _) => "error",
-        (End::Whole, Some("tool_calls") | None) => "stop",
-        (End::Whole, Some(reason)) => reason,
-    };
-    reason.to_owned()
+    match (end, told) {
+        (End::ClientGone, _) => StopReason::ClientGone,
+        (End::Broken, _) => StopReason::Error,
+        (End::Whole, Some("tool_calls") | None) => StopReason::Stop,
+        (End::Whole, Some(reason)) => reason.into(),
+    }
 }
 
 /// What was asked of the distribution; what was not is the upstream's to know.
-fn sampling(fields: &Map<String, Value>) -> Value {
+fn sampling(fields: &Map<String, Value>) -> RecordedSampling {
     let asked = ["temperature", "top_p", "top_k"].map(|field| (field.to_owned(), json!(fields.get(field))));
-    Value::Object(asked.into_iter().filter(|(_, value)| !value.is_null()).collect())
+    RecordedSampling(Value::Object(asked.into_iter().filter(|(_, value)| !value.is_null()).collect()))
 }

@@ -50,7 +50,7 @@ pub async fn generations(setup: &Setup, rollout: &str) -> Vec<Generation> {
 
 /// Each goes on token by token from the one before.
 pub fn assert_they_are_a_chain(generations: &[Generation], way: usize) {
-    assert_eq!(generations[0].branch_reason.as_deref(), Some("first_turn"), "{way}");
+    assert_eq!(generations[0].branch_reason.as_ref().map(ToString::to_string).as_deref(), Some("first_turn"), "{way}");
     for (turn, pair) in generations.windows(2).enumerate() {
         let place = (pair[1].parent_id.as_ref(), pair[1].branch_reason.as_ref());
         assert_eq!(place, (Some(&pair[0].generation_id), None), "way {way}, after turn {turn}");

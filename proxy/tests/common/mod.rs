@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
-    SamplerInfo, StopReason, WeightsSource, WeightsVersion,
+    SamplerInfo, StopReason, WeightsSource,
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
@@ -22,7 +22,7 @@ use fulgurite_renderers::{
     train_byte_level_tokenizer, write_tokenizer_directory,
 };
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{Generation, GenerationFilter, NewRollout, SpanFilter};
+use fulgurite_types::{Generation, GenerationFilter, NewRollout, SpanFilter, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

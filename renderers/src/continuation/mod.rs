@@ -10,6 +10,6 @@ mod next_prompt;
 mod recorded_turns;
 mod volatile;
 
-pub use next_prompt::{ContinuationPolicy, Continued, Departure, DepartureReason, Fresh, NextPrompt};
+pub use next_prompt::{ContinuationPolicy, Continued, Departure, Fresh, NextPrompt};
 pub use recorded_turns::{RecordedTurn, RecordedTurns};
 pub use volatile::{VolatileDetector, VolatileRule, VolatileRules, VolatileSpan};

@@ -1,3 +1,4 @@
+use fulgurite_types::DepartureReason;
 use serde::{Deserialize, Serialize};
 
 /// How turns that the model sampled appear in later prompts.
@@ -58,57 +59,4 @@ pub struct Departure {
     pub token_index: Option<usize>,
     /// What the renderer said, where it could not continue.
     pub detail: Option<String>,
-}
-
-/// Why a prompt does not continue the latest recorded turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DepartureReason {
-    /// A conversation begins: no turn is recorded, or the assistant has not spoken in it yet.
-    FirstTurn,
-    /// The same request again, of a turn that is recorded.
-    RequestRepeated,
-    /// It continues an earlier turn: conversations take turns, or the client went back.
-    OtherBranch,
-    /// Messages that had been there are no longer there.
-    Truncated,
-    /// A message of the system or of the developer changed.
-    SystemChanged,
-    /// Other tools are declared, or in another order.
-    ToolsChanged,
-    /// A message changed that was in the history.
-    HistoryRewritten,
-    /// The renderer cannot write what follows this turn without what comes before it.
-    RendererCannotContinue,
-    /// Under [`TemplateFaithful`](ContinuationPolicy::TemplateFaithful): earlier reasoning is left out.
-    ReasoningDropped,
-    /// Under [`TemplateFaithful`](ContinuationPolicy::TemplateFaithful): the format spells calls in another way than
-    /// they were sampled.
-    CallsRespelled,
-    /// Under [`TemplateFaithful`](ContinuationPolicy::TemplateFaithful): the same text is cut into other tokens than
-    /// were sampled.
-    Retokenised,
-    /// Under [`TemplateFaithful`](ContinuationPolicy::TemplateFaithful): the format writes something else of the turn
-    /// in another way, such as its end.
-    RenderedOtherwise,
-}
-
-impl DepartureReason {
-    /// The reason's name, as reports and stores give it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::FirstTurn => "first_turn",
-            Self::RequestRepeated => "request_repeated",
-            Self::OtherBranch => "other_branch",
-            Self::Truncated => "truncated",
-            Self::SystemChanged => "system_changed",
-            Self::ToolsChanged => "tools_changed",
-            Self::HistoryRewritten => "history_rewritten",
-            Self::RendererCannotContinue => "renderer_cannot_continue",
-            Self::ReasoningDropped => "reasoning_dropped",
-            Self::CallsRespelled => "calls_respelled",
-            Self::Retokenised => "retokenised",
-            Self::RenderedOtherwise => "rendered_otherwise",
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! One test for each way in which a client was seen to send a reply back otherwise than it got it.
 
-use fulgurite_renderers::{DepartureReason, Message, NextPrompt};
+use fulgurite_renderers::{Message, NextPrompt};
+use fulgurite_types::DepartureReason;
 use serde_json::{Value, json};
 
 use crate::setup::{Rollout, calling, message, plain, result, said, user, weather_tool};
@@ -158,5 +159,5 @@ fn a_changed_call_is_not_the_call_that_was_sampled() {
     rollout.call(&[user("a")], &[1], &called());
     let other = message(call_sent_back("{\"city\": \"Q\", \"days\": 1.0}", json!(null)));
     let fresh = rollout.fresh(&[user("a"), other, result("c1", "sun")]);
-    assert_eq!((fresh.departure.reason.name(), fresh.departure.message_index), ("history_rewritten", Some(1)));
+    assert_eq!((fresh.departure.reason.as_str(), fresh.departure.message_index), ("history_rewritten", Some(1)));
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fulgurite_backends::{
     AdamParameters, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, Sampler,
-    SamplingParameters,
 };
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, square_product};
+use fulgurite_types::SamplingParameters;
 use serde_json::json;
 use tokio::task::JoinSet;
 

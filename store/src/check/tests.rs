@@ -1,4 +1,6 @@
-use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward};
+use fulgurite_types::{
+    AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward, StopReason,
+};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
 
@@ -304,7 +306,7 @@ async fn checksums_follow_whatever_the_store_itself_changes() {
     let store = sound_store().await;
     let attempted = store.start().await;
     let begun = NewGeneration {
-        stop_reason: generations::CLIENT_GONE.into(),
+        stop_reason: StopReason::ClientGone,
         client_gone: true,
         ..generation("begun", &attempted, &[1, 2], &[3])
     };

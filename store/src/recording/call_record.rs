@@ -1,17 +1,13 @@
-use fulgurite_types::{NewGeneration, NewRollout, Span, pack_logprobs, pack_tokens};
+use fulgurite_types::{BranchReason, Defect, NewGeneration, NewRollout, Span, StopReason, pack_logprobs, pack_tokens};
 
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
 use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
 use crate::generation_spans::span_of;
-use crate::generations::CLIENT_GONE;
 use crate::sql::{to_integer, to_json};
 use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
 
 use super::validate;
-
-/// Why a generation must not be trained: at least one of its logprobs was not a finite number.
-const NON_FINITE_LOGPROBS: &str = "non_finite_logprobs";
 
 /// A call that is to be recorded, in the form that its rows take.
 pub(crate) struct CallRecord {
@@ -73,7 +69,7 @@ impl CallRecord {
         };
         let finite = generation.logprobs.iter().flatten().all(|logprob| logprob.is_finite());
         if !finite {
-            generation.defect = Some(NON_FINITE_LOGPROBS.to_owned());
+            generation.defect = Some(Defect::NonFiniteLogprobs);
         }
         let mut call = Self {
             sampling: to_json("sampling", &generation.sampling)?,
@@ -135,7 +131,7 @@ impl CallRecord {
                 &generation.attempt_id,
                 &generation.span_id,
                 &generation.model,
-                &generation.stop_reason,
+                generation.stop_reason.as_str(),
                 &self.weights_versions,
                 &self.sampling,
                 &generation.renderer,
@@ -143,8 +139,8 @@ impl CallRecord {
                 &generation.request_digest,
             ],
             optional_texts: [
-                generation.branch_reason.as_deref(),
-                generation.defect.as_deref(),
+                generation.branch_reason.as_ref().map(BranchReason::as_str),
+                generation.defect.as_ref().map(Defect::as_str),
                 self.conversation.as_ref().map(|written| written.answer.as_str()),
             ],
             prompt_tokens: self.prompt_from(held_tokens),
@@ -181,7 +177,7 @@ impl CallRecord {
 
     /// What later calls are compared with, unless nobody can continue it.
     pub fn continuable(&self) -> Option<KnownCall> {
-        (self.generation.stop_reason != CLIENT_GONE).then_some(self.known)
+        (self.generation.stop_reason != StopReason::ClientGone).then_some(self.known)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the rows of a call hold, whichever way they are written.
 
+use fulgurite_types::{BranchReason, Defect};
 use sqlx::Any;
 use sqlx::any::AnyArguments;
 use sqlx::query::Query;
@@ -32,7 +33,7 @@ pub(super) fn bind_generation<'q>(query: CallQuery<'q>, call: &'q CallRecord) ->
     let (context_length, context_hash) = call.context();
     let query = query
         .bind(generation.generation_id.as_str())
-        .bind(generation.branch_reason.as_deref())
+        .bind(generation.branch_reason.as_ref().map(BranchReason::as_str))
         .bind(generation.model.as_str())
         .bind(call.sampled())
         .bind(call.packed_logprobs.as_deref())
@@ -47,6 +48,6 @@ pub(super) fn bind_generation<'q>(query: CallQuery<'q>, call: &'q CallRecord) ->
         .bind(generation.tokenizer.as_str())
         .bind(generation.request_digest.as_str())
         .bind(i64::from(generation.client_gone))
-        .bind(generation.defect.as_deref());
+        .bind(generation.defect.as_ref().map(Defect::as_str));
     Ok(query)
 }

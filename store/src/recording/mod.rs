@@ -17,7 +17,7 @@ pub(crate) use call_record::CallRecord;
 pub(crate) use latest_calls::LatestCalls;
 pub(crate) use one_by_one::{import, record_one_by_one};
 
-use fulgurite_types::{NewGeneration, WeightsFrom};
+use fulgurite_types::{BranchReason, Defect, NewGeneration, WeightsFrom};
 
 use crate::recorded_calls::Telling;
 use crate::sql::{optional_plain, plain};
@@ -83,12 +83,12 @@ impl Store {
 
 fn validate(generation: &NewGeneration) -> Result<()> {
     let texts = [
-        ("generation_id", &generation.generation_id),
+        ("generation_id", generation.generation_id.as_str()),
         ("span_id", &generation.span_id),
         ("trace_id", &generation.trace_id),
         ("name", &generation.name),
         ("model", &generation.model),
-        ("stop_reason", &generation.stop_reason),
+        ("stop_reason", generation.stop_reason.as_str()),
         ("renderer", &generation.renderer),
         ("tokenizer", &generation.tokenizer),
         ("request_digest", &generation.request_digest),
@@ -101,8 +101,8 @@ fn validate(generation: &NewGeneration) -> Result<()> {
             return Err(StoreError::invalid(field, "must not be empty"));
         }
     }
-    optional_plain("branch_reason", generation.branch_reason.as_deref())?;
-    optional_plain("defect", generation.defect.as_deref())?;
+    optional_plain("branch_reason", generation.branch_reason.as_ref().map(BranchReason::as_str))?;
+    optional_plain("defect", generation.defect.as_ref().map(Defect::as_str))?;
     for (field, time) in [("start_time", generation.start_time), ("end_time", generation.end_time)] {
         if !time.is_finite() {
             return Err(StoreError::invalid(field, "is not a finite number"));

@@ -1,10 +1,12 @@
-use fulgurite_types::{AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span};
+use fulgurite_types::{
+    AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span, StopReason,
+};
 use sqlx::AnyConnection;
 
 use crate::attempts::{apply, count_in, existing_attempt, hear_of, insert_attempt};
 use crate::checksums::Recorded;
 use crate::conversations::{Conversation, StoredConversation};
-use crate::generations::{CLIENT_GONE, load_chains};
+use crate::generations::load_chains;
 use crate::rollouts::insert_rollout;
 use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
@@ -50,7 +52,7 @@ pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> 
     .bind(generation_id.as_str())
     .bind(rollout_id.as_str())
     .bind(attempt_id.as_str())
-    .bind(CLIENT_GONE)
+    .bind(StopReason::CLIENT_GONE)
     .fetch_optional(write.connection())
     .await?
     .ok_or_else(|| StoreError::not_found("generation", generation_id))?;
@@ -195,7 +197,7 @@ async fn longest_with(
     let mut sql = Sql::new("SELECT generation_id, context_length FROM generations WHERE rollout_id = ");
     sql.text(&generation.rollout_id).push(" AND attempt_id = ").text(&generation.attempt_id);
     sql.push(" AND context_length > 0 AND context_hash IN ").hashes(hashes);
-    sql.push(" AND stop_reason <> ").text(CLIENT_GONE);
+    sql.push(" AND stop_reason <> ").text(StopReason::CLIENT_GONE);
     sql.push(" ORDER BY context_length DESC, position DESC");
     for row in sql.all(connection).await? {
         let candidate =

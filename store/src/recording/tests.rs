@@ -1,4 +1,7 @@
-use fulgurite_types::{AttemptStatus, Generation, GenerationFilter, NewRollout, Object, RolloutStatus};
+use fulgurite_types::{
+    AttemptStatus, Defect, Generation, GenerationFilter, NewRollout, Object, RecordedSampling, RolloutStatus,
+    StopReason,
+};
 use futures::future::join_all;
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +10,6 @@ use sqlx::Row;
 use super::*;
 use crate::conversations::Conversation;
 use crate::dialect::Dialect;
-use crate::generations::CLIENT_GONE;
 use crate::testing::{TestStore, generation};
 
 async fn stored_bytes(store: &Store) -> i64 {
@@ -84,7 +86,7 @@ async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
     let store = TestStore::new().await;
     let attempted = store.start().await;
     let begun = NewGeneration {
-        stop_reason: CLIENT_GONE.into(),
+        stop_reason: StopReason::ClientGone,
         client_gone: true,
         ..generation("a", &attempted, &[1, 2], &[3])
     };
@@ -140,7 +142,7 @@ async fn logprobs_that_are_not_finite_are_a_defect() {
     store.record_generation(bad).await.unwrap();
     store.set_client_gone("a", true).await.unwrap();
     let found = store.generations(&GenerationFilter::default()).await.unwrap().remove(0);
-    assert_eq!((found.logprobs, found.defect.as_deref()), (None, Some("non_finite_logprobs")));
+    assert_eq!((found.logprobs, found.defect), (None, Some(Defect::NonFiniteLogprobs)));
     assert!(found.client_gone);
     assert!(matches!(store.set_client_gone("b", true).await, Err(StoreError::NotFound { kind: "generation", .. })));
 }
@@ -256,9 +258,9 @@ fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
             prompt_tokens: prompt.clone(),
             sampled_tokens: turn.sampled.clone(),
             logprobs: (number % 3 > 0).then(|| vec![-0.5; turn.sampled.len()]),
-            stop_reason: if turn.is_left { CLIENT_GONE.into() } else { "stop".into() },
+            stop_reason: if turn.is_left { StopReason::ClientGone } else { "stop".into() },
             weights_versions: Vec::new(),
-            sampling: json!({"temperature": 1.0}),
+            sampling: RecordedSampling(json!({"temperature": 1.0})),
             seed: u64::MAX - number as u64,
             renderer: "template".into(),
             tokenizer: "sha256:0".into(),

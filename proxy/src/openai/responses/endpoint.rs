@@ -1,6 +1,7 @@
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
+use fulgurite_types::Defect;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -13,7 +14,7 @@ use crate::error::ProxyError;
 use crate::incoming::Incoming;
 use crate::model_request::ModelRequest;
 use crate::openai::error::OpenAiError;
-use crate::upstream::{Route, UPSTREAM, pass_on, retrieve as retrieve_upstream};
+use crate::upstream::{Route, pass_on, retrieve as retrieve_upstream};
 use crate::whose_call::{CallPath, WhoseCall};
 
 /// `POST /v1/responses`, also below an attempt's path.
@@ -54,7 +55,7 @@ pub(crate) async fn retrieve(
     let whose = WhoseCall::read(call, request.headers(), request.extensions())?;
     let found = visible_response(&proxy, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
-        Some(call) if call.generation.defect.as_deref() == Some(UPSTREAM) => {
+        Some(call) if call.generation.defect == Some(Defect::Upstream) => {
             let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };
             let model = proxy.upstream_named(&call.generation.model).ok_or_else(unknown)?;
             Ok(retrieve_upstream(&proxy, model, &response_id, request.headers(), request.uri().query()).await?)

@@ -1,4 +1,5 @@
 use fulgurite_renderers::Message;
+use fulgurite_types::StopReason;
 use serde_json::{Map, Value, json};
 
 use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
@@ -11,11 +12,11 @@ use crate::recorded_conversation::RecordedCall;
 /// were reasoning is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     let generation = &call.generation;
-    let standing = match generation.stop_reason.as_str() {
-        "length" => Standing::Incomplete,
-        "client_gone" => Standing::Cancelled,
-        "error" => Standing::Failed("the model's host failed".to_owned()),
-        _ => Standing::Completed,
+    let standing = match generation.stop_reason {
+        StopReason::Length => Standing::Incomplete,
+        StopReason::ClientGone => Standing::Cancelled,
+        StopReason::Error => Standing::Failed("the model's host failed".to_owned()),
+        StopReason::Stop | StopReason::Other(_) => Standing::Completed,
     };
     let is_whole = matches!(standing, Standing::Completed);
     let form = ReasoningForm::asked_in(&call.request_extra);

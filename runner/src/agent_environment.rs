@@ -1,6 +1,6 @@
 //! What an agent and its grader find in their environment, beside what the runner itself was started with.
 
-use crate::server::{Assignment, Server};
+use fulgurite_client::{Assignment, Server};
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
 pub const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];

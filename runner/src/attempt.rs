@@ -8,9 +8,9 @@ use crate::process::{self, Finished, ended_how};
 use crate::program::Program;
 use crate::reward::{NoReward, Reward, on_last_line};
 use crate::running::RunningAttempts;
-use crate::server::{Assignment, Server};
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::{RunnerError, RunnerOptions};
+use fulgurite_client::{Assignment, Server};
 use fulgurite_types::AttemptStatus;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -164,11 +164,13 @@ impl Workshop {
                 tracing::info!(rollout_id, attempt_id, %status, %recorded, "an attempt ended too late to count");
                 Ok(Ending::Unreported)
             }
-            Err(RunnerError::Refused { url, status, body }) => {
-                tracing::warn!(url, status, body, "the server refused to hear how an attempt ended");
-                Ok(Ending::Unreported)
-            }
-            Err(lost) => Err(lost),
+            Err(error) => match error.refusal() {
+                Some((status, message)) => {
+                    tracing::warn!(status, message, "the server refused to hear how an attempt ended");
+                    Ok(Ending::Unreported)
+                }
+                None => Err(error.into()),
+            },
         }
     }
 
@@ -184,10 +186,10 @@ impl Workshop {
             }
             match self.server.heartbeat(&running).await {
                 Ok(known) => known.iter().for_each(|attempt| self.running.tell(attempt)),
-                Err(RunnerError::Refused { url, status, body }) => {
-                    tracing::warn!(url, status, body, "the server refused the heartbeats");
-                }
-                Err(lost) => return lost,
+                Err(error) => match error.refusal() {
+                    Some((status, message)) => tracing::warn!(status, message, "the server refused the heartbeats"),
+                    None => return error.into(),
+                },
             }
         }
     }
@@ -295,10 +297,10 @@ impl Workshop {
     async fn post(&self, assignment: &Assignment, reward: &Reward, facts: Facts) -> Result<Verdict, RunnerError> {
         match self.server.reward(assignment, reward).await {
             Ok(()) => Ok(Verdict::succeeded(facts)),
-            Err(refused @ RunnerError::Refused { .. }) => {
+            Err(refused) if refused.refusal().is_some() => {
                 Ok(Verdict::failed(format!("the reward was refused: {refused}"), facts))
             }
-            Err(lost) => Err(lost),
+            Err(lost) => Err(lost.into()),
         }
     }
 

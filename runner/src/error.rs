@@ -1,22 +1,18 @@
 //! Why a runner stops before it is told to.
 
 use crate::PlaceholderError;
+use fulgurite_client::ServerError;
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Why a runner stops before it is told to. How a single agent fails is not among them: that is reported to the server as
 /// the end of its attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    /// The server's URL cannot be used.
-    #[error("{url:?} is not the URL of a server: {reason}")]
-    ServerUrl {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    /// The server's URL cannot be used, it stayed out of reach for longer than the runner's patience, or it said what a
+    /// server does not say.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// There is no such program beside the running executable or on `PATH`, or it may not be executed.
     #[error("cannot find the program {program:?} beside the running executable or on PATH{hint}")]
     ProgramNotFound {
@@ -63,37 +59,6 @@ pub enum RunnerError {
         /// The folder that was given.
         path: PathBuf,
     },
-    /// The server stayed out of reach for longer than the runner's patience.
-    #[error("{url} could not be reached within {patience:?}: {reason}")]
-    ServerUnreachable {
-        /// The request that could not be made.
-        url: String,
-        /// How long the runner kept trying.
-        patience: Duration,
-        /// How the last try failed.
-        reason: String,
-    },
-    /// The server answered that it will not do what was asked.
-    #[error("{url} answered {status}: {body}")]
-    Refused {
-        /// The request.
-        url: String,
-        /// The reply's status code.
-        status: u16,
-        /// The reply's text.
-        body: String,
-    },
-    /// The server answered something that a store server does not say.
-    #[error("{url} answered what is not understood: {reason}")]
-    Reply {
-        /// The request.
-        url: String,
-        /// What is wrong with the reply.
-        reason: String,
-    },
-    /// The HTTP client could not be set up.
-    #[error("cannot set up the HTTP client")]
-    Client(#[source] reqwest::Error),
     /// The operating system would not say where the runner runs.
     #[error("cannot tell the folder that the runner runs in")]
     CurrentDirectory(#[source] io::Error),

@@ -17,7 +17,6 @@ mod program;
 mod reward;
 mod run;
 mod running;
-mod server;
 mod supervision;
 mod warm;
 

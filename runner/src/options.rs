@@ -1,5 +1,6 @@
 //! What a runner is told to do.
 
+use fulgurite_client::ServerOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +42,20 @@ pub struct RunnerOptions {
     pub patience: Duration,
 }
 
+/// Bytes that an answer of the server may have: it holds the tasks of as many rollouts as agents run at a time.
+const REPLY_LIMIT: usize = 256 << 20;
+
 impl RunnerOptions {
+    /// Where the server is, and how it is asked.
+    pub(crate) fn server_options(&self) -> ServerOptions {
+        ServerOptions {
+            url: self.server.clone(),
+            admin_key: self.admin_key.clone(),
+            patience: self.patience,
+            reply_limit: REPLY_LIMIT,
+        }
+    }
+
     /// One agent at a time, graded by its own last line or the rewards it posts, ten minutes each, for ever.
     pub fn new(server: impl Into<String>, command: Vec<String>) -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! The runner's loop: dequeue as many as there is room for, run them, tally how they end.
 
 use crate::attempt::{Ending, Workshop};
-use crate::server::{Dequeued, Server};
 use crate::{RunnerError, RunnerOptions};
+use fulgurite_client::{Dequeued, Server};
 use fulgurite_types::AttemptStatus;
 use serde::Serialize;
 use std::future::Future;
@@ -47,7 +47,7 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
     if options.parallel == 0 {
         return Err(RunnerError::NoParallelism);
     }
-    let server = Server::new(&options)?;
+    let server = Server::new(options.server_options())?;
     let workshop = Arc::new(Workshop::new(&options, server.clone())?);
     let mut crew =
         Crew { workshop: Arc::clone(&workshop), attempts: JoinSet::new(), summary: RunnerSummary::default() };
@@ -62,7 +62,7 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
     crew.dismiss().await;
     workshop.close().await;
     // One try only: whoever stops a runner does not wait for a server that may be gone as well.
-    if let Err(error) = server.release_once().await {
+    if let Err(error) = server.release_worker_once(&options.worker_id).await {
         tracing::warn!(%error, worker_id = options.worker_id, "could not give this runner's attempts back");
     }
     worked.map(|()| crew.summary)
@@ -71,7 +71,7 @@ pub async fn run(options: RunnerOptions, shutdown: impl Future<Output = ()>) -> 
 /// Dequeues and runs until there is nothing more to do.
 async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Result<(), RunnerError> {
     // A predecessor of the same name may have died with attempts in hand.
-    server.release().await?;
+    server.release_worker(&options.worker_id).await?;
     let grader = crew.workshop.grader_name();
     let mut reply_lost = false;
     loop {
@@ -82,11 +82,12 @@ async fn work(server: &Server, options: &RunnerOptions, crew: &mut Crew) -> Resu
         }
         if reply_lost && crew.size() == 0 {
             // What the server holds to be running here was in the reply that never came.
-            server.release().await?;
+            server.release_worker(&options.worker_id).await?;
             reply_lost = false;
         }
         let wait = if options.until_idle { Duration::ZERO } else { QUEUE_WAIT };
-        let dequeued: Dequeued = server.dequeue(options.parallel - crew.size(), wait, grader.as_deref()).await?;
+        let dequeued: Dequeued =
+            server.dequeue(&options.worker_id, options.parallel - crew.size(), wait, grader.as_deref()).await?;
         reply_lost |= dequeued.reply_lost;
         let idle = dequeued.assignments.is_empty();
         for assignment in dequeued.assignments {

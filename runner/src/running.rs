@@ -1,6 +1,6 @@
 //! The attempts that run now: what the heartbeats name, and how an attempt learns that it is over for the server.
 
-use crate::server::{AttemptName, KnownAttempt};
+use fulgurite_client::{AttemptName, KnownAttempt};
 use fulgurite_types::AttemptStatus;
 use std::collections::HashMap;
 use std::future::pending;

@@ -299,7 +299,7 @@ async fn a_server_that_stays_away_ends_the_runner() {
     drop(listener);
     let options = RunnerOptions { patience: Duration::ZERO, ..RunnerOptions::new(url, shell("exit 0")) };
     let error = run(options, pending()).await.unwrap_err();
-    assert!(matches!(error, RunnerError::ServerUnreachable { .. }), "{error}");
+    assert!(matches!(error, RunnerError::Server(_)), "{error}");
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
-    Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Server, ServerOptions,
-    Tasks, TrainError,
+    Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
 use super::{

@@ -48,7 +48,7 @@ pub use harvest::HarvestOptions;
 pub use options::{EvaluationOptions, GrpoOptions, StopRule};
 pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use publishing::PolicyEndpoint;
-pub use record::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
+pub use record::{Record, RecordError, RemoteRecord};
 pub use reward_check::{RewardFinding, RewardOddity};
 pub use rollout_metrics::rollout_metrics;
 pub use served_model::RemotelyServedModel;

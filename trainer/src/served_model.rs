@@ -2,25 +2,16 @@
 
 use async_trait::async_trait;
 use fulgurite_backends::{BackendError, NewWeights, WeightsReceiver};
-use fulgurite_types::WeightsVersion;
-use serde::Deserialize;
+use fulgurite_client::Server;
 use serde_json::json;
 
-use crate::{RecordError, Server};
+use crate::RecordError;
 
 /// A model that a server samples for its agents, behind which new weights are put.
 #[derive(Clone)]
 pub struct RemotelyServedModel {
     server: Server,
     name: String,
-}
-
-/// What the server says of it.
-#[derive(Deserialize)]
-struct State {
-    model: String,
-    /// Null where the server does not know.
-    weights_version: Option<WeightsVersion>,
 }
 
 impl RemotelyServedModel {
@@ -31,34 +22,16 @@ impl RemotelyServedModel {
 
     /// Whether the server is there, takes the key, and serves the model.
     pub async fn check(&self) -> Result<(), RecordError> {
-        let url = self.server.route(&["v1", "fulgurite", "models", &self.name]);
-        let state: State = self.server.get(&url).await?;
-        match state.model == self.name {
-            true => Ok(()),
-            false => Err(self.server.wrong(&url, format!("it is of model {}", state.model))),
-        }
-    }
-
-    async fn load(&self, weights: &NewWeights) -> Result<(), RecordError> {
-        let url = self.server.route(&["v1", "fulgurite", "models", &self.name, "weights"]);
-        let mut body = json!(weights.source);
-        if let Some(body) = body.as_object_mut() {
-            body.insert("version".to_owned(), json!(weights.version));
-        }
-        let state: State = self.server.post_weights(&url, &body).await?;
-        match state.weights_version {
-            Some(version) if version != weights.version => {
-                let reason = format!("its weights are of version {}, not {}", version.0, weights.version.0);
-                Err(self.server.wrong(&url, reason))
-            }
-            _ => Ok(()),
-        }
+        Ok(self.server.check_model(&self.name).await?)
     }
 }
 
 #[async_trait]
 impl WeightsReceiver for RemotelyServedModel {
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
-        self.load(weights).await.map_err(|error| BackendError::Configuration { message: error.to_string() })
+        let refused = |error: String| BackendError::Configuration { message: error };
+        let source = serde_json::from_value(json!(weights.source)).map_err(|error| refused(error.to_string()))?;
+        let loaded = self.server.load_weights(&self.name, weights.version, source).await;
+        loaded.map_err(|error| refused(error.to_string()))
     }
 }

@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use fulgurite_backends::{
     AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
 };
+use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
     EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, RemoteRecord, Reporter, RunIdentity, RunSummary,
-    Server, ServerOptions, Tasks, TrainError, TrainEvent,
+    Tasks, TrainError, TrainEvent,
 };
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, RecordedSampling, Reward, RolloutConfig,

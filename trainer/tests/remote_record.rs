@@ -10,8 +10,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use fulgurite_client::{Server, ServerError, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_trainer::{Record, RecordError, RemoteRecord, Server, ServerError, ServerOptions};
+use fulgurite_trainer::{Record, RecordError, RemoteRecord};
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationUse, NewGeneration, NewRollout, NewRun, RecordedSampling,
     Reward, StepRecord, WeightsFrom,

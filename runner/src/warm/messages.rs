@@ -1,7 +1,7 @@
 //! The lines that a runner and a warm agent write to each other: one JSON object each.
 
 use crate::reward::{NoReward, Reward};
-use crate::server::{Assignment, Server};
+use fulgurite_client::{Assignment, Server};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ pub use messages::{Answer, task_line};
 
 use crate::launch::Launcher;
 use crate::order::Order;
-use crate::server::Assignment;
+use fulgurite_client::Assignment;
 use keeper::{Job, Keeper, Request};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;

@@ -1,11 +1,11 @@
 //! Where a training loop reads and writes what happens: the store of its own process, or that of a server.
 
 mod remote;
-mod server;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fulgurite_client::ServerError;
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{
     Attempt, Checkpoint, Generation, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object,
@@ -13,7 +13,6 @@ use fulgurite_types::{
 };
 
 pub use self::remote::RemoteRecord;
-pub use self::server::{Server, ServerError, ServerOptions};
 
 /// Why the record could not be read or written.
 #[derive(Debug, thiserror::Error)]

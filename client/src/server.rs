@@ -1,18 +1,19 @@
 //! A server's routes, asked with patience: one that is out of reach is asked again until it answers.
 
-use std::error::Error;
+use std::fmt::{self, Debug, Formatter};
 use std::time::{Duration, Instant};
 
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::time::sleep;
 
-use super::RecordError;
+use crate::ServerError;
+use crate::error::describe;
+use crate::reply::Reply;
 
-/// How long a request may take, beside the time that the server was asked to wait.
+/// How long a request may take, unless its route takes longer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a model's hosts may take for new weights: calls under way may end first.
@@ -38,79 +39,6 @@ pub struct ServerOptions {
     pub reply_limit: usize,
 }
 
-/// What a server said wrongly, or did not say.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The URL is none of a server.
-    #[error("`{url}` is not the URL of a server: {reason}; it looks like http://127.0.0.1:4747")]
-    Url {
-        /// What was given, without what may be a key in it.
-        url: String,
-        /// Why not.
-        reason: String,
-    },
-    /// The HTTP client cannot be made.
-    #[error("no HTTP client: {reason}")]
-    Client {
-        /// What was said.
-        reason: String,
-    },
-    /// It was out of reach for too long.
-    #[error("{url} was out of reach for {patience:?}: {reason}; does `fulgurite serve` run there?")]
-    Unreachable {
-        /// What was asked.
-        url: String,
-        /// How long.
-        patience: Duration,
-        /// What was seen last.
-        reason: String,
-    },
-    /// It wants another key.
-    #[error("{url} wants the server's admin key: {message} (status {status}); FULGURITE_ADMIN_KEY must hold it")]
-    Key {
-        /// What was asked.
-        url: String,
-        /// 401 or 403.
-        status: u16,
-        /// What the server said.
-        message: String,
-    },
-    /// It does not know the route.
-    #[error("{url} is not there (status {status}): is that a Fulgurite server, and as new as this program?")]
-    NoRoute {
-        /// What was asked.
-        url: String,
-        /// 404 or 405.
-        status: u16,
-    },
-    /// It will not do it.
-    #[error("{url} refused (status {status}): {message}")]
-    Refused {
-        /// What was asked.
-        url: String,
-        /// The status of its answer.
-        status: u16,
-        /// What the server said.
-        message: String,
-    },
-    /// Its answer is not what was asked for.
-    #[error("{url} gave an answer that cannot be used: {reason}")]
-    Reply {
-        /// What was asked.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// Its answer is too large.
-    #[error("{url} gave an answer of more than {limit} bytes")]
-    TooLarge {
-        /// What was asked.
-        url: String,
-        /// Bytes that it may have.
-        limit: usize,
-    },
-}
-
 /// A server, as whoever has its admin key sees it.
 #[derive(Clone)]
 pub struct Server {
@@ -119,18 +47,19 @@ pub struct Server {
     options: ServerOptions,
 }
 
-/// An answer that has arrived whole.
-struct Reply {
-    status: StatusCode,
-    body: Vec<u8>,
-}
-
 /// Why a try got no answer.
 enum Failure {
     /// Another may.
-    Passing(String),
+    Passing { reason: String, may_have_arrived: bool },
     /// None will.
     Lasting(ServerError),
+}
+
+/// Without the key.
+impl Debug for Server {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Server").field("url", &self.base.as_str()).finish_non_exhaustive()
+    }
 }
 
 impl Server {
@@ -156,7 +85,7 @@ impl Server {
     }
 
     /// The URL of a route, given by the segments of its path.
-    pub(crate) fn route(&self, segments: &[&str]) -> Url {
+    pub fn route(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         // `new` has seen to it that the URL has a path.
         if let Ok(mut path) = url.path_segments_mut() {
@@ -168,7 +97,7 @@ impl Server {
     /// What a route gives.
     pub(crate) async fn get<T: DeserializeOwned>(&self, url: &Url) -> Result<T, ServerError> {
         let reply = self.send(url, self.request(Method::GET, url)).await?;
-        self.read(url, reply)
+        reply.read(url)
     }
 
     /// What a route gives, if there is such a thing.
@@ -176,14 +105,14 @@ impl Server {
         let reply = self.send(url, self.request(Method::GET, url)).await?;
         match reply.status {
             StatusCode::NOT_FOUND if reply.says_not_found() => Ok(None),
-            _ => self.read(url, reply),
+            _ => reply.read(url),
         }
     }
 
     /// What a route answers to a body. The server takes what it is told twice for told once.
     pub(crate) async fn post<T: DeserializeOwned>(&self, url: &Url, body: &impl Serialize) -> Result<T, ServerError> {
         let reply = self.send(url, self.request(Method::POST, url).json(body)).await?;
-        self.read(url, reply)
+        reply.read(url)
     }
 
     /// As [`Server::post`], of new weights for a model.
@@ -193,31 +122,57 @@ impl Server {
         body: &impl Serialize,
     ) -> Result<T, ServerError> {
         let reply = self.send(url, self.weights_request(url, body)).await?;
-        self.read(url, reply)
+        reply.read(url)
     }
 
     /// Tells a route something that it has no answer to.
     pub(crate) async fn tell(&self, url: &Url, body: &impl Serialize) -> Result<(), ServerError> {
         let reply = self.send(url, self.request(Method::POST, url).json(body)).await?;
-        self.accepted(url, reply).map(|_| ())
+        reply.accepted(url).map(|_| ())
     }
 
-    fn request(&self, method: Method, url: &Url) -> RequestBuilder {
+    pub(crate) fn request(&self, method: Method, url: &Url) -> RequestBuilder {
+        self.request_with_key(method, url, self.options.admin_key.as_deref())
+    }
+
+    /// As [`Server::request`], with another key than the admin's.
+    pub(crate) fn request_with_key(&self, method: Method, url: &Url, key: Option<&str>) -> RequestBuilder {
         let request = self.client.request(method, url.clone()).timeout(REQUEST_TIMEOUT);
-        match &self.options.admin_key {
+        match key {
             Some(key) => request.bearer_auth(key),
             None => request,
         }
+    }
+
+    /// The admin key, if there is one.
+    pub(crate) fn admin_key(&self) -> Option<&str> {
+        self.options.admin_key.as_deref()
     }
 
     fn weights_request(&self, url: &Url, body: &impl Serialize) -> RequestBuilder {
         self.request(Method::POST, url).json(body).timeout(LOADING_TIMEOUT)
     }
 
+    /// Sends a request once, and waits for up to `limit`.
+    pub(crate) async fn send_once(
+        &self,
+        url: &Url,
+        request: RequestBuilder,
+        limit: Duration,
+    ) -> Result<Reply, ServerError> {
+        self.receive(url, request.timeout(limit)).await.map_err(|failure| match failure {
+            Failure::Lasting(error) => error,
+            Failure::Passing { reason, .. } => {
+                ServerError::Unreachable { url: url.to_string(), patience: limit, reason }
+            }
+        })
+    }
+
     /// Sends a request until the server answers it.
-    async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Reply, ServerError> {
+    pub(crate) async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Reply, ServerError> {
         let (mut since, mut warned) = (None, None::<Instant>);
         let mut pause = FIRST_PAUSE;
+        let mut earlier_lost = false;
         loop {
             let unreachable = |reason: &str| ServerError::Unreachable {
                 url: url.to_string(),
@@ -226,9 +181,12 @@ impl Server {
             };
             let Some(attempt) = request.try_clone() else { return Err(unreachable("its body can be sent only once")) };
             let reason = match self.receive(url, attempt).await {
-                Ok(reply) => return Ok(reply),
+                Ok(reply) => return Ok(Reply { earlier_lost, ..reply }),
                 Err(Failure::Lasting(error)) => return Err(error),
-                Err(Failure::Passing(reason)) => reason,
+                Err(Failure::Passing { reason, may_have_arrived }) => {
+                    earlier_lost |= may_have_arrived;
+                    reason
+                }
             };
             let since = *since.get_or_insert_with(Instant::now);
             if since.elapsed() + pause > self.options.patience {
@@ -245,9 +203,12 @@ impl Server {
 
     /// Sends a request once.
     async fn receive(&self, url: &Url, request: RequestBuilder) -> Result<Reply, Failure> {
-        let passing = |error: reqwest::Error| Failure::Passing(describe(&error));
+        let passing = |error: reqwest::Error| Failure::Passing {
+            may_have_arrived: !error.is_connect(),
+            reason: describe(&error),
+        };
         let mut response = request.send().await.map_err(passing)?;
-        let status = response.status();
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(passing)? {
             if body.len() + chunk.len() > self.options.reply_limit {
@@ -256,76 +217,26 @@ impl Server {
             }
             body.extend_from_slice(&chunk);
         }
-        let reply = Reply { status, body };
+        let reply = Reply { status, headers, body, earlier_lost: false };
         let is_passing =
             status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
         if is_passing {
-            return Err(Failure::Passing(format!("it answered {status}: {}", reply.message())));
+            let reason = format!("it answered {status}: {}", reply.message());
+            return Err(Failure::Passing { reason, may_have_arrived: true });
         }
         Ok(reply)
     }
 
-    fn accepted(&self, url: &Url, reply: Reply) -> Result<Reply, ServerError> {
-        let (url, status) = (url.to_string(), reply.status.as_u16());
-        match reply.status {
-            accepted if accepted.is_success() => Ok(reply),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Err(ServerError::Key { url, status, message: reply.message() })
-            }
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED if !reply.says_not_found() => {
-                Err(ServerError::NoRoute { url, status })
-            }
-            _ => Err(ServerError::Refused { url, status, message: reply.message() }),
-        }
-    }
-
-    fn read<T: DeserializeOwned>(&self, url: &Url, reply: Reply) -> Result<T, ServerError> {
-        let reply = self.accepted(url, reply)?;
-        serde_json::from_slice(&reply.body)
-            .map_err(|error| ServerError::Reply { url: url.to_string(), reason: error.to_string() })
-    }
-
     /// An answer that is well made and cannot be right.
-    pub(crate) fn wrong(&self, url: &Url, reason: impl Into<String>) -> RecordError {
-        ServerError::Reply { url: url.to_string(), reason: reason.into() }.into()
+    pub(crate) fn wrong(&self, url: &Url, reason: impl Into<String>) -> ServerError {
+        ServerError::Reply { url: url.to_string(), reason: reason.into() }
     }
-}
-
-impl Reply {
-    /// What is said of an error: the store's words or the proxy's, or the beginning of whatever it is.
-    fn message(&self) -> String {
-        const GREATEST: usize = 500;
-        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let said = match (&json["detail"], &json["error"]["message"]) {
-            (Value::String(said), _) | (_, Value::String(said)) => said.clone(),
-            (Value::Null, _) => String::from_utf8_lossy(&self.body).into_owned(),
-            (mistakes, _) => mistakes.to_string(),
-        };
-        said.chars().take(GREATEST).collect()
-    }
-
-    /// Whether a thing is not there, rather than the route to it: the store says which in words, the proxy in a code.
-    fn says_not_found(&self) -> bool {
-        let json: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        let code = json["error"]["code"].as_str();
-        code.is_some_and(|code| code.ends_with("_not_found"))
-            || json["detail"].as_str().is_some_and(|detail| detail.contains("not found: "))
-    }
-}
-
-/// An error with its causes: reqwest's own text leaves out the one that matters.
-fn describe(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn server(url: &str) -> Result<Server, ServerError> {

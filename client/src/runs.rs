@@ -1,0 +1,104 @@
+//! What a trainer asks of a server about its run.
+
+use fulgurite_types::{Checkpoint, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{Server, ServerError};
+
+/// Seconds that a key lives which is issued to agents: longer than a run lasts.
+const KEY_SECONDS: u64 = 90 * 24 * 3600;
+
+/// Uses in one request: few megabytes, where servers take tens.
+const USES_PER_REQUEST: usize = 20_000;
+
+#[derive(Deserialize)]
+struct IssuedKey {
+    key: String,
+}
+
+/// What is written carries ids of its own, so that a request whose answer was lost is sent again and counts once.
+impl Server {
+    /// A key with which agents may call models there, and nothing else.
+    pub async fn model_calls_key(&self) -> Result<String, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "keys", "model-calls"]);
+        let issued: IssuedKey = self.post(&url, &json!({ "seconds": KEY_SECONDS })).await?;
+        Ok(issued.key)
+    }
+
+    /// Begins a run.
+    pub async fn create_run(&self, run: NewRun) -> Result<Run, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "runs"]);
+        let created: Run = self.post(&url, &run).await?;
+        match created.run_id == run.run_id {
+            true => Ok(created),
+            false => Err(self.wrong(&url, format!("it is of run {}", created.run_id))),
+        }
+    }
+
+    /// A run, if it is known.
+    pub async fn run(&self, run_id: &str) -> Result<Option<Run>, ServerError> {
+        self.find(&self.run_route(run_id, &[])).await
+    }
+
+    /// Records a step with what became of the tokens that it consumed, and its checkpoint.
+    pub async fn record_step(&self, record: StepRecord) -> Result<(), ServerError> {
+        let url = self.run_route(&record.run_id, &["steps"]);
+        let mut body = json!(record);
+        // The path says it.
+        body.as_object_mut().and_then(|body| body.remove("run_id"));
+        let told: Step = self.post(&url, &body).await?;
+        match (told.run_id == record.run_id, told.step == record.step) {
+            (true, true) => Ok(()),
+            _ => Err(self.wrong(&url, format!("it is of step {} of run {}", told.step, told.run_id))),
+        }
+    }
+
+    /// Records what became of tokens outside of any step.
+    pub async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<(), ServerError> {
+        let url = self.run_route(run_id, &["uses"]);
+        for uses in uses.chunks(USES_PER_REQUEST) {
+            self.tell(&url, &json!({ "uses": uses })).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a run back to the end of `to_step`.
+    pub async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), ServerError> {
+        self.tell(&self.run_route(run_id, &["rewind"]), &json!({ "to_step": to_step })).await
+    }
+
+    /// The steps of a run, in order.
+    pub async fn steps(&self, run_id: &str) -> Result<Vec<Step>, ServerError> {
+        let url = self.run_route(run_id, &["steps"]);
+        let steps: Vec<Step> = self.get(&url).await?;
+        match steps.iter().find(|step| step.run_id != run_id) {
+            None => Ok(steps),
+            Some(other) => Err(self.wrong(&url, format!("it is of run {}", other.run_id))),
+        }
+    }
+
+    /// The checkpoints of a run, in order.
+    pub async fn checkpoints(&self, run_id: &str) -> Result<Vec<Checkpoint>, ServerError> {
+        let url = self.run_route(run_id, &["checkpoints"]);
+        let checkpoints: Vec<Checkpoint> = self.get(&url).await?;
+        match checkpoints.iter().find(|checkpoint| checkpoint.run_id != run_id) {
+            None => Ok(checkpoints),
+            Some(other) => Err(self.wrong(&url, format!("it is of run {}", other.run_id))),
+        }
+    }
+
+    /// Where all sampled tokens there are went, as a run sees it.
+    pub async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>, ServerError> {
+        self.get(&self.run_route(run_id, &["ledger"])).await
+    }
+
+    /// Every generation there is of which a run has not said what became of it, oldest first.
+    pub async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, ServerError> {
+        self.get(&self.run_route(run_id, &["unaccounted"])).await
+    }
+
+    fn run_route(&self, run_id: &str, more: &[&str]) -> reqwest::Url {
+        self.route(&[&["v1", "fulgurite", "runs", run_id], more].concat())
+    }
+}

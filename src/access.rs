@@ -11,6 +11,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fulgurite_store::{KeyHolder, KeyRefused, Keyring, Refused};
+use percent_encoding::percent_decode_str;
 
 use crate::connections::Door;
 use crate::web_origins::{Page, WebOrigins};
@@ -127,6 +128,10 @@ async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, n
     if !door.is_open() {
         return refusal(route, &parts, Refused::ShuttingDown);
     }
+    if !is_text(parts.uri.path()) {
+        let path = parts.uri.path().to_owned();
+        return refusal(route, &parts, Refused::PathNotText { path });
+    }
     let holder = holder(keyring, &parts.headers);
     let admitted = match (&holder, Need::of(&parts.method, route), &keyring.admin) {
         (_, Need::Nothing, _) => Ok(()),
@@ -149,6 +154,11 @@ async fn check_key(entrance: &Entrance, route: Option<&str>, request: Request, n
         request.extensions_mut().insert(holder);
     }
     next.run(request).await
+}
+
+/// Whether a path is UTF-8 once its percent signs are decoded.
+fn is_text(path: &str) -> bool {
+    percent_decode_str(path).decode_utf8().is_ok()
 }
 
 /// The rollout that the path names, read as its route reads it.

@@ -145,3 +145,18 @@ fn mistakes_in_a_config_are_told_in_the_words_of_the_file() {
         is_for_users(&ran.stderr);
     }
 }
+
+#[test]
+fn a_path_that_is_no_text_is_refused_in_its_dialect() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), []);
+    for path in ["/v1/models/%ff", "/rollout/%ff/attempt/a/v1/chat/completions"] {
+        let refused = server.get(path).expect(400);
+        assert_eq!(refused["error"]["code"], "path_not_text", "{refused}");
+    }
+    for path in ["/v1/agl/rollouts/%c3%28", "/v1/fulgurite/runs/%ff"] {
+        let refused = server.get(path).expect(400);
+        assert_eq!(refused["detail"], format!("the path is no UTF-8 text: `{path}`"));
+    }
+    assert_eq!(server.get("/v1/agl/rollouts/%c3%bc").expect(200), Value::Null, "a text in another alphabet");
+}

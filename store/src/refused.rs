@@ -27,6 +27,12 @@ pub enum Refused {
     /// The server finishes what it has begun, and begins nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
+    /// Its path names nothing that could be there.
+    #[error("the path is no UTF-8 text: `{path}`")]
+    PathNotText {
+        /// The path, as it was sent.
+        path: String,
+    },
     /// Its head says that its body is over the limit.
     #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
     BodyTooLarge {
@@ -36,12 +42,13 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// 401 or 403 for a key, 403 for a foreign name or page, 503 while the server ends, 413 for a body.
+    /// 401 or 403 for a key, 403 for a foreign name or page, 503 while the server ends, 400 for a path, 413 for a body.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Key(refused) => refused.status(),
             Self::ForeignHost { .. } | Self::ForeignOrigin { .. } => StatusCode::FORBIDDEN,
             Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::PathNotText { .. } => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }

@@ -31,6 +31,9 @@ const SAMPLING_PARAMETERS: [&str; 22] = [
     "chat_template_kwargs",
 ];
 
+/// Those of them that count something.
+const COUNTS: [&str; 3] = ["max_tokens", "max_completion_tokens", "n"];
+
 /// With which values a parameter leaves the model's own distribution as it is.
 const NEUTRAL: [(&str, &[f64]); 7] = [
     ("temperature", &[1.0]),
@@ -160,6 +163,9 @@ fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
             );
             return refuse(&key, value, &message);
         }
+        if COUNTS.contains(&name.as_str()) && value.as_u64().is_none_or(|count| count == 0) {
+            return refuse(&key, value, "must be a whole number of at least 1");
+        }
     }
     Ok(())
 }
@@ -200,6 +206,12 @@ mod tests {
             "[trainer] sampling_parameters.temperature is 0.7, but must be 1.0 or left out: tokens that were sampled from \
              another distribution than the model's are not trained",
         );
+        for count in [json!(3.5), json!("4"), json!(0), json!(-1)] {
+            is(
+                json!({ "sampling_parameters": { "max_tokens": count } }),
+                &format!("[trainer] sampling_parameters.max_tokens is {count}, but must be a whole number of at least 1"),
+            );
+        }
         for number in [f64::NAN, f64::INFINITY, -1e-4] {
             let options = GrpoOptions { learning_rate: number, ..GrpoOptions::default() };
             assert!(options.check().is_err());

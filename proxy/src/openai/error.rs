@@ -76,6 +76,7 @@ fn shape(error: &ProxyError) -> Shape {
                 Refused::ForeignHost { .. } => (INVALID, "foreign_host"),
                 Refused::ForeignOrigin { .. } => (INVALID, "foreign_origin"),
                 Refused::ShuttingDown => (SERVER, "shutting_down"),
+                Refused::PathNotText { .. } => (INVALID, "path_not_text"),
                 Refused::BodyTooLarge { .. } => (INVALID, "request_too_large"),
             };
             Shape::new(refused.status(), kind, Some(code))

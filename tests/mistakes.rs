@@ -149,7 +149,7 @@ fn mistakes_in_a_config_are_told_in_the_words_of_the_file() {
 #[test]
 fn a_path_that_is_no_text_is_refused_in_its_dialect() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Server::start(directory.path(), []);
+    let server = Server::start(directory.path(), [] as [&str; 0]);
     for path in ["/v1/models/%ff", "/rollout/%ff/attempt/a/v1/chat/completions"] {
         let refused = server.get(path).expect(400);
         assert_eq!(refused["error"]["code"], "path_not_text", "{refused}");

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use fulgurite_types::{
-    Attempt, Generation, NewRollout, Object, PackedGeneration, Paginated, RecordedReward, RewardedAttempts, Rollout,
+    Generation, NewRollout, Object, PackedGeneration, PackedRolloutRecord, RecordedReward, RewardedAttempts, Rollout,
+    RolloutRecord,
 };
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::json;
 use uuid::Uuid;
@@ -14,6 +16,14 @@ use crate::{Server, ServerError};
 
 /// How long one request waits for rollouts at most; whoever wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
+
+/// Rollouts that one request asks for.
+const RECORDS_PER_REQUEST: usize = 1000;
+
+#[derive(Deserialize)]
+struct RecordsPage {
+    items: Vec<Option<PackedRolloutRecord>>,
+}
 
 #[derive(Deserialize)]
 struct GenerationsPage {
@@ -61,48 +71,76 @@ impl Server {
         self.get(&self.route(&["v1", "agl", "rollouts", rollout_id])).await
     }
 
-    /// The attempts at a rollout, in order.
-    pub async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, ServerError> {
-        let url = self.route(&["v1", "agl", "rollouts", rollout_id, "attempts"]);
-        let attempts = self.get::<Paginated<Attempt>>(&url).await?.items;
-        match attempts.iter().find(|attempt| attempt.rollout_id != rollout_id) {
-            None => Ok(attempts),
-            Some(other) => Err(self.wrong(&url, format!("it is of rollout {}", other.rollout_id))),
+    /// Rollouts with all that was recorded of them, in the order of their ids; `None` for one that is not there. However many
+    /// there are, it takes few requests.
+    pub async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, ServerError> {
+        let url = self.route(&["v1", "fulgurite", "rollouts", "records"]);
+        let mut records = Vec::with_capacity(rollout_ids.len());
+        while records.len() < rollout_ids.len() {
+            let (_, left) = rollout_ids.split_at(records.len());
+            let left = left.get(..RECORDS_PER_REQUEST).unwrap_or(left);
+            let page: RecordsPage = self.post(&url, &json!({ "rollout_ids": left })).await?;
+            if page.items.is_empty() || page.items.len() > left.len() {
+                let reason = format!("it has {} records of {} rollouts", page.items.len(), left.len());
+                return Err(self.wrong(&url, reason));
+            }
+            for (rollout_id, item) in left.iter().zip(page.items) {
+                records.push(match item {
+                    Some(packed) => Some(self.whole_record(&url, rollout_id, packed).await?),
+                    None => None,
+                });
+            }
         }
+        Ok(records)
     }
 
-    /// What was sampled in all attempts at a rollout, in the order of recording.
-    pub async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, ServerError> {
-        let mut generations = Vec::new();
-        let mut offset = Some(0);
-        while let Some(from) = offset {
+    /// A record that may be that rollout's, with the generations that its answer had no room for.
+    async fn whole_record(
+        &self,
+        url: &Url,
+        rollout_id: &str,
+        packed: PackedRolloutRecord,
+    ) -> Result<RolloutRecord, ServerError> {
+        let PackedRolloutRecord { rollout, attempts, rewards, generations, next_offset } = packed;
+        let others = attempts.iter().map(|attempt| &attempt.rollout_id).chain([&rollout.rollout_id]);
+        if let Some(other) = others.into_iter().find(|id| *id != rollout_id) {
+            return Err(self.wrong(url, format!("it is of rollout {other}")));
+        }
+        let last = attempts.last().map(|attempt| &attempt.attempt_id);
+        let is_wrong = |reward: &&RecordedReward| Some(&reward.attempt_id) != last || !reward.reward.value.is_finite();
+        if let Some(other) = rewards.iter().find(is_wrong) {
+            return Err(self.wrong(url, format!("the reward {} cannot be its", other.span_id)));
+        }
+        let mut generations = self.unpack(url, rollout_id, generations)?;
+        let mut next = next_offset;
+        while let Some(from) = next {
             let mut url = self.route(&["v1", "fulgurite", "generations"]);
             url.query_pairs_mut().append_pair("rollout_id", rollout_id).append_pair("offset", &from.to_string());
             let page: GenerationsPage = self.get(&url).await?;
             if page.next_offset.is_some_and(|next| next <= from) {
                 return Err(self.wrong(&url, "its next page is no later one"));
             }
-            for packed in page.items {
-                let generation = Generation::try_from(packed).map_err(|error| self.wrong(&url, error.to_string()))?;
-                if generation.rollout_id != rollout_id {
-                    return Err(self.wrong(&url, format!("it is of rollout {}", generation.rollout_id)));
-                }
-                generations.push(generation);
-            }
-            offset = page.next_offset;
+            generations.extend(self.unpack(&url, rollout_id, page.items)?);
+            next = page.next_offset;
         }
-        Ok(generations)
+        Ok(RolloutRecord { rollout, attempts, rewards, generations })
     }
 
-    /// The rewards of an attempt, in the order in which they were given.
-    pub async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, ServerError> {
-        let path = ["v1", "fulgurite", "rollouts", rollout_id, "attempts", attempt_id, "rewards"];
-        let url = self.route(&path);
-        let rewards: Vec<RecordedReward> = self.get(&url).await?;
-        match rewards.iter().find(|reward| reward.attempt_id != attempt_id || !reward.reward.value.is_finite()) {
-            None => Ok(rewards),
-            Some(other) => Err(self.wrong(&url, format!("the reward {} cannot be its", other.span_id))),
+    fn unpack(
+        &self,
+        url: &Url,
+        rollout_id: &str,
+        packed: Vec<PackedGeneration>,
+    ) -> Result<Vec<Generation>, ServerError> {
+        let mut generations = Vec::with_capacity(packed.len());
+        for packed in packed {
+            let generation = Generation::try_from(packed).map_err(|error| self.wrong(url, error.to_string()))?;
+            if generation.rollout_id != rollout_id {
+                return Err(self.wrong(url, format!("it is of rollout {}", generation.rollout_id)));
+            }
+            generations.push(generation);
         }
+        Ok(generations)
     }
 
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, in the order of their rewards.

@@ -181,7 +181,7 @@ impl Planner<'_> {
             (Some(false), _) => Some(Defect::auxiliary_by_client()),
             (None, Prompt::Messages(said)) => {
                 let rule = self.proxy.shared.auxiliary_rules.recognise(&said.messages, &said.tools)?;
-                Some(Defect::auxiliary_by_rule(&rule))
+                Some(Defect::auxiliary_by_rule(rule))
             }
             (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
         }

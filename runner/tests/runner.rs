@@ -157,7 +157,7 @@ async fn a_refused_reward_fails_the_attempt() {
     let summary = run_until_idle(options(&server, r#"echo '{"reward": 1}'"#)).await;
     assert_eq!(summary, RunnerSummary { failed: 1, ..RunnerSummary::default() });
     let reason = server.record().endings[0].1["metadata"]["reason"].to_string();
-    assert!(reason.contains("the reward was refused") && reason.contains("400: too late"), "{reason}");
+    assert!(reason.contains("the reward was refused") && reason.contains("(status 400): too late"), "{reason}");
 }
 
 #[tokio::test]

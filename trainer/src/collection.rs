@@ -1,11 +1,11 @@
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fulgurite_adapters::merge_generations;
 use fulgurite_backends::derive_seed;
 use fulgurite_types::{
-    Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutStatus,
-    UntrainedCause, Verdict,
+    Attempt, Generation, NewRollout, RecordedReward, Reward, Rollout, RolloutConfig, RolloutMode, RolloutRecord,
+    RolloutStatus, UntrainedCause, Verdict,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::accounting::untrained_cause;
 use crate::failures::{Failures, check_calls};
 use crate::reward_check::{self, RewardBounds};
-use crate::{Record, Reporter, TrainError, TrainEvent};
+use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -161,10 +161,11 @@ pub(crate) async fn collect(
 ) -> Result<Collected, TrainError> {
     let enqueued = record.enqueue_rollouts(new_rollouts(&plan)).await?;
     let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
-    let ended = wait(record, &plan, &ids, runner, reporter).await?;
-    let mut members = Vec::with_capacity(ended.len());
-    for rollout in ended {
-        members.push(read_member(record, rollout, plan.reward_bounds, plan.phase, &plan.policy).await?);
+    wait(record, &plan, &ids, runner, reporter).await?;
+    let mut members = Vec::with_capacity(ids.len());
+    for (recorded, rollout_id) in record.rollout_records(&ids).await?.into_iter().zip(ids) {
+        let recorded = recorded.ok_or(RecordError::Deleted { rollout_id })?;
+        members.push(member_of(recorded, plan.reward_bounds, plan.phase, &plan.policy)?);
     }
     let (phase, step) = (plan.phase.as_str(), plan.step);
     if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
@@ -212,15 +213,15 @@ fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
     rollouts
 }
 
-/// Returns the ended rollouts in the order of `ids`.
+/// Waits until all of them have ended.
 async fn wait(
     record: &dyn Record,
     plan: &Plan<'_>,
     ids: &[String],
     runner: &mut watch::Receiver<Option<String>>,
     reporter: &mut dyn Reporter,
-) -> Result<Vec<Rollout>, TrainError> {
-    let mut ended: HashMap<String, Rollout> = HashMap::with_capacity(ids.len());
+) -> Result<(), TrainError> {
+    let mut ended: HashSet<String> = HashSet::with_capacity(ids.len());
     loop {
         reporter.report(TrainEvent::Rollouts {
             phase: plan.phase.as_str(),
@@ -228,7 +229,7 @@ async fn wait(
             done: ended.len(),
             total: ids.len(),
         });
-        let waiting: Vec<String> = ids.iter().filter(|id| !ended.contains_key(*id)).cloned().collect();
+        let waiting: Vec<String> = ids.iter().filter(|id| !ended.contains(*id)).cloned().collect();
         if waiting.is_empty() {
             break;
         }
@@ -241,30 +242,25 @@ async fn wait(
         };
         tokio::select! {
             finished = record.wait_for_rollouts(&waiting, PROGRESS_INTERVAL) => {
-                ended.extend(finished?.into_iter().map(|rollout| (rollout.rollout_id.clone(), rollout)));
+                ended.extend(finished?.into_iter().map(|rollout| rollout.rollout_id));
             }
             message = gone => return Err(TrainError::RunnerGone { message }),
         }
     }
-    Ok(ids.iter().filter_map(|id| ended.remove(id)).collect())
+    Ok(())
 }
 
-/// Reads what was recorded of a rollout that has ended, and decides what of it is trained by `policy`.
-pub(crate) async fn read_member(
-    record: &dyn Record,
-    rollout: Rollout,
+/// A rollout that has ended, with what of it is trained by `policy`.
+pub(crate) fn member_of(
+    recorded: RolloutRecord,
     reward_bounds: RewardBounds,
     phase: Phase,
     policy: &Policy,
 ) -> Result<Member, TrainError> {
-    let attempts = record.attempts(&rollout.rollout_id).await?;
-    let generations = record.generations(&rollout.rollout_id).await?;
-    let rewards = match attempts.last() {
-        Some(attempt) if rollout.status == RolloutStatus::Succeeded || is_session(&rollout) => {
-            record.rewards(&rollout.rollout_id, &attempt.attempt_id).await?
-        }
-        _ => Vec::new(),
-    };
+    let RolloutRecord { rollout, attempts, mut rewards, generations } = recorded;
+    if rollout.status != RolloutStatus::Succeeded && !is_session(&rollout) {
+        rewards.clear();
+    }
     let total_reward = merge_generations(&[], &rewards)?.total_reward();
     let refused = reward_check::refusal(&rewards, total_reward, reward_bounds);
     let mut member = Member { rollout, attempts, rewards, total_reward, generations, verdicts: Vec::new(), refused };

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode};
+use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode, RolloutRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::collection::{Collected, Member, Phase, Policy, is_session, read_member};
+use crate::collection::{Collected, Member, Phase, Policy, is_session, member_of};
 use crate::reward_check::RewardBounds;
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
@@ -118,11 +118,13 @@ impl Harvest<'_> {
         }
         let ids: Vec<String> = state.running.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
         let ended = self.record.wait_for_rollouts(&ids, Duration::ZERO).await?;
-        let mut ended: HashMap<String, Rollout> =
-            ended.into_iter().map(|rollout| (rollout.rollout_id.clone(), rollout)).collect();
+        let ended: Vec<String> = ended.into_iter().map(|rollout| rollout.rollout_id).collect();
+        let records = self.record.rollout_records(&ended).await?.into_iter().flatten();
+        let mut ended: HashMap<String, RolloutRecord> =
+            records.map(|recorded| (recorded.rollout.rollout_id.clone(), recorded)).collect();
         for rewarded in std::mem::take(&mut state.running) {
             match ended.remove(&rewarded.rollout_id) {
-                Some(rollout) if self.ripe < self.wanted => self.take(rollout, &rewarded).await?,
+                Some(recorded) if self.ripe < self.wanted => self.take(recorded, &rewarded)?,
                 _ => state.running.push(rewarded),
             }
         }
@@ -135,12 +137,13 @@ impl Harvest<'_> {
             let limit = (self.wanted - self.ripe) as u64;
             let RewardedAttempts { items, next_after } = self.record.rewarded_attempts(state.cursor, limit).await?;
             let was_last = items.is_empty();
-            for rewarded in items {
-                match self.record.rollout(&rewarded.rollout_id).await? {
+            let ids: Vec<String> = items.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
+            for (rewarded, recorded) in items.into_iter().zip(self.record.rollout_records(&ids).await?) {
+                match recorded {
                     // Deleted since.
                     None => {}
-                    Some(rollout) if rollout.status.is_finished() || is_session(&rollout) => {
-                        self.take(rollout, &rewarded).await?;
+                    Some(recorded) if recorded.rollout.status.is_finished() || is_session(&recorded.rollout) => {
+                        self.take(recorded, &rewarded)?;
                     }
                     Some(_) => state.running.push(rewarded),
                 }
@@ -154,8 +157,8 @@ impl Harvest<'_> {
     }
 
     /// Takes a rollout, unless another attempt than the rewarded one counts.
-    async fn take(&mut self, rollout: Rollout, rewarded: &Rewarded) -> Result<(), TrainError> {
-        let member = read_member(self.record, rollout, self.reward_bounds, Phase::Train, &self.policy).await?;
+    fn take(&mut self, recorded: RolloutRecord, rewarded: &Rewarded) -> Result<(), TrainError> {
+        let member = member_of(recorded, self.reward_bounds, Phase::Train, &self.policy)?;
         if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
             return Ok(());
         }

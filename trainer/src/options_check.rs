@@ -209,7 +209,9 @@ mod tests {
         for count in [json!(3.5), json!("4"), json!(0), json!(-1)] {
             is(
                 json!({ "sampling_parameters": { "max_tokens": count } }),
-                &format!("[trainer] sampling_parameters.max_tokens is {count}, but must be a whole number of at least 1"),
+                &format!(
+                    "[trainer] sampling_parameters.max_tokens is {count}, but must be a whole number of at least 1"
+                ),
             );
         }
         for number in [f64::NAN, f64::INFINITY, -1e-4] {

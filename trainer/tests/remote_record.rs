@@ -117,13 +117,14 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     assert_eq!(ended.len(), 1);
     assert_eq!(remote.rollout(rollout_id).await.unwrap(), local.rollout(rollout_id).await.unwrap());
     assert_eq!(remote.rollout("none").await.unwrap(), None);
-    assert_eq!(remote.attempts(rollout_id).await.unwrap(), local.attempts(rollout_id).await.unwrap());
-    let generations = remote.generations(rollout_id).await.unwrap();
-    assert_eq!(generations, local.generations(rollout_id).await.unwrap());
-    assert_eq!(generations.len(), 101);
-    let rewards = remote.rewards(rollout_id, attempt_id).await.unwrap();
-    assert_eq!(rewards, local.rewards(rollout_id, attempt_id).await.unwrap());
-    assert_eq!(rewards.len(), 2);
+    let wanted = [ids[1].clone(), "none".to_owned(), ids[0].clone()];
+    let records = remote.rollout_records(&wanted).await.unwrap();
+    assert_eq!(records, local.rollout_records(&wanted).await.unwrap());
+    let sizes: Vec<Option<[usize; 3]>> = records
+        .iter()
+        .map(|record| record.as_ref().map(|r| [r.attempts.len(), r.rewards.len(), r.generations.len()]))
+        .collect();
+    assert_eq!(sizes, [Some([0; 3]), None, Some([1, 2, 101])]);
 
     let used = |place: usize| GenerationUse {
         generation_id: format!("generation-{place}"),
@@ -163,37 +164,86 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     assert!(remote.model_calls_key().await.unwrap().starts_with("fgr-"));
 }
 
-/// A page of one generation of rollout `r`, changed.
+#[tokio::test]
+async fn a_step_asks_a_handful_of_times_whatever_its_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(&directory).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let routes = fulgurite_store::routes(store.clone()).layer(axum::middleware::from_fn(
+        move |request: Request, next: axum::middleware::Next| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            next.run(request)
+        },
+    ));
+    let url = serve(routes).await;
+    let remote = record(options(&url));
+    let rollouts = vec![NewRollout { input: json!(1), ..NewRollout::default() }; 128];
+    let enqueued = remote.enqueue_rollouts(rollouts).await.unwrap();
+    let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
+    for (place, taken) in store.dequeue_rollouts(128, Some("w"), Duration::ZERO).await.unwrap().iter().enumerate() {
+        let (rollout_id, attempt_id) = (taken.rollout.rollout_id.as_str(), taken.attempt.attempt_id.as_str());
+        store.record_generation(generation(rollout_id, attempt_id, place, vec![1, 2])).await.unwrap();
+        store.add_reward(rollout_id, attempt_id, None, Reward::new(1.0)).await.unwrap();
+    }
+    let records = remote.rollout_records(&ids).await.unwrap();
+    assert!(records.iter().flatten().all(|record| record.generations.len() == 1 && record.rewards.len() == 1));
+    assert_eq!(records.iter().flatten().count(), 128);
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "one to enqueue, one to read");
+
+    // What takes more than an answer has room for comes in several.
+    let (rollout_id, attempt_id) = (&ids[0], &records[0].as_ref().unwrap().attempts[0].attempt_id);
+    for place in 200..203 {
+        store.record_generation(generation(rollout_id, attempt_id, place, vec![place as u32; 400_000])).await.unwrap();
+    }
+    let large = record(ServerOptions { reply_limit: 1 << 30, ..options(&url) });
+    let again = large.rollout_records(&ids).await.unwrap();
+    assert_eq!(again, Record::rollout_records(&store, &ids).await.unwrap());
+    assert_eq!(asked.load(Ordering::SeqCst), 4, "the first rollout alone, then the others");
+}
+
+/// The record of rollout `r` with one generation, changed.
 fn page(change: impl FnOnce(&mut Value)) -> String {
-    let mut page = json!({ "next_offset": null, "items": [{
+    let rollout: Value = serde_json::from_str(&rollout("r", "succeeded")).unwrap();
+    let mut record = json!({ "rollout": rollout[0], "attempts": [], "rewards": [], "next_offset": null, "generations": [{
         "generation_id": "g", "rollout_id": "r", "attempt_id": "a", "span_id": "s", "trace_id": "t", "name": "n",
         "sequence_id": 1, "parent_id": null, "branch_reason": null, "start_time": 0.0, "end_time": 1.0,
         "model": "m", "prompt_tokens": "AQAAAA==", "sampled_tokens": "AQAAAA==", "logprobs": "AAAAvw==",
         "stop_reason": "stop", "weights_versions": [{ "version": 0, "first_token": 0 }], "sampling": null, "seed": 1,
         "renderer": "chatml", "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
     }] });
-    change(&mut page);
-    page.to_string()
+    change(&mut record);
+    json!({ "items": [record] }).to_string()
 }
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_used_is_refused_by_what_is_wrong_with_it() {
-    let good = answered(StatusCode::OK, &page(|_| ())).await.generations("r").await.unwrap();
-    assert_eq!((good[0].prompt_tokens.as_slice(), good[0].logprobs.as_deref()), (&[1][..], Some(&[-0.5][..])));
+    let ids = ["r".to_owned()];
+    let good = answered(StatusCode::OK, &page(|_| ())).await.rollout_records(&ids).await.unwrap();
+    let generation = &good[0].as_ref().unwrap().generations[0];
+    assert_eq!((generation.prompt_tokens.as_slice(), generation.logprobs.as_deref()), (&[1][..], Some(&[-0.5][..])));
+    let reward = json!({ "attempt_id": "a", "span_id": "s1", "sequence_id": 1, "time": 1.0, "generation_id": null,
+        "reward": { "value": 1.0, "name": "primary", "components": [] } });
     for (body, expected) in [
         ("<html>".to_owned(), "expected value"),
         ("{\"items\": [".to_owned(), "EOF"),
-        (page(|page| page["items"][0]["rollout_id"] = json!("other")), "it is of rollout other"),
-        (page(|page| page["items"][0]["logprobs"] = json!("AAAA")), "logprobs: its bytes do not come in fours"),
-        (page(|page| page["items"][0]["logprobs"] = json!("")), "logprobs: 0 of them for 1 sampled tokens"),
-        (page(|page| page["items"][0]["sampled_tokens"] = json!([1])), "sampled_tokens: it is no text"),
-        (page(|page| page["next_offset"] = json!(0)), "its next page is no later one"),
+        (json!({ "items": [] }).to_string(), "it has 0 records of 1 rollouts"),
+        (json!({ "items": [null, null] }).to_string(), "it has 2 records of 1 rollouts"),
+        (page(|record| record["rollout"]["rollout_id"] = json!("other")), "it is of rollout other"),
+        (page(|record| record["rewards"] = json!([reward])), "the reward s1 cannot be its"),
+        (page(|record| record["generations"][0]["rollout_id"] = json!("other")), "it is of rollout other"),
+        (
+            page(|record| record["generations"][0]["logprobs"] = json!("AAAA")),
+            "logprobs: its bytes do not come in fours",
+        ),
+        (page(|record| record["generations"][0]["logprobs"] = json!("")), "logprobs: 0 of them for 1 sampled tokens"),
+        (page(|record| record["generations"][0]["sampled_tokens"] = json!([1])), "sampled_tokens: it is no text"),
     ] {
-        let error = refused(answered(StatusCode::OK, &body).await.generations("r").await);
+        let error = refused(answered(StatusCode::OK, &body).await.rollout_records(&ids).await);
         assert!(matches!(error, ServerError::Reply { .. }) && error.to_string().contains(expected), "{error}");
     }
     let large = " ".repeat(REPLY_LIMIT + 1);
-    let error = refused(answered(StatusCode::OK, &large).await.generations("r").await);
+    let error = refused(answered(StatusCode::OK, &large).await.rollout_records(&ids).await);
     assert!(matches!(error, ServerError::TooLarge { limit: REPLY_LIMIT, .. }), "{error}");
 }
 

@@ -7,6 +7,7 @@
 //! - [`Rollout`], [`Attempt`], [`Worker`], [`ResourcesUpdate`]: tasks, tries at them, and who tries.
 //! - [`Generation`], [`Span`]: one model call, token by token, and what everybody else records.
 //! - [`StopReason`], [`Defect`], [`BranchReason`], [`Verdict`], [`TokenUse`]: the words that decide what is trained.
+//! - [`RolloutRecord`]: a rollout with all that was recorded of it.
 //! - [`Reward`]: how good something was, and who says so.
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
@@ -28,6 +29,7 @@ mod query;
 mod resources;
 mod reward;
 mod rollout;
+mod rollout_record;
 mod run;
 mod sampling;
 mod session;
@@ -56,6 +58,7 @@ pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, S
 pub use resources::ResourcesUpdate;
 pub use reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
 pub use rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};
+pub use rollout_record::{PackedRolloutRecord, RolloutRecord};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
     UnaccountedGeneration,

@@ -191,14 +191,15 @@ impl Drop for Supervised {
 #[cfg(test)]
 mod tests {
     use super::super::supervise;
-    use crate::launch::{Launcher, Started, Stdin};
+    use super::super::wire::Reply;
+    use crate::launch::{Launcher, Process, Started, Stdin};
     use crate::order::Order;
     use crate::process::{Finished, ProcessError, run};
     use std::ffi::OsString;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;
     use std::time::Duration;
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::{Instant, sleep};
 
     #[test]
@@ -266,8 +267,14 @@ mod tests {
         let launcher = launcher();
         let folder = tempfile::tempdir().unwrap();
         let pid = folder.path().join("pid");
-        let script = format!("(sleep 600 & wait) & echo $$ >{}; kill -KILL $PPID; sleep 600", pid.display());
-        play(&launcher, &shell(&script)).await.unwrap_err();
+        let script = format!("(sleep 600 & wait) & echo $$ >{}; read go; kill -KILL $PPID; sleep 600", pid.display());
+        let Started { stdin, process, .. } = launcher.start(&shell(&script), Stdin::Piped).await.unwrap();
+        let Process::Supervised(mut supervised) = process else { panic!("it has no supervisor") };
+        // A supervisor that is killed before it has said which group it started leaves that group alone.
+        let Reply::Started(leader) = supervised.next_reply().await.unwrap() else { panic!("it was not started") };
+        supervised.group = Some(leader);
+        stdin.unwrap().write_all(b"go\n").await.unwrap();
+        supervised.wait().await.unwrap_err();
         let group = fs::read_to_string(pid).unwrap();
         until(|| !is_group_alive(group.trim())).await;
     }

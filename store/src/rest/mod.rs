@@ -11,6 +11,7 @@ mod generations;
 mod input;
 mod keys;
 mod lists;
+mod records;
 mod resources;
 mod rewards;
 mod rollouts;
@@ -82,6 +83,7 @@ pub fn routes_in_turns(store: Store, options: RouteOptions, turns: Arc<dyn Turns
         .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
         .route("/attempts/heartbeat", post(rollouts::heartbeat))
         .route("/generations", get(generations::list))
+        .route("/rollouts/records", post(records::read))
         .route("/rewarded-attempts", get(rewards::list_attempts))
         .route("/keys/model-calls", post(keys::issue))
         .nest("/runs", run_routes());

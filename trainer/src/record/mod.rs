@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use fulgurite_client::ServerError;
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{
-    Attempt, Checkpoint, Generation, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object,
-    RecordedReward, RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
+    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
 };
 
 pub use self::remote::RemoteRecord;
@@ -23,6 +23,12 @@ pub enum RecordError {
     /// The server that keeps it failed.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// A rollout that the run waited for has been deleted.
+    #[error("rollout {rollout_id} was deleted while the run needed it")]
+    Deleted {
+        /// Which it was.
+        rollout_id: String,
+    },
 }
 
 /// Rollouts, what was recorded of them, and the run's own steps, as a training loop needs them.
@@ -45,14 +51,8 @@ pub trait Record: Send + Sync + 'static {
     /// A rollout, if it is known.
     async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, RecordError>;
 
-    /// The attempts at a rollout, in order.
-    async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, RecordError>;
-
-    /// What was sampled in all attempts at a rollout, in the order of recording.
-    async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, RecordError>;
-
-    /// The rewards of an attempt, in the order in which they were given.
-    async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError>;
+    /// Rollouts with all that was recorded of them, in the order of their ids; `None` for one that is not there.
+    async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError>;
 
     /// Up to `limit` attempts that were rewarded as a whole after the place `after`, in the order of their rewards.
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError>;
@@ -112,17 +112,23 @@ impl Record for Store {
         Ok(self.get_rollout(rollout_id).await?.map(|(rollout, _)| rollout))
     }
 
-    async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, RecordError> {
-        Ok(self.attempts(rollout_id).await?)
-    }
-
-    async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, RecordError> {
-        let filter = GenerationFilter { rollout_id: Some(rollout_id.to_owned()), ..GenerationFilter::default() };
-        Ok(self.generations(&filter).await?)
-    }
-
-    async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError> {
-        Ok(self.rewards(rollout_id, attempt_id).await?)
+    async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError> {
+        let mut records = Vec::with_capacity(rollout_ids.len());
+        for rollout_id in rollout_ids {
+            let Some((rollout, _)) = self.get_rollout(rollout_id).await? else {
+                records.push(None);
+                continue;
+            };
+            let attempts = self.attempts(rollout_id).await?;
+            let rewards = match attempts.last() {
+                Some(attempt) => self.rewards(rollout_id, attempt.attempt_id.as_str()).await?,
+                None => Vec::new(),
+            };
+            let filter = GenerationFilter { rollout_id: Some(rollout_id.clone()), ..GenerationFilter::default() };
+            let generations = self.generations(&filter).await?;
+            records.push(Some(RolloutRecord { rollout, attempts, rewards, generations }));
+        }
+        Ok(records)
     }
 
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_client::Server;
 use fulgurite_types::{
-    Attempt, Checkpoint, Generation, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RecordedReward,
-    RewardedAttempts, Rollout, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout, RolloutRecord, Run,
+    Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::{Record, RecordError};
@@ -51,16 +51,8 @@ impl Record for RemoteRecord {
         Ok(self.server.rollout(rollout_id).await?)
     }
 
-    async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>, RecordError> {
-        Ok(self.server.attempts(rollout_id).await?)
-    }
-
-    async fn generations(&self, rollout_id: &str) -> Result<Vec<Generation>, RecordError> {
-        Ok(self.server.generations(rollout_id).await?)
-    }
-
-    async fn rewards(&self, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedReward>, RecordError> {
-        Ok(self.server.rewards(rollout_id, attempt_id).await?)
+    async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError> {
+        Ok(self.server.rollout_records(rollout_ids).await?)
     }
 
     async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {

@@ -1,7 +1,8 @@
 //! Starts programs: as children of this process, or below a supervisor.
 
 use crate::order::Order;
-use crate::process::{Group, ProcessError};
+use crate::process_end::ProcessError;
+use crate::process_group::Group;
 use crate::supervision::{Supervised, Supervisors};
 use rustix::process::Signal;
 use std::ffi::OsString;

@@ -13,6 +13,8 @@ mod options;
 mod order;
 mod placeholders;
 mod process;
+mod process_end;
+mod process_group;
 mod program;
 mod reward;
 mod run;

@@ -2,10 +2,8 @@
 
 use crate::launch::{Launcher, Process, Started, Stdin};
 use crate::order::Order;
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::process_end::ProcessError;
 use std::io::{self, ErrorKind};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -34,35 +32,6 @@ pub struct Finished {
     pub output: Vec<u8>,
     /// The last 2 KiB of its standard error.
     pub errors: Vec<u8>,
-}
-
-/// Why nothing is known of how a process would have ended. Each is the end of a sentence about the program.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// The system does not start it, or breaks off what it says.
-    #[error("cannot be run as {}: {error}", program.display())]
-    CannotRun {
-        /// The program.
-        program: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// There is no supervisor for it.
-    #[error("cannot be run: the process that would supervise it cannot be started: {0}")]
-    NoSupervisor(io::Error),
-    /// Its supervisor has died, by itself or by another's hand.
-    #[error("was lost: the process that supervised it {how}")]
-    SupervisorLost {
-        /// How the supervisor ended.
-        how: String,
-    },
-}
-
-impl ProcessError {
-    /// The system's answer, of this program.
-    pub fn cannot_run(program: &Path, error: io::Error) -> Self {
-        Self::CannotRun { program: program.to_owned(), error }
-    }
 }
 
 /// Runs a program with `input` on its stdin until it ends or, at `deadline`, is killed; then kills what it leaves behind, as
@@ -112,43 +81,6 @@ async fn until_silent<E>(pipes: impl Future<Output = Result<(), E>>, ended: &Not
     tokio::select! {
         talked = pipes => talked,
         () = too_long => Ok(()),
-    }
-}
-
-/// How a process ended, as the end of a sentence about it.
-pub fn ended_how(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with status {code}"),
-        (None, Some(signal)) => format!("was killed by signal {signal}"),
-        (None, None) => format!("ended with {status}"),
-    }
-}
-
-/// The process group of a child, killed when dropped.
-#[derive(Debug)]
-pub struct Group(Option<Pid>);
-
-impl Group {
-    /// The group that the process `leader` leads.
-    pub fn of(leader: Option<u32>) -> Self {
-        Self(leader.and_then(|id| Pid::from_raw(id.try_into().ok()?)))
-    }
-
-    /// Kills whatever is left of the group. The group keeps its id from being given to another for as long as it has a member,
-    /// and this is called as soon as its leader has ended; a group without members is what `ESRCH` says, and is well.
-    pub fn kill(&mut self) {
-        if let Some(leader) = self.0.take()
-            && let Err(error) = kill_process_group(leader, Signal::KILL)
-            && error != rustix::io::Errno::SRCH
-        {
-            tracing::warn!(group = leader.as_raw_nonzero(), %error, "cannot kill a process group");
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use crate::Object;
 use crate::words::words;
-use crate::{Object, Rollout};
 
 words! {
     /// Where one attempt at a rollout stands.
@@ -52,16 +52,6 @@ pub struct Attempt {
     /// What gives its rewards, as its worker called it when it took the rollout; nothing is written where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grader: Option<String>,
-}
-
-/// A rollout and its latest attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AttemptedRollout {
-    /// The rollout; its fields stand beside `attempt` in JSON.
-    #[serde(flatten)]
-    pub rollout: Rollout,
-    /// Its latest attempt.
-    pub attempt: Attempt,
 }
 
 /// Changes to an attempt: `None` keeps what is there.

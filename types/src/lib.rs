@@ -14,6 +14,7 @@
 
 mod archive;
 mod attempt;
+mod attempted_rollout;
 mod defect;
 mod departure;
 mod drift;
@@ -43,7 +44,8 @@ pub use archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
 };
-pub use attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate, AttemptedRollout};
+pub use attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
+pub use attempted_rollout::AttemptedRollout;
 pub use defect::{AuxiliaryMark, Defect};
 pub use departure::{BranchReason, DepartureReason};
 pub use drift::{CallDrift, DriftReport};

@@ -3,7 +3,7 @@
 use super::wire::{Ends, REPLY_LENGTH, Reply, send};
 use crate::agent_environment::KEPT_BACK;
 use crate::order::Order;
-use crate::process::{ProcessError, ended_how};
+use crate::process_end::{ProcessError, ended_how};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -194,7 +194,8 @@ mod tests {
     use super::super::wire::Reply;
     use crate::launch::{Launcher, Process, Started, Stdin};
     use crate::order::Order;
-    use crate::process::{Finished, ProcessError, run};
+    use crate::process::{Finished, run};
+    use crate::process_end::ProcessError;
     use std::ffi::OsString;
     use std::fs;
     use std::os::unix::ffi::OsStringExt;
@@ -299,8 +300,12 @@ mod tests {
         let first = said(&launcher, "echo $PPID").await;
         let killed = std::process::Command::new("kill").args(["-KILL", first.trim()]).status().unwrap();
         assert!(killed.success());
-        let stat = format!("/proc/{}/stat", first.trim());
-        until(|| fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))).await;
+        // Its leash is closed by the last of its threads, and not where the first has ended.
+        let process = format!("/proc/{}", first.trim());
+        let is_dead = |stat: String| {
+            stat.contains(") Z ") && fs::read_dir(format!("{process}/task")).is_ok_and(|threads| threads.count() == 1)
+        };
+        until(|| fs::read_to_string(format!("{process}/stat")).map_or(true, is_dead)).await;
         assert_ne!(said(&launcher, "echo $PPID").await, first);
     }
 

@@ -9,7 +9,8 @@ use fulgurite_types::{
     Step, StepRecord, UnaccountedGeneration,
 };
 
-use super::{Record, RecordError};
+use super::error::RecordError;
+use super::methods::Record;
 
 /// The record of a server.
 #[derive(Clone)]

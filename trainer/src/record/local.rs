@@ -1,0 +1,97 @@
+//! The record of the store of this process.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fulgurite_store::Store;
+use fulgurite_types::{
+    Checkpoint, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
+    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+};
+
+use super::error::RecordError;
+use super::methods::Record;
+
+#[async_trait]
+impl Record for Store {
+    async fn create_run(&self, run: NewRun) -> Result<Run, RecordError> {
+        Ok(self.create_run(run).await?)
+    }
+
+    async fn run(&self, run_id: &str) -> Result<Option<Run>, RecordError> {
+        Ok(self.run(run_id).await?)
+    }
+
+    async fn enqueue_rollouts(&self, rollouts: Vec<NewRollout>) -> Result<Vec<Rollout>, RecordError> {
+        Ok(self.enqueue_rollouts(rollouts).await?)
+    }
+
+    async fn wait_for_rollouts(&self, rollout_ids: &[String], timeout: Duration) -> Result<Vec<Rollout>, RecordError> {
+        Ok(self.wait_for_rollouts(rollout_ids, Some(timeout)).await?)
+    }
+
+    async fn rollout(&self, rollout_id: &str) -> Result<Option<Rollout>, RecordError> {
+        Ok(self.get_rollout(rollout_id).await?.map(|(rollout, _)| rollout))
+    }
+
+    async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError> {
+        let mut records = Vec::with_capacity(rollout_ids.len());
+        for rollout_id in rollout_ids {
+            let Some((rollout, _)) = self.get_rollout(rollout_id).await? else {
+                records.push(None);
+                continue;
+            };
+            let attempts = self.attempts(rollout_id).await?;
+            let rewards = match attempts.last() {
+                Some(attempt) => self.rewards(rollout_id, attempt.attempt_id.as_str()).await?,
+                None => Vec::new(),
+            };
+            let filter = GenerationFilter { rollout_id: Some(rollout_id.clone()), ..GenerationFilter::default() };
+            let generations = self.generations(&filter).await?;
+            records.push(Some(RolloutRecord { rollout, attempts, rewards, generations }));
+        }
+        Ok(records)
+    }
+
+    async fn rewarded_attempts(&self, after: u64, limit: u64) -> Result<RewardedAttempts, RecordError> {
+        Ok(self.rewarded_attempts(after, limit).await?)
+    }
+
+    async fn update_resources(&self, resources_id: &str, resources: Object) -> Result<(), RecordError> {
+        self.update_resources(Some(resources_id), resources).await?;
+        Ok(())
+    }
+
+    async fn release_worker(&self, worker_id: &str) -> Result<(), RecordError> {
+        self.release_worker(worker_id).await?;
+        Ok(())
+    }
+
+    async fn record_step(&self, record: StepRecord) -> Result<(), RecordError> {
+        Ok(self.record_step(record).await?)
+    }
+
+    async fn record_uses(&self, run_id: &str, uses: Vec<GenerationUse>) -> Result<(), RecordError> {
+        Ok(self.record_uses(run_id, uses).await?)
+    }
+
+    async fn rewind_run(&self, run_id: &str, to_step: u64) -> Result<(), RecordError> {
+        Ok(self.rewind_run(run_id, to_step).await?)
+    }
+
+    async fn steps(&self, run_id: &str) -> Result<Vec<Step>, RecordError> {
+        Ok(self.steps(run_id).await?)
+    }
+
+    async fn checkpoints(&self, run_id: &str) -> Result<Vec<Checkpoint>, RecordError> {
+        Ok(self.checkpoints(run_id).await?)
+    }
+
+    async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>, RecordError> {
+        Ok(self.token_ledger(run_id).await?)
+    }
+
+    async fn unaccounted_generations(&self, run_id: &str) -> Result<Vec<UnaccountedGeneration>, RecordError> {
+        Ok(self.unaccounted_generations(run_id).await?)
+    }
+}

@@ -44,6 +44,7 @@ mod reward_rights;
 mod rewarded;
 mod rewards;
 mod rollout_pages;
+mod rollout_records;
 mod rollouts;
 mod runs;
 mod signals;

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::attempts::{attempt_beside_rollout, attempt_from_row, insert_attempt, latest_attempt, rollout_and_attempt};
 use crate::leases;
 use crate::sql::{
-    Conditions, OptionalReal, SortField, Sql, column, json, optional_json, optional_plain, plain, to_integer, to_json,
-    to_optional_json, word,
+    Conditions, OptionalReal, SortField, Sql, column, json, optional_json, optional_plain, optional_word, plain,
+    to_integer, to_json, to_optional_json, word,
 };
 use crate::telemetry::rollouts_were_taken;
 use crate::workers::{worker_found_nothing, worker_took};
@@ -341,13 +341,12 @@ pub(crate) fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<(
 }
 
 pub(crate) fn rollout_from_row(row: &AnyRow) -> Result<Rollout> {
-    let mode: Option<String> = column(row, "mode")?;
     Ok(Rollout {
         rollout_id: column(row, "rollout_id")?,
         input: json(row, "input")?,
         start_time: column(row, "start_time")?,
         end_time: column(row, "end_time")?,
-        mode: mode.map(|_| word(row, "mode")).transpose()?,
+        mode: optional_word(row, "mode")?,
         resources_id: column(row, "resources_id")?,
         status: word(row, "status")?,
         config: json(row, "config")?,

@@ -2,7 +2,8 @@
 
 use fulgurite_types::{FilterLogic, Page, SortOrder, TextFilter};
 use futures::TryStreamExt;
-use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Serialize};
 use sqlx::any::{AnyRow, AnyTypeInfo};
 use sqlx::encode::IsNull;
@@ -43,13 +44,17 @@ pub(crate) fn optional_json<T: DeserializeOwned>(row: &AnyRow, name: &'static st
 
 /// A column that holds one of an enum's words.
 pub(crate) fn word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static str) -> Result<T> {
-    let text: String = column(row, name)?;
-    serde_json::from_value(text.into()).map_err(|error| corrupt(name, error))
+    of_word(column(row, name)?, name)
 }
 
 /// As [`word`], of one that may be missing.
 pub(crate) fn optional_word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static str) -> Result<Option<T>> {
-    column::<Option<&str>>(row, name)?.map(|_| word(row, name)).transpose()
+    column::<Option<&str>>(row, name)?.map(|text| of_word(text, name)).transpose()
+}
+
+fn of_word<'r, T: Deserialize<'r>>(text: &'r str, name: &'static str) -> Result<T> {
+    let text: StrDeserializer<'r, ValueError> = text.into_deserializer();
+    T::deserialize(text).map_err(|error| corrupt(name, error))
 }
 
 /// Bytes that most of what is written as JSON fits into, so that its text need not grow.

@@ -4,7 +4,7 @@
 //! among them is part of the checkpoint. A rollout is taken once it is rewarded as a whole: at its end, or, a session, which
 //! has none, at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode, RolloutRecord};
@@ -118,15 +118,19 @@ impl Harvest<'_> {
         }
         let ids: Vec<String> = state.running.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
         let ended = self.record.wait_for_rollouts(&ids, Duration::ZERO).await?;
-        let ended: Vec<String> = ended.into_iter().map(|rollout| rollout.rollout_id).collect();
-        let records = self.record.rollout_records(&ended).await?.into_iter().flatten();
-        let mut ended: HashMap<String, RolloutRecord> =
-            records.map(|recorded| (recorded.rollout.rollout_id.clone(), recorded)).collect();
-        for rewarded in std::mem::take(&mut state.running) {
-            match ended.remove(&rewarded.rollout_id) {
-                Some(recorded) if self.ripe < self.wanted => self.take(recorded, &rewarded)?,
-                _ => state.running.push(rewarded),
-            }
+        let mut ended: HashSet<String> = ended.into_iter().map(|rollout| rollout.rollout_id).collect();
+        // No more are read than may be taken: what was recorded of one may be much.
+        while self.ripe < self.wanted && !ended.is_empty() {
+            let mut room = self.wanted - self.ripe;
+            let next: Vec<Rewarded> = state
+                .running
+                .extract_if(.., |rewarded| {
+                    let is_next = room > 0 && ended.remove(&rewarded.rollout_id);
+                    room -= usize::from(is_next);
+                    is_next
+                })
+                .collect();
+            self.take_all(next, state).await?;
         }
         Ok(())
     }
@@ -137,20 +141,25 @@ impl Harvest<'_> {
             let limit = (self.wanted - self.ripe) as u64;
             let RewardedAttempts { items, next_after } = self.record.rewarded_attempts(state.cursor, limit).await?;
             let was_last = items.is_empty();
-            let ids: Vec<String> = items.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
-            for (rewarded, recorded) in items.into_iter().zip(self.record.rollout_records(&ids).await?) {
-                match recorded {
-                    // Deleted since.
-                    None => {}
-                    Some(recorded) if recorded.rollout.status.is_finished() || is_session(&recorded.rollout) => {
-                        self.take(recorded, &rewarded)?;
-                    }
-                    Some(_) => state.running.push(rewarded),
-                }
-            }
+            self.take_all(items, state).await?;
             state.cursor = next_after;
             if was_last {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes those that have ended, and notes those that run. What was deleted since is neither.
+    async fn take_all(&mut self, items: Vec<Rewarded>, state: &mut HarvestState) -> Result<(), TrainError> {
+        let ids: Vec<String> = items.iter().map(|rewarded| rewarded.rollout_id.clone()).collect();
+        for (rewarded, recorded) in items.into_iter().zip(self.record.rollout_records(&ids).await?) {
+            match recorded {
+                None => {}
+                Some(recorded) if recorded.rollout.status.is_finished() || is_session(&recorded.rollout) => {
+                    self.take(recorded, &rewarded)?;
+                }
+                Some(_) => state.running.push(rewarded),
             }
         }
         Ok(())

@@ -2,16 +2,20 @@
 
 use axum::Json;
 use axum::extract::State;
-use fulgurite_types::{Generation, GenerationFilter, PackedGeneration, PackedRolloutRecord};
+use fulgurite_types::{Generation, PackedGeneration, PackedRolloutRecord, RolloutRecord};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Reply;
+use super::error::Mistake;
 use super::input::Body;
 use super::shape::{Field, Shape, Shaped};
 use crate::{Result, Store, StoreError};
 
 /// Generations of a rollout in one answer; the others are read from the list of generations.
 const GENERATIONS: u64 = 100;
+/// Rollouts that may be asked for at a time.
+const GREATEST_COUNT: usize = 1000;
 /// Once the tokens of an answer take so many bytes, the rollouts that are left wait for the next one.
 const ENOUGH_BYTES: usize = 4 << 20;
 
@@ -33,6 +37,10 @@ pub(super) struct RecordsReply {
 /// `POST /v1/fulgurite/rollouts/records`: of at least one of the rollouts, and of as many as fit into an answer.
 pub(super) async fn read(State(store): State<Store>, body: Body) -> Reply<RecordsReply> {
     let Wanted { rollout_ids } = body.parse()?;
+    if rollout_ids.len() > GREATEST_COUNT {
+        let message = format!("List should have at most {GREATEST_COUNT} items");
+        return Err(Mistake::value(vec![json!("rollout_ids")], message, json!(rollout_ids.len())).into());
+    }
     let (mut items, mut bytes) = (Vec::new(), 0);
     for rollout_id in &rollout_ids {
         let found = record(&store, rollout_id).await?;
@@ -47,15 +55,8 @@ pub(super) async fn read(State(store): State<Store>, body: Body) -> Reply<Record
 
 /// What there is of a rollout, and how many bytes its tokens take.
 async fn record(store: &Store, rollout_id: &str) -> Result<Option<(PackedRolloutRecord, usize)>> {
-    let Some((rollout, _)) = store.get_rollout(rollout_id).await? else { return Ok(None) };
-    let attempts = store.attempts(rollout_id).await?;
-    let rewards = match attempts.last() {
-        Some(attempt) => store.rewards(rollout_id, attempt.attempt_id.as_str()).await?,
-        None => Vec::new(),
-    };
-    let rollout_id = Some(rollout_id.to_owned());
-    let filter = GenerationFilter { rollout_id, limit: Some(GENERATIONS), ..GenerationFilter::default() };
-    let generations = store.generations(&filter).await?;
+    let Some(record) = store.rollout_record(rollout_id, Some(GENERATIONS)).await? else { return Ok(None) };
+    let RolloutRecord { rollout, attempts, rewards, generations } = record;
     let next_offset = (generations.len() as u64 == GENERATIONS).then_some(GENERATIONS);
     let bytes = generations.iter().map(token_bytes).sum();
     let packed: std::result::Result<Vec<_>, _> = generations.into_iter().map(PackedGeneration::try_from).collect();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_store::Store;
 use fulgurite_types::{
-    Checkpoint, GenerationFilter, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout,
-    RolloutRecord, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, GenerationUse, LedgerRow, NewRollout, NewRun, Object, RewardedAttempts, Rollout, RolloutRecord, Run,
+    Step, StepRecord, UnaccountedGeneration,
 };
 
 use super::error::RecordError;
@@ -37,18 +37,7 @@ impl Record for Store {
     async fn rollout_records(&self, rollout_ids: &[String]) -> Result<Vec<Option<RolloutRecord>>, RecordError> {
         let mut records = Vec::with_capacity(rollout_ids.len());
         for rollout_id in rollout_ids {
-            let Some((rollout, _)) = self.get_rollout(rollout_id).await? else {
-                records.push(None);
-                continue;
-            };
-            let attempts = self.attempts(rollout_id).await?;
-            let rewards = match attempts.last() {
-                Some(attempt) => self.rewards(rollout_id, attempt.attempt_id.as_str()).await?,
-                None => Vec::new(),
-            };
-            let filter = GenerationFilter { rollout_id: Some(rollout_id.clone()), ..GenerationFilter::default() };
-            let generations = self.generations(&filter).await?;
-            records.push(Some(RolloutRecord { rollout, attempts, rewards, generations }));
+            records.push(self.rollout_record(rollout_id, None).await?);
         }
         Ok(records)
     }

@@ -45,6 +45,20 @@ async fn generations_come_in_pages_and_to_the_bit() {
     }
 }
 
+#[tokio::test]
+async fn records_of_rollouts_come_in_the_order_of_their_ids_and_not_of_too_many() {
+    let api = Api::new().await;
+    let rollout_id = with_generations(&api).await;
+    let path = "/v1/fulgurite/rollouts/records";
+    let (status, reply) = api.post(path, json!({ "rollout_ids": ["none", rollout_id] })).await;
+    assert_eq!((status, &reply["items"][0]), (StatusCode::OK, &Value::Null), "{reply}");
+    assert_eq!(reply["items"][1]["rollout"]["rollout_id"], rollout_id);
+    assert_eq!(reply["items"][1]["generations"].as_array().unwrap().len(), 3);
+    let (status, reply) = api.post(path, json!({ "rollout_ids": vec!["none"; 1001] })).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{reply}");
+    assert_eq!(reply["detail"][0]["loc"], json!(["body", "rollout_ids"]));
+}
+
 fn step(cursor: u64) -> Value {
     json!({
         "step": 2, "weights_version": 2, "metrics": { "reward": 0.1 },

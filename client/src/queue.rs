@@ -138,14 +138,14 @@ impl Server {
     /// Lets go of every attempt that the server holds to be this worker's: their rollouts go back to the queue if they may be
     /// tried again.
     pub async fn release_worker(&self, worker_id: &str) -> Result<(), ServerError> {
-        self.tell(&self.release_route(worker_id), &json!({})).await
+        let url = self.release_route(worker_id);
+        self.send(&url, self.runners_post(&url, &json!({}))).await?.accepted(&url).map(|_| ())
     }
 
     /// [`Server::release_worker`] in a single try, for a runner that is about to leave.
     pub async fn release_worker_once(&self, worker_id: &str) -> Result<(), ServerError> {
         let url = self.release_route(worker_id);
-        let request = self.request(Method::POST, &url).json(&json!({}));
-        self.send_once(&url, request, FAREWELL_TIMEOUT).await?.accepted(&url).map(|_| ())
+        self.send_once(&url, self.runners_post(&url, &json!({})), FAREWELL_TIMEOUT).await?.accepted(&url).map(|_| ())
     }
 
     /// Says that these attempts are still running, and gives those that the server knows as they stand there.
@@ -187,7 +187,8 @@ impl Server {
             .append_pair("rollout_id", &assignment.rollout_id)
             .append_pair("attempt_id", &assignment.attempt_id)
             .append_pair("name", "agentlightning.annotation");
-        let spans: Spans = self.get(&url).await?;
+        let request = self.request(Method::GET, &url).timeout(REQUEST_TIMEOUT);
+        let spans: Spans = self.send(&url, request).await?.read(&url)?;
         let is_reward = |name: &String| name.starts_with("agentlightning.reward") || name == "reward";
         Ok(spans.items.iter().any(|span| span.attributes.keys().any(is_reward)))
     }

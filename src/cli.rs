@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::arguments::{
@@ -28,6 +29,37 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// What is said of a value that is not what an option takes, in words of the option and not of Rust.
+const VALUE_WORDS: [(&str, &str); 5] = [
+    ("invalid digit found in string", "it is no whole number, 0 or more"),
+    ("number too large to fit in target type", "it is too large"),
+    ("number would be zero for non-zero type", "it must be at least 1"),
+    ("invalid float literal", "it is no number"),
+    ("from empty string", "it is empty"),
+];
+
+impl Cli {
+    /// What the command line says. One that says nothing that can be done ends the process, with the reason.
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::ValueValidation {
+                eprint!("{}", plain_value_words(&error.render().to_string()));
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
+    }
+}
+
+fn plain_value_words(said: &str) -> String {
+    let (first, rest) = said.split_once('\n').unwrap_or((said, ""));
+    let words = VALUE_WORDS.iter().find(|(rusts, _)| first.ends_with(rusts));
+    match words.and_then(|(_, ours)| Some((first.rsplit_once("': ")?.0, ours))) {
+        Some((value, ours)) => format!("{value}': {ours}\n{rest}"),
+        None => said.to_owned(),
+    }
 }
 
 /// What a script may want to know.

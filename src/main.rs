@@ -45,7 +45,6 @@ mod web_origins;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Parser;
 use cli::{BenchSubject, Cli, Command};
 use query::arguments::StoreAction;
 use tokio::runtime::Runtime;
@@ -59,7 +58,7 @@ fn main() -> ExitCode {
     if run::is_supervisor() {
         return run::supervise_agents();
     }
-    let cli = Cli::parse();
+    let cli = Cli::read();
     match begin_log().and_then(|()| runtime()).and_then(|runtime| runtime.block_on(dispatch(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),

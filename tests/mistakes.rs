@@ -160,3 +160,22 @@ fn a_path_that_is_no_text_is_refused_in_its_dialect() {
     }
     assert_eq!(server.get("/v1/agl/rollouts/%c3%bc").expect(200), Value::Null, "a text in another alphabet");
 }
+
+#[test]
+fn numbers_that_are_none_are_told_in_words_of_the_option() {
+    for (arguments, said) in [
+        (
+            ["run", "--parallel", "x"],
+            "error: invalid value 'x' for '--parallel <N>': it is no whole number, 0 or more\n",
+        ),
+        (["run", "--parallel", "-1"], "error: unexpected argument '-1' found\n"),
+        (["run", "--parallel", "99999999999999999999"], "'--parallel <N>': it is too large\n"),
+        (["run", "--parallel", ""], "'--parallel <N>': it is empty\n"),
+        (["bench", "proxy", "--rate=fast"], "error: invalid value 'fast' for '--rate <N>': it is no number\n"),
+    ] {
+        let ran = run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{ran:?}");
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        is_for_users(&ran.stderr);
+    }
+}

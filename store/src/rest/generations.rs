@@ -1,13 +1,13 @@
-use axum::Json;
 use axum::extract::{Query, State};
+use axum::response::Response;
 use fulgurite_types::{GenerationFilter, PackedGeneration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Reply;
 use super::error::{Mistake, RestError};
 use super::input::parameters;
 use super::shape::{Field, Shape, Shaped};
+use super::turns::{aside, written};
 use crate::{Store, StoreError};
 
 /// Generations of a page, unless told otherwise.
@@ -44,7 +44,10 @@ pub(super) struct GenerationsReply {
 }
 
 /// `GET /v1/fulgurite/generations`: in the order of recording, with token ids and logprobs to the bit.
-pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, String)>>) -> Reply<GenerationsReply> {
+pub(super) async fn list(
+    State(store): State<Store>,
+    pairs: Query<Vec<(String, String)>>,
+) -> std::result::Result<Response, RestError> {
     let search: Search = parameters(pairs)?;
     let limit = search.limit.unwrap_or(DEFAULT_LIMIT);
     if limit > GREATEST_LIMIT {
@@ -64,7 +67,7 @@ pub(super) async fn list(State(store): State<Store>, pairs: Query<Vec<(String, S
     };
     let generations = store.generations(&filter).await?;
     let next_offset = (generations.len() as u64 == limit).then_some(offset + limit);
-    let packed: Result<Vec<_>, _> = generations.into_iter().map(PackedGeneration::try_from).collect();
+    let packed: Result<Vec<_>, _> = aside(|| generations.into_iter().map(PackedGeneration::try_from).collect());
     let unwritable = |error| StoreError::Corrupt { column: "generations".to_owned(), message: format!("{error}") };
-    Ok(Json(GenerationsReply { items: packed.map_err(unwritable)?, next_offset }))
+    Ok(written(GenerationsReply { items: packed.map_err(unwritable)?, next_offset }))
 }

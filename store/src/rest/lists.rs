@@ -1,6 +1,5 @@
 //! Lists that may be long: their text is written as they are read.
 
-use axum::Json;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use fulgurite_types::{Page, Paginated};
@@ -10,7 +9,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use serde::Serialize;
 
 use super::error::RestError;
-use super::turns::aside;
+use super::turns::{aside, written};
 use crate::list_pages::ListPages;
 use crate::sql::{to_integer, to_json};
 use crate::{Result, StoreError};
@@ -25,7 +24,7 @@ pub(super) fn is_short(page: &Page) -> bool {
 
 /// A page that is in memory.
 pub(super) fn whole<T: Serialize>(page: Result<Paginated<T>>) -> std::result::Result<Response, RestError> {
-    Ok(Json(page?).into_response())
+    Ok(written(page?))
 }
 
 /// The text of the same page, written as its records are read.

@@ -1,15 +1,15 @@
 //! Rollouts with all that was recorded of them, many at a time: what a trainer needs of a step.
 
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use fulgurite_types::{Generation, PackedGeneration, PackedRolloutRecord, RolloutRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Reply;
-use super::error::Mistake;
+use super::error::{Mistake, RestError};
 use super::input::Body;
 use super::shape::{Field, Shape, Shaped};
+use super::turns::{aside, written};
 use crate::{Result, Store, StoreError};
 
 /// Generations of a rollout in one answer; the others are read from the list of generations.
@@ -35,7 +35,7 @@ pub(super) struct RecordsReply {
 }
 
 /// `POST /v1/fulgurite/rollouts/records`: of at least one of the rollouts, and of as many as fit into an answer.
-pub(super) async fn read(State(store): State<Store>, body: Body) -> Reply<RecordsReply> {
+pub(super) async fn read(State(store): State<Store>, body: Body) -> std::result::Result<Response, RestError> {
     let Wanted { rollout_ids } = body.parse()?;
     if rollout_ids.len() > GREATEST_COUNT {
         let message = format!("List should have at most {GREATEST_COUNT} items");
@@ -50,7 +50,7 @@ pub(super) async fn read(State(store): State<Store>, body: Body) -> Reply<Record
             break;
         }
     }
-    Ok(Json(RecordsReply { items }))
+    Ok(written(RecordsReply { items }))
 }
 
 /// What there is of a rollout, and how many bytes its tokens take.
@@ -59,7 +59,8 @@ async fn record(store: &Store, rollout_id: &str) -> Result<Option<(PackedRollout
     let RolloutRecord { rollout, attempts, rewards, generations } = record;
     let next_offset = (generations.len() as u64 == GENERATIONS).then_some(GENERATIONS);
     let bytes = generations.iter().map(token_bytes).sum();
-    let packed: std::result::Result<Vec<_>, _> = generations.into_iter().map(PackedGeneration::try_from).collect();
+    let packed: std::result::Result<Vec<_>, _> =
+        aside(|| generations.into_iter().map(PackedGeneration::try_from).collect());
     let unwritable = |error| StoreError::Corrupt { column: "generations".to_owned(), message: format!("{error}") };
     let generations = packed.map_err(unwritable)?;
     Ok(Some((PackedRolloutRecord { rollout, attempts, rewards, generations, next_offset }, bytes)))

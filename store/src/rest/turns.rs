@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
+use axum::Json;
 use axum::http::Extensions;
+use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
+use serde::Serialize;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::KeyHolder;
@@ -83,6 +86,11 @@ fn owner(holder: Option<&KeyHolder>) -> String {
             format!("{rollout_id}/{attempt_id}")
         }
     }
+}
+
+/// An answer of any size, written without keeping others from the thread.
+pub(super) fn written<T: Serialize>(answer: T) -> Response {
+    aside(|| Json(answer).into_response())
 }
 
 /// Works at something long while other tasks of this thread go on on another.

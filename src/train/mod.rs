@@ -128,6 +128,8 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let mut server =
         RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), metrics)
             .await?;
+    // Whoever reads the ready file may send a signal at once.
+    let mut interruptions = Interruptions::listen()?;
     if let Some(path) = &arguments.ready_file {
         write_ready_file(path, &server.url)?;
     }
@@ -150,7 +152,6 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: model.name.clone(), api_key },
         runner: runner.given_up.clone(),
     };
-    let mut interruptions = Interruptions::listen()?;
     let mut last_word = LastWord { reporter, started, summary: None };
     let outcome = tokio::select! {
         outcome = grpo.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),

@@ -184,6 +184,7 @@ impl Server {
         }
         let mut command = fulgurite(["serve", "--listen", "127.0.0.1:0", "--store", store]);
         command.envs(environment.iter().copied());
+        command.current_dir(directory);
         command.arg("--ready-file").arg(&ready_file).args(arguments);
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut process = Process::spawn(command);

@@ -14,6 +14,6 @@ include=${CUDA_HOME:-/usr/local/cuda}/include
 export LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 cargo test --features cuda "$@" -- --nocapture
 cd ..
-cargo test -p fulgurite-engine --features fulgurite-cuda/cuda --test device "$@" -- --nocapture
+cargo test -p fulgurite-engine --features fulgurite-cuda/cuda --test it "$@" -- device:: --nocapture
 CUDA_ON_HOST_LAUNCHES=100 \
-    cargo test -p fulgurite-engine --features fulgurite-cuda/cuda --test device "$@" -- --ignored --nocapture
+    cargo test -p fulgurite-engine --features fulgurite-cuda/cuda --test it "$@" -- device:: --ignored --nocapture

@@ -82,7 +82,7 @@ fn a_config_that_cannot_be_served_says_where_and_why() {
     assert!(shown.contains("models.0.max_concurrency = 256  # default"), "{shown}");
 }
 
-/// As `engine/tests/real_vllm.rs`: without a server there is nothing to try.
+/// As `engine/tests/it/real_vllm.rs`: without a server there is nothing to try.
 #[test]
 fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
     let variable = |name: &str| std::env::var(name).ok();
@@ -93,7 +93,7 @@ fn a_conversation_through_a_real_vllm_goes_on_token_by_token() {
     converse(&format!("tiny=vllm:{url},path={model},api_key_env=VLLM_API_KEY"), json!({}));
 }
 
-/// As `engine/tests/real_llama_cpp.rs`.
+/// As `engine/tests/it/real_llama_cpp.rs`.
 #[test]
 fn a_conversation_through_a_real_llama_cpp_goes_on_token_by_token() {
     let variable = |name: &str| std::env::var(name).ok();
@@ -110,7 +110,7 @@ fn a_conversation_through_a_real_llama_cpp_goes_on_token_by_token() {
     converse(&flag, json!({ "logit_bias": ascii }));
 }
 
-/// As `engine/tests/real_sglang.rs`.
+/// As `engine/tests/it/real_sglang.rs`.
 #[test]
 fn a_conversation_through_a_real_sglang_goes_on_token_by_token() {
     let variable = |name: &str| std::env::var(name).ok();

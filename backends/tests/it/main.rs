@@ -1,0 +1,14 @@
+//! Samplers and learners of remote hosts, against servers that answer by a script.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod new_weights;
+mod other_wires;
+mod replicas;
+#[path = "../scripted/mod.rs"]
+mod scripted;
+#[path = "../scripted/tinker.rs"]
+mod tinker_host;
+mod tinker_learner;
+mod tinker_sampler;
+mod tinker_wire;
+mod vllm;

@@ -1,0 +1,246 @@
+//! SGLang's and llama.cpp's wires over real sockets, against scripts of them.
+
+use std::time::Duration;
+
+use crate::scripted::{Reply, ScriptedServer, Step};
+use fulgurite_backends::{
+    AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SglangSampler,
+    StopReason,
+};
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+fn options(url: &str) -> RemoteOptions {
+    RemoteOptions {
+        url: url.to_owned(),
+        model: "tiny".into(),
+        vocabulary_size: 100,
+        api_key: None,
+        silence_limit: Duration::from_secs(60),
+        changeover: fulgurite_backends::Changeover::default(),
+    }
+}
+
+fn request() -> SampleRequest {
+    SampleRequest {
+        prompt: vec![5, 6],
+        max_tokens: 8,
+        sampling: SamplingParameters::default(),
+        stop_tokens: vec![9],
+        stop_sequences: vec![],
+        seed: 1,
+        top_logprobs: 0,
+        stream_interval: 1,
+        affinity: None,
+    }
+}
+
+/// A server that answers its first sampling request by these steps.
+async fn server(path: &'static str, steps: Vec<Step>) -> ScriptedServer {
+    let steps = std::sync::Mutex::new(Some(steps));
+    ScriptedServer::start(move |request| match request.path.as_str() {
+        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/props" => Reply::Json(200, json!({ "default_generation_settings": { "n_ctx": 64 } })),
+        "/health" => Reply::Json(200, json!({ "status": "ok" })),
+        asked if asked == path => Reply::Stream(steps.lock().unwrap().take().unwrap()),
+        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+    })
+    .await
+}
+
+async fn sampled(sampler: &dyn Sampler) -> (Vec<SampleEvent>, Option<BackendError>) {
+    let mut stream = sampler.sample(request()).await.unwrap();
+    let mut events = Vec::new();
+    loop {
+        match stream.next().await {
+            Ok(event) => {
+                let is_end = matches!(event, SampleEvent::Finished(_));
+                events.push(event);
+                if is_end {
+                    return (events, None);
+                }
+            }
+            Err(error) => return (events, Some(error)),
+        }
+    }
+}
+
+/// Ids with the versions of their weights.
+fn tokens(events: &[SampleEvent]) -> Vec<(u32, Option<u64>)> {
+    let told = |event: &SampleEvent| match event {
+        SampleEvent::Token(token) => Some((token.id, token.weights_version.map(|version| version.0))),
+        _ => None,
+    };
+    events.iter().filter_map(told).collect()
+}
+
+/// An event of SGLang, which tells all tokens so far.
+fn sglang(tokens: &[u32], version: &str, finish_reason: Value) -> Step {
+    let logprobs: Vec<Value> = tokens.iter().map(|id| json!([-0.5, id, null])).collect();
+    Step::Event(json!({ "text": "?", "output_ids": tokens, "meta_info": {
+        "id": "r", "finish_reason": finish_reason, "prompt_tokens": 2, "completion_tokens": tokens.len(),
+        "weight_version": version, "output_token_logprobs": logprobs, "cached_tokens": 1,
+    } }))
+}
+
+#[tokio::test]
+async fn sglang_tells_the_weights_with_each_event_and_spans_at_the_end_count_more() {
+    let stop = json!({ "type": "stop", "matched": 9 });
+    let events = || {
+        vec![sglang(&[3], "1", Value::Null), sglang(&[3, 4], "2", Value::Null), sglang(&[3, 4, 9], "2", stop.clone())]
+    };
+    let server_of_events = server("/generate", events()).await;
+    let sampler = SglangSampler::new(&options(&server_of_events.url)).unwrap();
+    let (told, error) = sampled(&sampler).await;
+    assert!(error.is_none(), "{error:?}");
+    // Whether the second was sampled before the change or after it is not known.
+    assert_eq!(tokens(&told), [(3, Some(1)), (4, None), (9, Some(2))]);
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    assert_eq!(sampler.weights_version(), Some(WeightsVersion(2)));
+    assert_eq!(server_of_events.posts("/generate")[0]["input_ids"], json!([5, 6]));
+
+    let mut spanned = events();
+    let Some(Step::Event(last)) = spanned.last_mut() else { panic!("no event") };
+    last["meta_info"]["weight_versions"] =
+        json!([{ "version": "1", "start": 0, "end": 2 }, { "version": "2", "start": 2, "end": 3 }]);
+    let server_of_spans = server("/generate", spanned).await;
+    let (told, _) = sampled(&SglangSampler::new(&options(&server_of_spans.url)).unwrap()).await;
+    let versions = [1, 1, 2].map(|version| Some(WeightsVersion(version))).to_vec();
+    assert_eq!(told[3..5], [SampleEvent::CachedPrompt(1), SampleEvent::WeightsVersions(versions)]);
+}
+
+#[tokio::test]
+async fn an_older_sglang_is_not_asked_for_what_its_logprobs_would_not_tell() {
+    let server = server("/generate", vec![]).await;
+    let sampler = SglangSampler::new(&options(&server.url)).unwrap();
+    for sampling in [
+        SamplingParameters { top_p: 0.9, ..SamplingParameters::default() },
+        SamplingParameters { top_k: Some(3), ..SamplingParameters::default() },
+    ] {
+        let refused = sampler.sample(SampleRequest { sampling, ..request() }).await;
+        assert!(matches!(refused, Err(BackendError::InvalidRequest { .. })), "{refused:?}");
+    }
+    assert_eq!(server.posts("/generate"), [] as [Value; 0]);
+    sampler.check_health().await.unwrap();
+}
+
+/// SGLang as 0.5.23 tells of itself, which takes logprobs before the temperature or after it.
+async fn sglang_that_tells(temperature: bool) -> ScriptedServer {
+    let stop = json!({ "type": "stop", "matched": 9 });
+    ScriptedServer::start(move |request| match request.path.as_str() {
+        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/server_info" => Reply::Json(
+            200,
+            json!({ "max_req_input_len": 58, "sampling_mask_max_tokens": 100, "incremental_streaming_output": true,
+                    "grammar_backend": "llguidance" }),
+        ),
+        "/generate" => {
+            let is_low = request.body["sampling_params"]["temperature"].as_f64().unwrap() < 0.01;
+            let mut told = json!({ "output_ids": [9], "meta_info": {
+                "finish_reason": stop.clone(), "completion_tokens": 1, "weight_version": "v1",
+                "output_token_logprobs": [[if is_low && temperature { 0.0 } else { -0.5 }, 9, null]],
+            } });
+            if request.body["return_sampling_mask"] == true {
+                told["meta_info"]["output_token_sampling_mask"] = json!([[9, 4]]);
+                told["meta_info"]["output_token_sampling_logprobs"] = json!([-0.25]);
+            }
+            Reply::Stream(vec![Step::Event(told)])
+        }
+        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_sglang_tells_of_itself_is_what_it_is_asked_for() {
+    let server = sglang_that_tells(true).await;
+    let sampler = SglangSampler::new(&options(&server.url)).unwrap();
+    let info = sampler.info().await.unwrap();
+    assert_eq!((info.context_length, info.capabilities.lark), (58, true));
+    let sampling = SamplingParameters { top_k: Some(2), temperature: 0.7, ..SamplingParameters::default() };
+    let mut stream = sampler.sample(SampleRequest { sampling, ..request() }).await.unwrap();
+    let Ok(SampleEvent::Token(token)) = stream.next().await else { panic!("no token") };
+    assert_eq!(token.logprob, -0.25);
+    assert_eq!(server.posts("/generate").len(), 1, "what is told of top-k tells of the temperature too");
+}
+
+#[tokio::test]
+async fn whether_sglangs_logprobs_tell_of_the_temperature_is_tried_out_once() {
+    for tells in [true, false] {
+        let server = sglang_that_tells(tells).await;
+        let sampler = SglangSampler::new(&options(&server.url)).unwrap();
+        assert_eq!(tokens(&sampled(&sampler).await.0).len(), 1);
+        assert_eq!(server.posts("/generate").len(), 1, "nobody has asked for another one yet");
+        for temperature in [0.7, 1.3] {
+            let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
+            match sampler.sample(SampleRequest { sampling, ..request() }).await {
+                Ok(_) => assert!(tells),
+                Err(BackendError::InvalidRequest { message }) => {
+                    assert!(!tells && message.contains("SGLANG_RETURN_ORIGINAL_LOGPROB"), "{message}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(server.posts("/generate").len(), if tells { 4 } else { 2 });
+    }
+}
+
+#[tokio::test]
+async fn sglangs_abort_breaks_the_answer() {
+    let abort = json!({ "type": "abort", "message": "flushed for new weights", "status_code": 503 });
+    let server = server("/generate", vec![sglang(&[3], "1", Value::Null), sglang(&[3], "1", abort)]).await;
+    let (told, error) = sampled(&SglangSampler::new(&options(&server.url)).unwrap()).await;
+    assert_eq!(tokens(&told), [(3, Some(1))]);
+    let Some(BackendError::BrokenAnswer { fault: AnswerFault::HostError { message }, .. }) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(message, "flushed for new weights");
+}
+
+/// An event of llama.cpp's server.
+fn llama_cpp(token: u32) -> Step {
+    let told = json!({ "id": token, "token": "?", "bytes": [63], "prob": 0.5, "top_probs": [] });
+    Step::Event(json!({ "content": "?", "tokens": [token], "stop": false, "completion_probabilities": [told] }))
+}
+
+fn llama_cpp_end(stop_type: &str, tokens: usize) -> Step {
+    Step::Event(json!({ "content": "", "tokens": [], "stop": true, "stop_type": stop_type,
+                        "tokens_predicted": tokens, "truncated": false }))
+}
+
+#[tokio::test]
+async fn llama_cpps_tokens_come_one_by_one_with_the_logarithms_of_their_probabilities() {
+    let server = server("/completion", vec![llama_cpp(3), llama_cpp(4), llama_cpp_end("limit", 2), Step::End]).await;
+    let sampler = LlamaCppSampler::new(&options(&server.url)).unwrap();
+    let (told, error) = sampled(&sampler).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(tokens(&told), [(3, None), (4, None)]);
+    let SampleEvent::Token(token) = &told[0] else { panic!("{told:?}") };
+    assert_eq!(token.logprob, 0.5f32.ln());
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::Length)));
+    assert_eq!(sampler.info().await.unwrap().context_length, 64);
+}
+
+#[tokio::test]
+async fn a_stop_token_ends_an_answer_that_llama_cpp_would_go_on_with() {
+    let (gone, is_gone) = oneshot::channel();
+    let server = server("/completion", vec![llama_cpp(3), llama_cpp(9), Step::Hang(gone)]).await;
+    let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(tokens(&told), [(3, None), (9, None)]);
+    assert_eq!(told.last(), Some(&SampleEvent::Finished(StopReason::StopToken)));
+    is_gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_that_llama_cpp_keeps_to_itself_break_the_answer() {
+    let Step::Event(mut behind) = llama_cpp(4) else { panic!("it tells a token") };
+    behind["tokens_predicted"] = json!(3);
+    let steps = vec![llama_cpp(3), Step::Event(behind), llama_cpp_end("limit", 3), Step::End];
+    let server = server("/completion", steps).await;
+    let (told, error) = sampled(&LlamaCppSampler::new(&options(&server.url)).unwrap()).await;
+    assert_eq!(tokens(&told), [(3, None)], "what follows is not known to follow");
+    let Some(BackendError::BrokenAnswer { fault, .. }) = error else { panic!("{error:?}") };
+    assert_eq!(fault, AnswerFault::TokensUntold { sampled: 3, told: 2 });
+}

@@ -1,0 +1,267 @@
+//! What the learner does to the weights, seen from outside.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{answer, create, files, open, policy, request, rows, sequence, supervised, tiny_config, train};
+use fulgurite_backends::{
+    AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, NewWeights, SampledToken, Sampler,
+    WeightsSource,
+};
+use fulgurite_engine::ModelConfig;
+use fulgurite_types::WeightsVersion;
+
+fn quick() -> AdamParameters {
+    AdamParameters { learning_rate: 0.01, weight_decay: 0.01, ..AdamParameters::default() }
+}
+
+#[tokio::test]
+async fn a_few_sequences_are_learnt_by_heart() {
+    let (_home, directory) = create(&tiny_config(), 1);
+    let engine = open(&directory, 2);
+    let (learner, sampler) = (engine.learner(), engine.sampler());
+    let sequences: Vec<Vec<u32>> = (0..3).map(|row| sequence(row + 20, 12, 41)).collect();
+    let data: Arc<[_]> = sequences.iter().map(|sequence| supervised(sequence, 1.0)).collect();
+    let first = learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap().loss_sum;
+    // Fresh weights know nothing: each of the 33 tokens costs about ln 41.
+    assert!((first / 33.0 - 41.0_f64.ln()).abs() < 0.1, "{first}");
+    for _ in 0..150 {
+        learner.optimizer_step(AdamParameters { learning_rate: 0.01, ..AdamParameters::default() }).await.unwrap();
+        learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap();
+    }
+    let logprobs = learner.forward(data).await.unwrap();
+    assert!(logprobs.iter().flatten().all(|&logprob| logprob > -0.1), "{logprobs:?}");
+
+    learner.publish_weights(WeightsVersion(1)).await.unwrap();
+    for sequence in sequences {
+        let mut greedy = request(sequence[..3].to_vec(), 9, 0);
+        greedy.sampling.temperature = 0.0;
+        let (tokens, _) = answer(&sampler, greedy).await;
+        assert_eq!(tokens.iter().map(|token| token.id).collect::<Vec<_>>(), sequence[3..]);
+        assert!(tokens.iter().all(|token| token.logprob == 0.0 && token.weights_version == Some(WeightsVersion(1))));
+    }
+}
+
+#[tokio::test]
+async fn a_reward_makes_its_answer_likelier_and_a_penalty_rarer() {
+    for advantage in [1.0, -1.0] {
+        let (_home, directory) = create(&tiny_config(), 4);
+        let engine = open(&directory, 2);
+        let prompt = sequence(1, 6, 41);
+        let (tokens, _) = answer(&engine.sampler(), request(prompt.clone(), 8, 3)).await;
+        let data: Arc<[_]> = [policy(&prompt, &tokens, advantage)].into();
+        let learner = engine.learner();
+        let before = learner.forward_backward(data.clone(), LossFunction::ImportanceSampling).await.unwrap();
+        assert_eq!(before.loss_sum, f64::from(-advantage) * 8.0);
+        learner.optimizer_step(quick()).await.unwrap();
+        let sum = |logprobs: &[Vec<f32>]| logprobs[0][prompt.len() - 1..].iter().sum::<f32>();
+        let after = learner.forward(data).await.unwrap();
+        assert!((sum(&after) - sum(&before.logprobs)) * advantage > 0.1);
+    }
+}
+
+#[tokio::test]
+async fn weights_do_not_depend_on_the_number_of_threads_nor_on_the_run() {
+    let mut seen: Option<Vec<(String, Vec<u8>)>> = None;
+    for threads in [1, 2, 3, 2] {
+        let (home, directory) = create(&tiny_config(), 8);
+        let engine = open(&directory, threads);
+        train(&engine.learner(), 0..5, quick()).await;
+        let saved = home.path().join("saved");
+        engine.learner().save_checkpoint(&saved).await.unwrap();
+        let found = files(&saved);
+        assert_eq!(seen.get_or_insert_with(|| found.clone()), &found, "{threads} threads");
+    }
+}
+
+#[tokio::test]
+async fn training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped() {
+    for steps in [0, 3] {
+        let (home, directory) = create(&tiny_config(), 8);
+        std::fs::write(directory.join("tokenizer.json"), "{}").unwrap();
+        std::fs::write(directory.join("notes.txt"), "not part of the model").unwrap();
+        let (middle, straight, resumed) =
+            (home.path().join("a/middle"), home.path().join("straight"), home.path().join("resumed"));
+        let learner = open(&directory, 2).learner();
+        train(&learner, 0..steps, quick()).await;
+        learner.save_checkpoint(&middle).await.unwrap();
+        train(&learner, steps..6, quick()).await;
+        learner.save_checkpoint(&straight).await.unwrap();
+
+        // In the same process, over other weights and a gradient that is to be dropped.
+        learner.forward_backward(rows(50), LossFunction::CrossEntropy).await.unwrap();
+        learner.load_checkpoint(&middle).await.unwrap();
+        train(&learner, steps..6, quick()).await;
+        learner.save_checkpoint(&resumed).await.unwrap();
+        assert_eq!(files(&resumed), files(&straight));
+        std::fs::remove_dir_all(&resumed).unwrap();
+
+        // In a new process, which opens the checkpoint itself.
+        let learner = open(&middle, 1).learner();
+        learner.load_checkpoint(&middle).await.unwrap();
+        train(&learner, steps..6, quick()).await;
+        learner.save_checkpoint(&resumed).await.unwrap();
+        assert_eq!(files(&resumed), files(&straight));
+
+        let names: Vec<String> = files(&straight).into_iter().map(|(name, _)| name).collect();
+        let expected = [
+            "config.json",
+            "fulgurite.sha256",
+            "generation_config.json",
+            "model.safetensors",
+            "optimizer.state",
+            "tokenizer.json",
+        ];
+        assert_eq!(names, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_holds_no_weights_but_the_models_for_whoever_serves_it() {
+    let (home, directory) = create(&tiny_config(), 8);
+    let learner = open(&directory, 2).learner();
+    train(&learner, 0..2, quick()).await;
+    let saved = home.path().join("saved");
+    learner.save_checkpoint(&saved).await.unwrap();
+    // Model servers read all files of that name.
+    let weights: Vec<String> =
+        files(&saved).into_iter().map(|(name, _)| name).filter(|name| name.ends_with(".safetensors")).collect();
+    assert_eq!(weights, ["model.safetensors"]);
+
+    // By its former name the optimizer's state is read all the same; nobody listed digests then.
+    let again = home.path().join("again");
+    std::fs::remove_file(saved.join("fulgurite.sha256")).unwrap();
+    std::fs::rename(saved.join("optimizer.state"), saved.join("optimizer.safetensors")).unwrap();
+    let reopened = open(&saved, 2).learner();
+    reopened.load_checkpoint(&saved).await.unwrap();
+    train(&reopened, 2..3, quick()).await;
+    reopened.save_checkpoint(&again).await.unwrap();
+    train(&learner, 2..3, quick()).await;
+    let straight = home.path().join("straight");
+    learner.save_checkpoint(&straight).await.unwrap();
+    assert_eq!(files(&again), files(&straight));
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_never_overwritten_and_another_models_is_refused() {
+    let (home, directory) = create(&tiny_config(), 8);
+    let learner = open(&directory, 2).learner();
+    let saved = home.path().join("saved");
+    learner.save_checkpoint(&saved).await.unwrap();
+    let before = files(&saved);
+    assert!(matches!(learner.save_checkpoint(&saved).await, Err(BackendError::Files { .. })));
+    assert_eq!(files(&saved), before);
+
+    let (_home, other) = create(&fulgurite_engine::ModelConfig { num_hidden_layers: 1, ..tiny_config() }, 8);
+    let learner = open(&other, 2).learner();
+    let error = learner.load_checkpoint(&saved).await.unwrap_err();
+    assert!(error.to_string().ends_with("it describes another model than the one that is open"), "{error}");
+}
+
+#[tokio::test]
+async fn gradients_add_up_over_calls() {
+    let data = rows(30);
+    let (_home, directory) = create(&tiny_config(), 8);
+    let together = open(&directory, 2).learner();
+    let both: Arc<[Datum]> = data.iter().chain(data.iter()).cloned().collect();
+    together.forward_backward(both, LossFunction::CrossEntropy).await.unwrap();
+    let apart = open(&directory, 2).learner();
+    apart.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap();
+    apart.forward_backward(data, LossFunction::CrossEntropy).await.unwrap();
+    let (together, apart) =
+        (together.optimizer_step(quick()).await.unwrap(), apart.optimizer_step(quick()).await.unwrap());
+    assert!((together.gradient_norm / apart.gradient_norm - 1.0).abs() < 1e-5);
+}
+
+#[tokio::test]
+async fn a_gradient_that_is_not_finite_changes_nothing_and_is_dropped() {
+    let (home, directory) = create(&tiny_config(), 8);
+    let learner = open(&directory, 2).learner();
+    train(&learner, 0..2, quick()).await;
+    let (before, after) = (home.path().join("before"), home.path().join("after"));
+    learner.save_checkpoint(&before).await.unwrap();
+    let mut overflowing = policy(&[1, 2, 3], &[], 0.0);
+    overflowing.loss_inputs =
+        LossInputs::Policy { logprobs: vec![-1e4, -1e4], advantages: vec![1.0, 1.0], mask: vec![0.0, 1.0] };
+    let data: Arc<[Datum]> = [overflowing].into();
+    learner.forward_backward(data, LossFunction::ImportanceSampling).await.unwrap();
+    assert!(matches!(learner.optimizer_step(quick()).await, Err(BackendError::Internal { .. })));
+    learner.save_checkpoint(&after).await.unwrap();
+    assert_eq!(files(&before), files(&after));
+    // The next step is a sound one.
+    train(&learner, 2..3, quick()).await;
+}
+
+#[tokio::test]
+async fn a_masked_target_contributes_nothing_whatever_it_carries() {
+    let (_home, directory) = create(&tiny_config(), 8);
+    let with = |logprob: f32, advantage: f32| Datum {
+        loss_inputs: LossInputs::Policy {
+            logprobs: vec![logprob, -3.0],
+            advantages: vec![advantage, 1.0],
+            mask: vec![0.0, 1.0],
+        },
+        ..supervised(&[1, 2, 3], 1.0)
+    };
+    let mut found = Vec::new();
+    for datum in [with(0.0, 0.0), with(-1e30, 5.0)] {
+        let learner = open(&directory, 2).learner();
+        let pass = learner.forward_backward([datum].into(), LossFunction::ImportanceSampling).await.unwrap();
+        assert_eq!(pass.logprobs[0][0], 0.0);
+        found.push((pass, learner.optimizer_step(quick()).await.unwrap()));
+    }
+    assert_eq!(found[0], found[1]);
+}
+
+#[tokio::test]
+async fn a_bad_datum_is_refused_by_its_place_and_leaves_no_gradient() {
+    let (_home, directory) = create(&tiny_config(), 8);
+    let learner = open(&directory, 2).learner();
+    let good = supervised(&[1, 2, 3], 1.0);
+    let image = Datum { model_input: vec![Chunk::Image { digest: "abc".into(), expected_tokens: 2 }], ..good.clone() };
+    let long = supervised(&sequence(1, 98, 41), 1.0);
+    let nothing =
+        Datum { model_input: vec![], target_tokens: vec![], loss_inputs: LossInputs::Supervised { weights: vec![] } };
+    for (bad, message) in [
+        (supervised(&[1, 41, 3], 1.0), "datum 1: token 41 is not in the vocabulary of 41 tokens"),
+        (supervised(&[1, 2, 99], 1.0), "datum 1: token 99 is not in the vocabulary of 41 tokens"),
+        (supervised(&[1, 2, 3], f32::NAN), "datum 1: weights[0] is NaN, not a finite number"),
+        (image, "datum 1: it holds the image abc, but the model sees no images"),
+        (long, "datum 1: it has 97 positions, but the model's context length is 96"),
+        (nothing, "datum 1: it has no positions"),
+    ] {
+        let data: Arc<[Datum]> = [good.clone(), bad].into();
+        let error = learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await.unwrap_err();
+        assert!(matches!(&error, BackendError::InvalidRequest { message: found } if found == message), "{error}");
+        assert!(learner.forward(data).await.is_err());
+    }
+    assert_eq!(learner.optimizer_step(quick()).await.unwrap().gradient_norm, 0.0);
+    let error = learner.optimizer_step(AdamParameters { learning_rate: f64::NAN, ..quick() }).await.unwrap_err();
+    assert_eq!(error.to_string(), "optimizer: learning_rate is NaN");
+}
+
+#[tokio::test]
+async fn weights_of_another_learner_are_put_behind_the_sampler_from_their_directory() {
+    let (home, directory) = create(&tiny_config(), 1);
+    let (teacher, pupil) = (open(&directory, 2), open(&directory, 2));
+    train(&teacher.learner(), 0..2, quick()).await;
+    let trained = home.path().join("trained");
+    teacher.learner().save_weights(&trained).await.unwrap();
+    assert!(!trained.join("optimizer.state").exists(), "weights alone");
+    teacher.learner().publish_weights(WeightsVersion(2)).await.unwrap();
+
+    let source = |path: &Path| NewWeights { version: WeightsVersion(7), source: WeightsSource::Model(path.to_owned()) };
+    pupil.sampler().load_weights(&source(&trained)).await.unwrap();
+    let asked = request(sequence(3, 6, 41), 9, 5);
+    let (expected, _) = answer(&teacher.sampler(), asked.clone()).await;
+    let (sampled, _) = answer(&pupil.sampler(), asked).await;
+    let bits = |tokens: &[SampledToken]| tokens.iter().map(|it| (it.id, it.logprob.to_bits())).collect::<Vec<_>>();
+    assert_eq!(bits(&sampled), bits(&expected));
+    assert!(sampled.iter().all(|token| token.weights_version == Some(WeightsVersion(7))));
+
+    let (_other_home, other) = create(&ModelConfig { num_hidden_layers: 1, ..tiny_config() }, 1);
+    for wrong in [other.as_path(), Path::new("/nowhere")] {
+        pupil.sampler().load_weights(&source(wrong)).await.unwrap_err();
+        assert_eq!(pupil.sampler().weights_version(), Some(WeightsVersion(7)), "an error changes nothing");
+    }
+}

@@ -1,0 +1,26 @@
+//! The embedded engine, tested from outside. The modules `real_*` need a model host beside them, which a script in
+//! `tests/backends/` starts.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    missing_docs
+)]
+
+mod adapters;
+mod common;
+mod constraints;
+mod damage;
+mod device;
+mod exactness;
+mod learning;
+mod memory;
+mod real_hosts;
+mod real_llama_cpp;
+mod real_sglang;
+mod real_skyrl;
+mod real_vllm;
+mod sampling;
+mod transformers_parity;

@@ -1,0 +1,7 @@
+//! Renderers, tested from outside, many of them against what Python's libraries write.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod continuation;
+mod cookbook;
+mod named_renderers;
+mod round_trip;

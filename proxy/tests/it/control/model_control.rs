@@ -1,11 +1,8 @@
 //! Models that are paused, and given new weights, over real sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{Script, Setup, body, chunks};
+use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use fulgurite_types::{NewRollout, WeightsVersion};

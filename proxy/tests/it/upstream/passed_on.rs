@@ -1,21 +1,15 @@
 //! Calls that are passed on, over real sockets, to a server that plays scripts: what goes on, what comes back, and what
 //! is recorded.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-#[path = "../../backends/tests/scripted/mod.rs"]
-mod scripted;
-#[path = "common/upstreams.rs"]
-mod upstreams;
 
 use std::sync::Arc;
 
+use crate::common::upstreams::{self, KEY, Setup, bytes, chat, chat_answer, chunk, named, streamed, with_headers};
+use crate::scripted::{Reply, Step};
 use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{ServedModel, UpstreamModel};
 use fulgurite_types::StatusCode;
-use scripted::{Reply, Step};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use upstreams::{KEY, Setup, bytes, chat, chat_answer, chunk, named, streamed, with_headers};
 
 #[tokio::test]
 async fn a_request_goes_on_as_it_came_and_its_answer_comes_back_as_it_is() {

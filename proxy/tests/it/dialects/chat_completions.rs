@@ -1,11 +1,8 @@
 //! The proxy over real sockets, in front of a sampler that plays scripts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
+use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::StopReason;
 use fulgurite_renderers::Message;
 use fulgurite_types::{NewRollout, RolloutFilter};

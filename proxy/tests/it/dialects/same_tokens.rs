@@ -1,10 +1,7 @@
 //! A conversation is sampled from the same tokens in whichever dialect it is held.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
-use common::{Script, Setup, messages};
+use crate::common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
+use crate::common::{Script, Setup, messages};
 use fulgurite_backends::StopReason;
 use fulgurite_types::GenerationFilter;
 use proptest::collection::vec;

@@ -1,11 +1,8 @@
 //! What answers must be: JSON of a schema, a call, no more than one call. What reaches the model's host of it, and what
 //! is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::families::{FAMILIES, KIMI, request, tools};
-use common::{Script, Setup};
+use crate::common::families::{FAMILIES, KIMI, request, tools};
+use crate::common::{Script, Setup};
 use fulgurite_backends::{Capabilities, StopReason};
 use fulgurite_types::Constraint;
 use serde_json::{Value, json};

@@ -1,19 +1,15 @@
 //! Whole model calls over real sockets on both sides: an agent's request comes in, and vLLM hosts that play scripts
 //! answer, stall, break, lie and die behind the proxy.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-#[path = "../../backends/tests/scripted/mod.rs"]
-mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{Generation, GenerationFilter, NewRollout, WeightsFrom};
-use scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};

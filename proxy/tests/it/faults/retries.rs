@@ -1,9 +1,6 @@
 //! Requests that are sent again, over real sockets: a retry is no turn.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Script, Setup, body, chunks};
+use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_types::{WeightsFrom, WeightsVersion};
 use serde_json::{Value, json};

@@ -1,23 +1,17 @@
 //! Calls that are passed on to a server that refuses, breaks, stalls and dies, and requests that are sent again.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-#[path = "../../backends/tests/scripted/mod.rs"]
-mod scripted;
-#[path = "common/upstreams.rs"]
-mod upstreams;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::common::upstreams::{
+    KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, serve_proxy, streamed, upstream_model, with_headers,
+};
+use crate::scripted::{Reply, ScriptedServer, Step};
 use fulgurite_backends::UpstreamDialect;
 use fulgurite_proxy::{Proxy, ProxyOptions, SamplingLimits};
 use fulgurite_types::StatusCode;
-use scripted::{Reply, ScriptedServer, Step};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
-use upstreams::{
-    KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, serve_proxy, streamed, upstream_model, with_headers,
-};
 
 #[tokio::test]
 async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {

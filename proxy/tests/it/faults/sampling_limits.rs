@@ -1,11 +1,8 @@
 //! A model's host that takes too long: its answer is broken off, and each dialect is told.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::{BODY_LIMIT, Script, Setup, body};
+use crate::common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::{ProxyOptions, SamplingLimits};
 use serde_json::{Value, json};

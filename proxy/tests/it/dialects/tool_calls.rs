@@ -1,10 +1,7 @@
 //! Reasoning and tool calls over real sockets, in the formats of several families, streamed and whole.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
-use common::{Script, Setup, chunks};
+use crate::common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
+use crate::common::{Script, Setup, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_renderers::{Message, ToolWriting};
 use serde_json::{Value, json};
@@ -239,7 +236,7 @@ async fn a_stream_tells_all_that_is_certain_before_the_turn_ends() {
         let (message, told) = loop {
             text.push_str(std::str::from_utf8(&response.chunk().await.unwrap().unwrap()).unwrap());
             let told: Vec<Value> =
-                common::events(&text).iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+                crate::common::events(&text).iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
             let (message, reason) = assembled(&told);
             assert_eq!(reason, Value::Null);
             if message.to_string().contains("days") {

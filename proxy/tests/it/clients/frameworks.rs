@@ -1,10 +1,7 @@
 //! Agents on LangGraph and PydanticAI through the proxy: whatever they make of the history, what was sampled stays.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::clients::python;
-use common::conversations::{LAST, assert_they_are_a_chain, conversations, generations};
+use crate::common::clients::python;
+use crate::common::conversations::{LAST, assert_they_are_a_chain, conversations, generations};
 use serde_json::json;
 
 /// An agent answers two questions in every way, in four calls to the model; every other way is streamed.

@@ -1,12 +1,9 @@
 //! OpenAI's own clients and agents through the proxy: what they make of answers, and what they send back.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
-
-mod common;
 
 use std::process::Command;
 
-use common::clients::{node, python};
-use common::conversations::{LAST, assert_they_are_a_chain, conversations, generations};
+use crate::common::clients::{node, python};
+use crate::common::conversations::{LAST, assert_they_are_a_chain, conversations, generations};
 use serde_json::json;
 
 #[tokio::test]

@@ -1,10 +1,7 @@
 //! OpenAI's Responses over real sockets, whole and streamed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::families::{FAMILIES, Family, KIMI, QWEN3, message_below, recorded, tools};
-use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
+use crate::common::families::{FAMILIES, Family, KIMI, QWEN3, message_below, recorded, tools};
+use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};
@@ -217,7 +214,7 @@ async fn a_conversation_is_the_same_as_through_chat() {
 
         let (chat_rollout, chat_base) = setup.seeded_attempt(5).await;
         setup.play(Script::Answer(setup.sampled(family.turn), StopReason::StopToken));
-        let chat = common::families::request();
+        let chat = crate::common::families::request();
         let answer: Value = setup.post(&chat_base, &chat).await.json().await.unwrap();
         assert_eq!(answer["prompt_token_ids"], response["prompt_token_ids"], "{}", family.format);
         let message = &answer["choices"][0]["message"];

@@ -1,13 +1,10 @@
 //! Anthropic's Messages over real sockets, whole and streamed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
 
 use std::time::Duration;
 
-use common::families::{FAMILIES, Family, QWEN3, message_below, recorded, tools};
-use common::messages::{assembled, events};
-use common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
+use crate::common::families::{FAMILIES, Family, QWEN3, message_below, recorded, tools};
+use crate::common::messages::{assembled, events};
+use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use fulgurite_types::RolloutFilter;

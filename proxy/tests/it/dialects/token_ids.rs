@@ -1,9 +1,6 @@
 //! What an agent's own tracer needs of an answer: the tokens and their logprobs, as vLLM gives them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Script, Setup, body, chunks};
+use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use serde_json::{Value, json};

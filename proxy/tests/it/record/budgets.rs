@@ -1,9 +1,6 @@
 //! What the calls of an attempt may take together, and how each dialect is told that it is spent.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{BODY_LIMIT, Script, Setup, body};
+use crate::common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::{Budget, ProxyOptions};
 use fulgurite_types::NewRollout;

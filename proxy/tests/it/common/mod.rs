@@ -1,10 +1,10 @@
 //! A proxy over real sockets, in front of a sampler that plays scripts.
-#![allow(dead_code)]
 
 pub mod clients;
 pub mod conversations;
 pub mod families;
 pub mod messages;
+pub mod upstreams;
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -1,17 +1,11 @@
 //! Agent-lightning's gateway (1.0) over real sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-#[path = "../../backends/tests/scripted/mod.rs"]
-mod scripted;
-
-mod common;
-
-use common::{BODY_LIMIT, Script, Setup, body, chunks};
+use crate::common::{BODY_LIMIT, Script, Setup, body, chunks};
+use crate::scripted::{Reply, ScriptedServer};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
 use fulgurite_types::NewRollout;
 use reqwest::Method;
-use scripted::{Reply, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -1,13 +1,10 @@
 //! Agents that are written with Anthropic's own packages, in Python and in JavaScript, unchanged.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
-
-mod common;
 
 use std::process::{Command, Stdio};
 
-use common::Script;
-use common::clients::{node, python};
-use common::families::QWEN3;
+use crate::common::Script;
+use crate::common::clients::{node, python};
+use crate::common::families::QWEN3;
 use fulgurite_backends::StopReason;
 use serde_json::{Value, json};
 

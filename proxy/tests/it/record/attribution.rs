@@ -1,9 +1,6 @@
 //! Whose a call is, over real sockets: by its path, by ids in headers, by its client's session.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Script, Setup, body};
+use crate::common::{Script, Setup, body};
 use fulgurite_backends::{StopReason, derive_seed};
 use fulgurite_types::{
     Attempt, AttemptStatus, AttemptUpdate, Generation, NewRollout, Rollout, RolloutFilter, RolloutStatus,

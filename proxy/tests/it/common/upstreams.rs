@@ -1,5 +1,4 @@
 //! A proxy over real sockets that passes calls on to a server that plays scripts.
-#![allow(dead_code)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +10,7 @@ use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{Generation, GenerationFilter, NewRollout, Span, SpanFilter};
 use serde_json::{Value, json};
 
-use super::scripted::{Reply, ScriptedServer, Step};
+use crate::scripted::{Reply, ScriptedServer, Step};
 
 pub const KEY: &str = "sk-of-the-upstream";
 

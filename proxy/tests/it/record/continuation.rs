@@ -1,9 +1,6 @@
 //! Conversations over real sockets: what was sampled is never rendered again, whatever clients do to it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Script, Setup};
+use crate::common::{Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_types::Generation;
 use serde_json::{Value, json};

@@ -1,9 +1,6 @@
 //! `POST /v1/completions` over real sockets.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{CONTEXT_LENGTH, Script, Setup, VOCABULARY_SIZE, chunks};
+use crate::common::{CONTEXT_LENGTH, Script, Setup, VOCABULARY_SIZE, chunks};
 use fulgurite_backends::StopReason;
 use serde_json::{Value, json};
 

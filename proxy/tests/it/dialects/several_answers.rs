@@ -1,9 +1,6 @@
 //! Requests for several answers, whole and streamed: each is a call of its own.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-mod common;
-
-use common::{Script, Setup, body, chunks};
+use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use serde_json::{Value, json};
 

@@ -1,0 +1,5 @@
+//! Agents that are written with the APIs' own packages and with frameworks, unchanged.
+
+mod anthropic;
+mod frameworks;
+mod openai;

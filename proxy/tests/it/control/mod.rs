@@ -1,0 +1,4 @@
+//! What is done to models while they run.
+
+mod gateway;
+mod model_control;

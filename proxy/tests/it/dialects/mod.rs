@@ -1,0 +1,11 @@
+//! What each dialect's requests mean, and how its answers are written.
+
+mod answer_forms;
+mod chat_completions;
+mod completions;
+mod messages;
+mod responses;
+mod same_tokens;
+mod several_answers;
+mod token_ids;
+mod tool_calls;

@@ -1,0 +1,4 @@
+//! Calls that are passed on to an upstream.
+
+mod failures;
+mod passed_on;

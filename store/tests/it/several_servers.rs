@@ -1,9 +1,5 @@
 //! Several servers on one PostgreSQL database. Without one, as `tests/postgres` starts it, there is nothing to test.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod test_database;
-
 use std::time::Duration;
 
 use fulgurite_store::{Store, StoreError, StoreOptions};
@@ -11,7 +7,8 @@ use fulgurite_types::{AttemptStatus, AttemptUpdate, NewRollout, WorkerStatus};
 use futures::future::try_join_all;
 use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};
-use test_database::TestDatabase;
+
+use crate::test_database::TestDatabase;
 
 /// Long enough never to be what ends a wait.
 const LONG: Duration = Duration::from_secs(600);

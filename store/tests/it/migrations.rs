@@ -1,9 +1,5 @@
 //! A database of every version that there has been opens, and everything in it is read back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod test_database;
-
 use std::time::Duration;
 
 use fulgurite_store::{Store, StoreError, StoreOptions};
@@ -11,7 +7,8 @@ use fulgurite_types::{GenerationFilter, Page, RolloutFilter, SpanFilter, TextFil
 use serde_json::{Value, json};
 use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
-use test_database::TestDatabase;
+
+use crate::test_database::TestDatabase;
 
 static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");

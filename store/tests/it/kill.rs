@@ -1,14 +1,13 @@
 //! What was acknowledged before `kill -9` is there afterwards, once, and work carries on.
 
-mod test_database;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, NewGeneration, NewRollout};
 use serde_json::json;
-use test_database::TestDatabase;
+
+use crate::test_database::TestDatabase;
 
 /// Names the database to the process that is killed.
 const DATABASE: &str = "FULGURITE_TEST_DATABASE";
@@ -60,7 +59,7 @@ async fn write_until_killed() {
 async fn nothing_acknowledged_is_lost_or_counted_twice() {
     let database = TestDatabase::new().await;
     let mut writer = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "write_until_killed", "--nocapture"])
+        .args(["--exact", "kill::write_until_killed", "--nocapture"])
         .env(DATABASE, &database.url)
         .stdout(Stdio::piped())
         .spawn()

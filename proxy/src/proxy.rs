@@ -7,20 +7,20 @@ use fulgurite_renderers::{ContinuationPolicy, Renderer};
 use fulgurite_store::Store;
 use serde_json::{Map, Value};
 
-use crate::attempt_memories::AttemptMemories;
-use crate::auxiliary::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
-use crate::budget::Budget;
-use crate::ending::Ending;
+use crate::attempt::attempt_memories::AttemptMemories;
+use crate::attempt::budget::Budget;
+use crate::call::auxiliary_rules::{AuxiliaryRule, AuxiliaryRuleError, AuxiliaryRules};
+use crate::call::sampling::SamplingLimits;
+use crate::call::shutdown::Ending;
+use crate::door::large_requests::LargeRequestLimits;
 use crate::error::ProxyError;
-use crate::gate::Gate;
 use crate::gateway::{Gateway, RemoteModels};
-use crate::large_requests::LargeRequestLimits;
-use crate::request_log::RequestLog;
-use crate::sampling::SamplingLimits;
-use crate::telemetry::Telemetry;
-use crate::template_arguments::ArguedRenderers;
+use crate::models::gate::Gate;
+use crate::models::template_arguments::ArguedRenderers;
+use crate::models::weights_loads::WeightsLoads;
+use crate::observe::telemetry::Telemetry;
+use crate::retries::request_log::RequestLog;
 use crate::upstream::{KeptReplies, Passed};
-use crate::weights_loads::WeightsLoads;
 
 /// One model that agents can ask for by name.
 #[derive(Clone)]
@@ -177,7 +177,7 @@ impl Proxy {
         let telemetry = Telemetry::new(models.keys());
         let gates = models.keys().map(|name| (name.clone(), Gate::default())).collect();
         let weights_loads = models.keys().map(|name| (name.clone(), WeightsLoads::default())).collect();
-        let started = crate::call::now();
+        let started = crate::call::model_call::now();
         let auxiliary_rules = AuxiliaryRules::new(&options.auxiliary_rules)?;
         let memories = AttemptMemories::new(options.conversation_memory_bytes);
         let large_requests = options.large_requests.share();

@@ -5,15 +5,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::GatewayError;
-use super::models::model_of_call;
 use super::pause::InFlight;
+use super::registered_models::model_of_call;
 use crate::Proxy;
-use crate::answering::{Caller, answer};
+use crate::call::answer_request::{Caller, answer};
+use crate::dialects::openai::{chat_request, completion_request, responses};
+use crate::door::incoming::Incoming;
+use crate::door::whose_call::WhoseCall;
 use crate::error::ProxyError;
-use crate::incoming::Incoming;
-use crate::openai::{chat_request, completion_request, responses};
 use crate::upstream::{Route, pass_on};
-use crate::whose_call::WhoseCall;
 
 #[derive(Deserialize)]
 pub(crate) struct GatewayPath {

@@ -5,8 +5,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
-use crate::openai::error::OpenAiError;
 
 /// Why the gateway did not do what it was asked, as its clients are told.
 #[derive(Debug, thiserror::Error)]

@@ -4,14 +4,14 @@
 
 mod calls;
 mod error;
-mod models;
 mod pause;
+mod registered_models;
 
 use axum::Router;
 use axum::routing::{get, post};
 
-pub(crate) use models::RemoteModels;
 pub(crate) use pause::{Gateway, InFlight};
+pub(crate) use registered_models::RemoteModels;
 
 use crate::Proxy;
 
@@ -22,6 +22,9 @@ pub(crate) fn routes() -> Router<Proxy> {
         .route("/proxy/pause", post(pause::pause))
         .route("/proxy/resume", post(pause::resume))
         .route("/proxy/state", get(pause::state))
-        .route("/api/models", get(models::list).post(models::register).delete(models::clear))
+        .route(
+            "/api/models",
+            get(registered_models::list).post(registered_models::register).delete(registered_models::clear),
+        )
         .method_not_allowed_fallback(error::method_not_allowed)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::GatewayError;
 use crate::Proxy;
-use crate::gate::Holder;
+use crate::models::gate::Holder;
 
 /// Lets the gateway's calls in, unless it is paused, and counts those under way.
 #[derive(Default)]
@@ -93,7 +93,7 @@ fn retry_after_seconds() -> u64 {
 pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Json<GatewayState>, GatewayError> {
     // Without a body, everything is as by default.
     let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
-    let request: PauseRequest = super::models::read(body)?;
+    let request: PauseRequest = super::registered_models::read(body)?;
     proxy.shared.gates.values().for_each(|gate| gate.pause(Holder::Gateway, request.reason.clone()));
     let mut state = proxy.shared.gateway.state();
     state.paused = true;

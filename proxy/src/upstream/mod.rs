@@ -4,18 +4,18 @@
 //! (`record`). What a stream says is put together again by `assembly`, and `answer` reads a whole answer of any dialect;
 //! `kept_replies` are those that somebody may ask for again, and `responding` is the response.
 
-mod answer;
-mod assembly;
-mod events;
+mod event_stream;
+mod forwarded_request;
+mod http_response;
 mod kept_replies;
-mod passing;
-mod record;
+mod pass_on;
+mod record_answer;
 mod relay;
-mod request;
-mod responding;
 mod route;
+mod stream_assembly;
+mod upstream_answer;
 
 pub(crate) use kept_replies::KeptReplies;
-pub(crate) use passing::{pass_on, retrieve};
+pub(crate) use pass_on::{pass_on, retrieve};
 pub(crate) use relay::Passed;
 pub(crate) use route::Route;

@@ -9,17 +9,17 @@ use fulgurite_store::Refused;
 use serde_json::Value;
 use tokio::time::{sleep_until, timeout};
 
-use super::answer::Answer;
-use super::assembly::Assembly;
-use super::events::{Events, data};
-use super::passing::PassedCall;
-use super::record::{End, record_answer, record_failure};
-use super::request::{response_headers, without_key};
+use super::event_stream::{Events, data};
+use super::forwarded_request::{response_headers, without_key};
+use super::pass_on::PassedCall;
+use super::record_answer::{End, record_answer, record_failure};
+use super::stream_assembly::Assembly;
+use super::upstream_answer::Answer;
 use crate::Proxy;
+use crate::call::sampling::{Deadline, Deadlines};
 use crate::error::ProxyError;
-use crate::flight::Flight;
-use crate::recording::Recorded;
-use crate::sampling::{Deadline, Deadlines};
+use crate::record::record_call::Recorded;
+use crate::reply::flight::Flight;
 
 /// More than a whole answer can need, in bytes.
 pub(super) const BODY_LIMIT: usize = 256 * 1024 * 1024;

@@ -2,8 +2,9 @@ use fulgurite_backends::UpstreamDialect;
 use fulgurite_renderers::Message;
 use serde_json::{Map, Value, json};
 
+use crate::dialects::anthropic;
+use crate::dialects::openai;
 use crate::error::ProxyError;
-use crate::{anthropic, openai};
 
 /// What is passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use fulgurite_renderers::Message;
+use fulgurite_types::SamplingParameters;
+use serde_json::{Map, Value};
+
+use crate::call::structured_output::AnswerForm;
+use crate::reply::reply_writer::{ReplyContext, ReplyWriter};
+
+/// A request for a model's answer, read and checked, in no dialect.
+#[derive(Debug)]
+pub(crate) struct ModelRequest {
+    pub(crate) endpoint: &'static Endpoint,
+    pub(crate) model: String,
+    pub(crate) prompt: Prompt,
+    pub(crate) asked: Asked,
+    pub(crate) stream: bool,
+    /// Whether the reply is to carry token ids, whatever the path.
+    pub(crate) return_token_ids: bool,
+    /// The client's own seed.
+    pub(crate) seed: Option<i64>,
+    /// Tools that it declares and that the model is not shown, because others than its agent would run them: kept in the
+    /// record.
+    pub(crate) ignored_tools: Vec<Value>,
+    /// Fields that we do not know: kept in the record, otherwise ignored.
+    pub(crate) extra: Map<String, Value>,
+    /// What makes two requests the same.
+    pub(crate) digest: String,
+    /// How its answers are written.
+    pub(crate) reply: Box<dyn ReplyFormat>,
+}
+
+/// What a dialect's way to ask for answers is called.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    /// Name of a call's span.
+    pub(crate) span_name: &'static str,
+    /// `gen_ai.operation.name` of OpenTelemetry's conventions.
+    pub(crate) operation_name: &'static str,
+    /// What ids of replies begin with, its separator included.
+    pub(crate) id_prefix: &'static str,
+    /// The request's field that holds the prompt.
+    pub(crate) prompt_field: &'static str,
+}
+
+/// What a prompt was given as.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Prompt {
+    /// A conversation, which the model's renderer turns into tokens.
+    Messages(Arc<Conversation>),
+    /// Text that is tokenised as it stands; text that spells a control token is that token.
+    Text(String),
+    /// The tokens themselves.
+    Tokens(Vec<u32>),
+}
+
+/// What was said before an answer.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Conversation {
+    pub(crate) messages: Vec<Message>,
+    /// Those that it declares and the model is shown.
+    pub(crate) tools: Vec<Value>,
+}
+
+impl Prompt {
+    pub(crate) fn conversation(messages: Vec<Message>, tools: Vec<Value>) -> Self {
+        Prompt::Messages(Arc::new(Conversation { messages, tools }))
+    }
+}
+
+/// What a request asks of the sampler.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) sampling: SamplingParameters,
+    pub(crate) form: AnswerForm,
+    /// `None`: as many as the context has room for.
+    pub(crate) max_tokens: Option<usize>,
+    pub(crate) stop_strings: Vec<String>,
+    pub(crate) logprobs: bool,
+    pub(crate) top_logprobs: usize,
+    /// How many answers, at least one.
+    pub(crate) choices: usize,
+}
+
+/// Knows how the answers to one request are written.
+pub(crate) trait ReplyFormat: std::fmt::Debug + Send + Sync {
+    /// A writer of one response.
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter>;
+}

@@ -1,0 +1,328 @@
+use std::sync::Arc;
+
+use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_types::{BranchReason, Constraint, Defect, Generation, SamplingParameters, SessionIds};
+use serde_json::{Map, Value, json};
+
+use crate::attempt::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
+use crate::attempt::attribution::{Attribution, Owner};
+use crate::attempt::budget::{Admission, Asking};
+use crate::call::model_call::{Call, FinishReason, Reading};
+use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
+use crate::error::ProxyError;
+use crate::observe::call_facts::CallFacts;
+use crate::observe::telemetry::ModelMetrics;
+use crate::record::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
+use crate::record::recorded_call::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
+use crate::retries::logged_requests::LoggedRequest;
+use crate::{Proxy, SampledModel};
+
+/// How many tokens a host may tell together of an answer that nobody reads along: reading ten costs little more than
+/// reading one, and what a break loses is sampled again in no time.
+const TOKENS_TOGETHER: usize = 16;
+
+/// Makes calls of a request.
+pub(crate) struct Planner<'p> {
+    pub(crate) proxy: &'p Proxy,
+    pub(crate) attribution: Option<Attribution>,
+    /// Of the attempt, if it belongs to one.
+    pub(crate) memory: Option<Arc<AttemptMemory>>,
+    pub(crate) request: &'p ModelRequest,
+    pub(crate) model: &'p SampledModel,
+    pub(crate) info: &'p SamplerInfo,
+    pub(crate) metrics: &'p ModelMetrics,
+    pub(crate) facts: &'p CallFacts,
+    /// Whether the client says that the answers may be trained.
+    pub(crate) trainable: Option<bool>,
+}
+
+/// What the answers to a request have in common.
+struct Begun {
+    tokens: Vec<u32>,
+    branch_reason: Option<BranchReason>,
+    /// Attributes that tell how the prompt stands to the calls before it.
+    place: Map<String, Value>,
+    /// Of the first answer.
+    seed: u64,
+}
+
+/// The calls for a request's answers.
+pub(crate) struct Plan {
+    pub(crate) prompt: Arc<[u32]>,
+    pub(crate) calls: Vec<Call>,
+}
+
+impl Planner<'_> {
+    /// A call for each of the answers that a request asks for. `earlier` has what was sampled for them before.
+    pub(crate) fn plan(
+        self,
+        logged: &LoggedRequest,
+        mut earlier: Vec<Option<RecordedCall>>,
+    ) -> Result<Plan, ProxyError> {
+        let defect = self.defect();
+        let Begun { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
+            // What was sampled is only worth anything after the very prompt that it was sampled from.
+            Some(RecordedCall { generation, place, .. }) => Begun {
+                tokens: generation.prompt_tokens.clone(),
+                branch_reason: generation.branch_reason.clone(),
+                place: place.clone(),
+                seed: generation.seed,
+            },
+            None => {
+                let placed = self.prompt().map_err(|error| error.about_prompt(self.request.endpoint.prompt_field))?;
+                self.metrics.prompt_was_placed(&placed);
+                self.metrics.auxiliary.increment(defect.is_some().into());
+                let seed = self.seed(&logged.reply_id);
+                let branch_reason =
+                    placed.departure.as_ref().map(|left| BranchReason::Departure(left.departure.reason));
+                Begun { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
+            }
+        };
+        self.check(&tokens)?;
+        let sampling =
+            SamplingParameters { constraint: self.constraint(&tokens)?, ..self.request.asked.sampling.clone() };
+        let is_new = earlier.iter().all(Option::is_none);
+        let room = self.info.context_length - tokens.len();
+        let answer_tokens = self.request.asked.max_tokens.unwrap_or(room).min(room);
+        let admission = match is_new {
+            true => self.admit(tokens.len(), answer_tokens)?,
+            false => self.let_go_on(&earlier, answer_tokens),
+        };
+        let prompt: Arc<[u32]> = tokens.into();
+        let reading = match &self.request.prompt {
+            Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
+            Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
+        };
+        let asked = &self.request.asked;
+        let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
+        earlier.resize_with(asked.choices, || None);
+        // A session that was opened before is gone on with.
+        let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
+        let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
+            owner: Arc::clone(&owner),
+            memory: self.memory.clone(),
+            admission: admission.clone(),
+            max_tokens: to_sample.saturating_add(sampled_before(earlier.as_ref())).min(answer_tokens),
+            earlier: earlier.map(|call| call.generation),
+            model: self.model.clone(),
+            generation_id: generation_id(&logged.reply_id, choice),
+            prompt: Arc::clone(&prompt),
+            sampling: sampling.clone(),
+            single_call: self.ends_behind_a_call(),
+            top_logprobs: asked.top_logprobs,
+            stream_interval: self.stream_interval(),
+            stop_strings: asked.stop_strings.clone(),
+            reading: reading.clone(),
+            branch_reason: branch_reason.clone(),
+            defect: defect.clone(),
+            seed: if choice == 0 { seed } else { derive_seed(seed, &["choice", &choice.to_string()]) },
+            request_digest: self.request.digest.clone(),
+            clock: self.facts.sampling_clock(),
+            endpoint: self.request.endpoint,
+            attributes: self.attributes(&place, logged, choice),
+        });
+        let calls = calls.collect();
+        Ok(Plan { prompt, calls })
+    }
+
+    /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.
+    fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
+        let renderer = &*self.model.renderer;
+        let alone = |tokens: Vec<u32>| {
+            // Whether text or tokens go on from an earlier call of an attempt is seen only when they are recorded.
+            let begins = self.memory.as_ref().is_none_or(|memory| memory.is_unused());
+            let departure = begins.then(PlacedDeparture::first_turn);
+            PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure }
+        };
+        Ok(match (&self.request.prompt, &self.memory) {
+            (Prompt::Messages(said), Some(memory)) => {
+                let policy = self.proxy.shared.options.continuation;
+                memory.next_prompt(renderer, &said.messages, &said.tools, policy)?
+            }
+            (Prompt::Messages(said), None) => alone(renderer.render_prompt(&said.messages, &said.tools)?.tokens),
+            (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
+            (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
+        })
+    }
+
+    /// What the answers are kept to while they are sampled.
+    fn constraint(&self, prompt: &[u32]) -> Result<Option<Constraint>, ProxyError> {
+        let tools: &[Value] = match &self.request.prompt {
+            Prompt::Messages(said) => &said.tools,
+            Prompt::Text(_) | Prompt::Tokens(_) => &[],
+        };
+        let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
+        let schema_bytes = self.proxy.shared.options.schema_bytes;
+        self.request.asked.form.constraint(renderer, capabilities, prompt, tools, schema_bytes)
+    }
+
+    /// Whether an answer ends behind its first call. Nothing is masked for this: what is sampled is the model's own.
+    fn ends_behind_a_call(&self) -> bool {
+        self.request.asked.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
+    }
+
+    /// How many tokens the host may tell together: each by itself where a client reads along, or where what was sampled
+    /// may end the answer, which the host does not know; else some, which costs it and us less. When an answer breaks
+    /// off, as many as that may be lost, and are sampled again.
+    fn stream_interval(&self) -> usize {
+        let is_watched = self.request.stream
+            || !self.request.asked.stop_strings.is_empty()
+            || self.ends_behind_a_call()
+            || self.model.renderer.stop_string().is_some();
+        // A host that takes a second for each must not seem silent.
+        let patience = self.proxy.shared.options.sampling_limits.silence.as_secs();
+        if is_watched { 1 } else { usize::try_from(patience).unwrap_or(usize::MAX).clamp(1, TOKENS_TOGETHER) }
+    }
+
+    /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.
+    fn defect(&self) -> Option<Defect> {
+        match (self.trainable, &self.request.prompt) {
+            (Some(true), _) => None,
+            (Some(false), _) => Some(Defect::auxiliary_by_client()),
+            (None, Prompt::Messages(said)) => {
+                let rule = self.proxy.shared.auxiliary_rules.recognise(&said.messages, &said.tools)?;
+                Some(Defect::auxiliary_by_rule(rule))
+            }
+            (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
+        }
+    }
+
+    /// Refuses a prompt that the model does not know or that leaves no room for an answer.
+    fn check(&self, prompt: &[u32]) -> Result<(), ProxyError> {
+        let SamplerInfo { context_length, vocabulary_size, .. } = *self.info;
+        let field = self.request.endpoint.prompt_field;
+        if let Some(unknown) = prompt.iter().find(|token| **token as usize >= vocabulary_size) {
+            let message = format!("{field}: there is no token {unknown}; ids are below {vocabulary_size}");
+            return Err(ProxyError::invalid(field, message));
+        }
+        if prompt.len() >= context_length {
+            return Err(ProxyError::PromptTooLong { parameter: field, prompt_tokens: prompt.len(), context_length });
+        }
+        Ok(())
+    }
+
+    /// Lets a new request of an attempt take from its budget.
+    fn admit(&self, prompt_tokens: usize, answer_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
+        let (Some(attribution), Some(memory)) = (&self.attribution, &self.memory) else { return Ok(None) };
+        let (choices, prompt_field) = (self.request.asked.choices, self.request.endpoint.prompt_field);
+        let asking = Asking { prompt_tokens, choices, answer_tokens, prompt_field };
+        Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, asking)?)))
+    }
+
+    /// Lets a request of an attempt that was broken off take what its answers may still sample.
+    fn let_go_on(&self, earlier: &[Option<RecordedCall>], answer_tokens: usize) -> Option<Arc<Admission>> {
+        let (attribution, memory) = (self.attribution.as_ref()?, self.memory.as_ref()?);
+        let is_whole = |call: &RecordedCall| FinishReason::recorded(&call.generation.stop_reason).is_some();
+        let broken_off = earlier.iter().map(Option::as_ref).filter(|call| !call.is_some_and(is_whole));
+        let more: Vec<usize> = broken_off.map(|call| answer_tokens.saturating_sub(sampled_before(call))).collect();
+        memory.spending.let_go_on(attribution.allowance, &more).map(Arc::new)
+    }
+
+    /// The seed of a new request's first answer.
+    fn seed(&self, reply_id: &str) -> u64 {
+        match (&self.attribution, &self.memory) {
+            (Some(attribution), Some(memory)) => {
+                // A client's own seed is one more part: a group whose agents all send the same still differs.
+                let client_seed = self.request.seed.map(|seed| seed.to_string()).unwrap_or_default();
+                memory.next_seed(|place| derive_seed(attribution.rollout_seed, &[&place.to_string(), &client_seed]))
+            }
+            _ => match self.request.seed {
+                Some(seed) => seed.cast_unsigned(),
+                None => derive_seed(self.proxy.shared.options.seed, &[reply_id]),
+            },
+        }
+    }
+
+    fn attributes(&self, place: &Map<String, Value>, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
+        let request = self.request;
+        let asked = &request.asked;
+        let Endpoint { operation_name, .. } = request.endpoint;
+        let mut attributes = Map::new();
+        let mut set = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
+        set("gen_ai.operation.name", json!(operation_name));
+        set("gen_ai.provider.name", json!("fulgurite"));
+        set("gen_ai.request.model", json!(request.model));
+        set("gen_ai.request.temperature", json!(asked.sampling.temperature));
+        set("gen_ai.request.top_p", json!(asked.sampling.top_p));
+        if let Some(top_k) = asked.sampling.top_k {
+            set("gen_ai.request.top_k", json!(top_k));
+        }
+        if let Some(max_tokens) = asked.max_tokens {
+            set("gen_ai.request.max_tokens", json!(max_tokens));
+        }
+        if asked.choices > 1 {
+            set("gen_ai.request.choice.count", json!(asked.choices));
+            set(CHOICE, json!(choice));
+        }
+        if let Some(key) = logged.idempotency_key() {
+            set(IDEMPOTENCY_KEY, json!(key));
+        }
+        for (key, value) in place {
+            set(key, value.clone());
+        }
+        set("gen_ai.request.is_stream", json!(request.stream));
+        if !request.extra.is_empty() {
+            set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
+        }
+        if !request.ignored_tools.is_empty() {
+            set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
+        }
+        if let Prompt::Messages(said) = &request.prompt {
+            add_messages(&mut attributes, &said.messages);
+            add_tools(&mut attributes, &said.tools);
+        }
+        attributes
+    }
+}
+
+/// The id of a request's answer: of the first it is the reply's.
+fn generation_id(reply_id: &str, choice: usize) -> String {
+    if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
+}
+
+/// The id of the reply that a recorded call is an answer of.
+pub(crate) fn reply_id(call: &RecordedCall) -> &str {
+    let id = &call.generation.generation_id;
+    if call.choice == 0 { id } else { id.strip_suffix(&format!("-{}", call.choice)).unwrap_or(id) }
+}
+
+/// How many tokens are recorded of an answer.
+fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
+    earlier.map_or(0, |call| call.generation.sampled_tokens.len())
+}
+
+/// How a prompt stands to what was recorded before it.
+fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
+    let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
+        [
+            ("reason", json!(departure.reason.as_str())),
+            ("generation", json!(generation)),
+            ("message_index", json!(departure.message_index)),
+            ("token_index", json!(departure.token_index)),
+            ("detail", json!(departure.detail)),
+        ]
+        .map(|(name, value)| (format!("fulgurite.departure.{name}"), value))
+    });
+    let continues = ("fulgurite.continues".to_owned(), json!(placed.continues));
+    let attributes = std::iter::once(continues).chain(departure.into_iter().flatten());
+    attributes.filter(|(_, value)| !value.is_null()).collect()
+}
+
+/// What is recorded of the answers to a request.
+pub(crate) async fn earlier_answers(
+    proxy: &Proxy,
+    reply_id: &str,
+    choices: usize,
+) -> Result<Vec<Option<RecordedCall>>, ProxyError> {
+    let mut earlier = Vec::with_capacity(choices);
+    for choice in 0..choices {
+        earlier.push(recorded_call::turn(&proxy.shared.store, &generation_id(reply_id, choice)).await?);
+    }
+    Ok(earlier)
+}
+
+/// Rollout and attempt of what was recorded.
+fn recorded_owner(earlier: &[Option<RecordedCall>]) -> Option<SessionIds> {
+    let Generation { rollout_id, attempt_id, .. } = &earlier.iter().flatten().next()?.generation;
+    Some(SessionIds { rollout_id: rollout_id.clone(), attempt_id: attempt_id.clone() })
+}

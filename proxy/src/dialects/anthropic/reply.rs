@@ -1,0 +1,151 @@
+use fulgurite_backends::SampledToken;
+use serde_json::{Value, json};
+
+use super::content_blocks::ContentBlocks;
+use super::error::{self, RequestId};
+use crate::call::model_call::{FinishReason, Finished};
+use crate::call::model_request::ReplyFormat;
+use crate::dialects::json_text::write_json;
+use crate::dialects::openai::token_logprobs;
+use crate::error::ProxyError;
+use crate::reply::assistant_message::Delta;
+use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply::sampled_answer::Taken;
+
+/// How Messages writes an answer.
+#[derive(Debug, PartialEq)]
+pub(super) struct MessageReply {
+    /// Whether the client is to see what the model thinks.
+    pub(super) shows_thinking: bool,
+    pub(super) request_id: RequestId,
+}
+
+impl ReplyFormat for MessageReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        let blocks = ContentBlocks::new(self.shows_thinking);
+        Box::new(MessageWriter { request_id: self.request_id, context, blocks, tokens: Vec::new() })
+    }
+}
+
+struct MessageWriter {
+    request_id: RequestId,
+    context: ReplyContext,
+    blocks: ContentBlocks,
+    /// All that was sampled, if the client is to have token ids.
+    tokens: Vec<SampledToken>,
+}
+
+impl MessageWriter {
+    fn message(&self, content: Value, end: Value, usage: Value) -> Value {
+        let ReplyContext { id, model, .. } = &self.context;
+        let mut message = json!({
+            "id": id,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": content,
+            "stop_reason": end["stop_reason"],
+            "stop_sequence": end["stop_sequence"],
+            "usage": usage,
+        });
+        if self.context.token_ids {
+            message["prompt_token_ids"] = json!(*self.context.prompt);
+        }
+        message
+    }
+
+    /// Input tokens are those that were not read from a cache.
+    fn usage(&self, sampled_tokens: usize, cached_tokens: Option<usize>) -> Value {
+        let cached_tokens = cached_tokens.unwrap_or_default();
+        json!({
+            "input_tokens": self.context.prompt.len().saturating_sub(cached_tokens),
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": cached_tokens,
+            "output_tokens": sampled_tokens,
+        })
+    }
+
+    fn keep(&mut self, taken: &Taken) {
+        if self.context.token_ids {
+            self.tokens.push(taken.token.clone());
+        }
+    }
+
+    /// Adds what was sampled: the stop token too, and a logprob for each token.
+    fn add_token_ids(&self, value: &mut Value) {
+        if self.context.token_ids {
+            value["token_ids"] = self.tokens.iter().map(|token| token.id).collect();
+            value["logprobs"] = json!({ "content": token_logprobs::entries(&self.tokens, &self.context.tokenizer) });
+        }
+    }
+
+    fn say(&mut self, deltas: &[Delta], out: &mut Vec<u8>) {
+        for delta in deltas {
+            self.blocks.take(delta).iter().for_each(|event| write(out, event));
+        }
+    }
+}
+
+impl ReplyWriter for MessageWriter {
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
+        for choice in choices {
+            let finished = &choice.finished;
+            let said = choice.tokens().flat_map(|taken| taken.deltas.iter()).chain(&finished.held_back);
+            said.for_each(|delta| drop(self.blocks.take(delta)));
+            self.blocks.finish();
+            choice.tokens().for_each(|taken| self.keep(taken));
+            let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
+            let mut reply = self.message(self.blocks.content(), end(finished), usage);
+            self.add_token_ids(&mut reply);
+            write_json(out, &reply);
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let message = self.message(json!([]), json!({}), self.usage(0, None));
+        write(out, &json!({ "type": "message_start", "message": message }));
+    }
+
+    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+        self.keep(taken);
+        self.say(&taken.deltas, out);
+    }
+
+    fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        self.say(&finished.held_back, out);
+        self.blocks.finish().iter().for_each(|event| write(out, event));
+        let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
+        let mut event = json!({ "type": "message_delta", "delta": end(finished), "usage": usage });
+        self.add_token_ids(&mut event);
+        write(out, &event);
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        write(out, &json!({ "type": "message_stop" }));
+    }
+
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        write(out, &error::body(error, &self.request_id));
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        write(out, &json!({ "type": "ping" }));
+    }
+}
+
+/// How an answer ended.
+fn end(finished: &Finished) -> Value {
+    let (reason, string) = match (finished.reason, &finished.stop_string) {
+        (FinishReason::Stop, Some(string)) => ("stop_sequence", Some(string)),
+        (FinishReason::Stop, None) => ("end_turn", None),
+        (FinishReason::ToolCalls, _) => ("tool_use", None),
+        (FinishReason::Length, _) => ("max_tokens", None),
+    };
+    json!({ "stop_reason": reason, "stop_sequence": string })
+}
+
+/// Writes an event under its own name.
+fn write(out: &mut Vec<u8>, event: &Value) {
+    let name = event["type"].as_str().unwrap_or_default();
+    out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+}

@@ -1,0 +1,6 @@
+//! The APIs that clients speak: how their requests are read and checked, and how answers and errors are written.
+
+pub(crate) mod anthropic;
+pub(crate) mod field_checks;
+pub(crate) mod json_text;
+pub(crate) mod openai;

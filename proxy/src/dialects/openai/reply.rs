@@ -1,0 +1,313 @@
+use fulgurite_backends::SampledToken;
+use serde::Serialize;
+
+use super::reply_shape::{Logprobs, Said, Shape};
+use crate::call::model_call::Finished;
+use crate::call::model_request::ReplyFormat;
+use crate::dialects::json_text::{ObjectText, write_array, write_json};
+use crate::error::ProxyError;
+use crate::reply::assistant_message::Delta;
+use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply::sampled_answer::Taken;
+
+/// How Chat Completions and Completions write answers.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OpenAiReply {
+    pub(crate) shape: Shape,
+    /// Whether a stream ends with a chunk that counts tokens.
+    pub(crate) include_usage: bool,
+}
+
+impl ReplyFormat for OpenAiReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        let choices = (0..context.choices).map(|_| ChoiceState::default()).collect();
+        Box::new(OpenAiWriter { format: *self, context, choices })
+    }
+}
+
+struct OpenAiWriter {
+    format: OpenAiReply,
+    context: ReplyContext,
+    choices: Vec<ChoiceState>,
+}
+
+/// How far an answer has been written.
+#[derive(Default)]
+struct ChoiceState {
+    /// Tokens of a stream of which nothing has left yet.
+    waiting: Vec<SampledToken>,
+    /// Characters in the tokens that have been carried.
+    text_offset: usize,
+    /// Set at the end.
+    counted: Option<Counted>,
+}
+
+/// A response or one of its chunks.
+struct Reply<'r> {
+    id: &'r str,
+    object: &'static str,
+    created: u64,
+    model: &'r str,
+    choices: Vec<Choice<'r>>,
+    /// Null in chunks before the last of a stream that ends with it.
+    usage: Option<Option<Usage>>,
+    /// Where vLLM has the prompt of a chat; of a completion it is in each choice.
+    prompt_token_ids: Option<&'r [u32]>,
+}
+
+struct Choice<'c> {
+    said: Said<'c>,
+    index: usize,
+    logprobs: Option<Logprobs<'c>>,
+    finish_reason: Option<&'static str>,
+    token_ids: Option<Vec<u32>>,
+    /// The stop string that ended the answer, under vLLM's name; where it has ended.
+    stop_reason: Option<Option<&'c str>>,
+    prompt_token_ids: Option<&'c [u32]>,
+}
+
+impl Reply<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut reply = ObjectText::new(out);
+        reply.field("id", self.id);
+        reply.field("object", self.object);
+        reply.field("created", &self.created);
+        reply.field("model", self.model);
+        write_array(reply.named("choices"), &self.choices, Choice::write);
+        if let Some(usage) = &self.usage {
+            reply.field("usage", usage);
+        }
+        if let Some(prompt) = self.prompt_token_ids {
+            reply.field("prompt_token_ids", prompt);
+        }
+        reply.end();
+    }
+
+    /// Writes it as an event of a stream.
+    fn write_event(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        self.write(out);
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Choice<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut choice = ObjectText::new(out);
+        self.said.add_to(&mut choice);
+        choice.field("index", &self.index);
+        match &self.logprobs {
+            Some(logprobs) => logprobs.write(choice.named("logprobs")),
+            None => choice.field("logprobs", &()),
+        }
+        choice.field("finish_reason", &self.finish_reason);
+        if let Some(token_ids) = &self.token_ids {
+            choice.field("token_ids", token_ids);
+        }
+        if let Some(stop_reason) = &self.stop_reason {
+            choice.field("stop_reason", stop_reason);
+        }
+        if let Some(prompt) = self.prompt_token_ids {
+            choice.field("prompt_token_ids", prompt);
+        }
+        choice.end();
+    }
+}
+
+/// Tokens of one answer and its prompt.
+struct Counted {
+    prompt_tokens: usize,
+    sampled_tokens: usize,
+    cached_tokens: Option<usize>,
+}
+
+/// Tokens as the sampler counted them: the prompt once, and all that was sampled.
+#[derive(Serialize)]
+struct Usage {
+    prompt_tokens: usize,
+    completion_tokens: usize,
+    total_tokens: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+#[derive(Serialize)]
+struct PromptTokensDetails {
+    cached_tokens: usize,
+}
+
+impl OpenAiReply {
+    /// What an answer says, with the tokens that say it and, of one that has ended, how.
+    fn choice<'c>(
+        &self,
+        context: &'c ReplyContext,
+        said: Said<'c>,
+        index: usize,
+        tokens: &[&'c SampledToken],
+        finished: Option<&'c Finished>,
+        text_offset: &mut usize,
+    ) -> Choice<'c> {
+        let has_logprobs = context.logprobs && !(tokens.is_empty() && finished.is_none());
+        Choice {
+            said,
+            index,
+            logprobs: has_logprobs.then(|| self.shape.logprobs(tokens, &context.tokenizer, text_offset)),
+            finish_reason: finished.map(|finished| finished.reason.as_str()),
+            token_ids: context.token_ids.then(|| tokens.iter().map(|token| token.id).collect()),
+            stop_reason: finished.map(|finished| finished.stop_string.as_deref()),
+            prompt_token_ids: None,
+        }
+    }
+
+    /// A response, or a chunk of one, in which the prompt's tokens are told if there are any.
+    fn reply<'r>(
+        &self,
+        context: &'r ReplyContext,
+        object: &'static str,
+        mut choices: Vec<Choice<'r>>,
+        prompt: Option<&'r [u32]>,
+    ) -> Reply<'r> {
+        if self.shape == Shape::Text {
+            choices.iter_mut().for_each(|choice| choice.prompt_token_ids = prompt);
+        }
+        let ReplyContext { id, created, model, .. } = context;
+        let prompt_token_ids = prompt.filter(|_| self.shape == Shape::Chat);
+        Reply { id, object, created: *created, model, choices, usage: None, prompt_token_ids }
+    }
+
+    fn write_chunk<'c>(
+        &self,
+        context: &'c ReplyContext,
+        choice: Choice<'c>,
+        prompt: Option<&'c [u32]>,
+        out: &mut Vec<u8>,
+    ) {
+        let mut chunk = self.reply(context, self.shape.chunk_object(), vec![choice], prompt);
+        chunk.usage = self.include_usage.then_some(None);
+        chunk.write_event(out);
+    }
+}
+
+impl OpenAiWriter {
+    /// Whether a token stands in the reply. Token ids are all that was sampled, and logprobs beside them match them one
+    /// to one; alone, they are of the text only.
+    fn carries(&self, taken: &Taken) -> bool {
+        taken.is_text || self.context.token_ids
+    }
+
+    /// The prompt's tokens, if they are to be told.
+    fn prompt(&self) -> Option<&[u32]> {
+        self.context.token_ids.then_some(&*self.context.prompt)
+    }
+
+    /// Writes a chunk with the tokens that wait for one.
+    fn write_choice(&mut self, index: usize, said: Said<'_>, finished: Option<&Finished>, out: &mut Vec<u8>) {
+        let Self { format, context, choices } = self;
+        let ChoiceState { waiting, text_offset, .. } = &mut choices[index];
+        let tokens: Vec<&SampledToken> = waiting.iter().collect();
+        let choice = format.choice(context, said, index, &tokens, finished, text_offset);
+        format.write_chunk(context, choice, None, out);
+        waiting.clear();
+    }
+
+    fn write_deltas(&mut self, index: usize, deltas: &[Delta], out: &mut Vec<u8>) {
+        for delta in deltas {
+            self.write_choice(index, self.format.shape.delta(delta), None, out);
+        }
+    }
+
+    fn count(&mut self, index: usize, finished: &Finished) {
+        let Finished { prompt_tokens, sampled_tokens, cached_tokens, .. } = *finished;
+        self.choices[index].counted = Some(Counted { prompt_tokens, sampled_tokens, cached_tokens });
+    }
+
+    fn usage(&self) -> Usage {
+        let counted = || self.choices.iter().filter_map(|choice| choice.counted.as_ref());
+        let first = counted().next();
+        let prompt_tokens = first.map_or(0, |counted| counted.prompt_tokens);
+        let completion_tokens = counted().map(|counted| counted.sampled_tokens).sum();
+        // What answers after the first found cached, the first may have computed.
+        let cached_tokens = first.and_then(|counted| counted.cached_tokens);
+        Usage {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: cached_tokens.map(|cached_tokens| PromptTokensDetails { cached_tokens }),
+        }
+    }
+}
+
+/// What a whole reply takes, about: beside its tokens, for a token with its logprob, and for a token's id alone.
+const BYTES: usize = 1024;
+const BYTES_PER_TOKEN: usize = 128;
+const BYTES_PER_ID: usize = 8;
+
+impl ReplyWriter for OpenAiWriter {
+    fn whole(&mut self, answers: &[WholeChoice], out: &mut Vec<u8>) {
+        for (index, answer) in answers.iter().enumerate() {
+            self.count(index, &answer.finished);
+        }
+        let sampled_tokens: usize = answers.iter().map(|answer| answer.finished.sampled_tokens).sum();
+        let prompt_tokens = self.prompt().map_or(0, <[u32]>::len);
+        out.reserve(BYTES + BYTES_PER_TOKEN * sampled_tokens + BYTES_PER_ID * prompt_tokens);
+        let mut choices = Vec::with_capacity(answers.len());
+        for (index, answer) in answers.iter().enumerate() {
+            let said = self.format.shape.whole(&answer.finished.message);
+            let carried = answer.tokens().filter(|taken| self.carries(taken));
+            let tokens: Vec<&SampledToken> = carried.map(|taken| &taken.token).collect();
+            choices.push(self.format.choice(&self.context, said, index, &tokens, Some(&answer.finished), &mut 0));
+        }
+        let mut reply = self.format.reply(&self.context, self.format.shape.object(), choices, self.prompt());
+        reply.usage = Some(Some(self.usage()));
+        reply.write(out);
+    }
+
+    /// The first chunk of each choice tells that an answer has begun.
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        for index in 0..self.context.choices {
+            let said = self.format.shape.beginning();
+            let choice = Choice {
+                said,
+                index,
+                logprobs: None,
+                finish_reason: None,
+                token_ids: None,
+                stop_reason: None,
+                prompt_token_ids: None,
+            };
+            self.format.write_chunk(&self.context, choice, self.prompt(), out);
+        }
+    }
+
+    fn token(&mut self, choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+        if self.carries(taken) {
+            self.choices[choice].waiting.push(taken.token.clone());
+        }
+        self.write_deltas(choice, &taken.deltas, out);
+    }
+
+    fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        self.write_deltas(choice, &finished.held_back, out);
+        self.count(choice, finished);
+        self.write_choice(choice, self.format.shape.end(), Some(finished), out);
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        if self.format.include_usage {
+            let mut chunk = self.format.reply(&self.context, self.format.shape.chunk_object(), Vec::new(), None);
+            chunk.usage = Some(Some(self.usage()));
+            chunk.write_event(out);
+        }
+        out.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"data: ");
+        write_json(out, &super::error::body(error));
+        out.extend_from_slice(b"\n\n");
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+}

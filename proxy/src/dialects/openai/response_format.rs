@@ -1,0 +1,61 @@
+use serde_json::{Value, json};
+
+use crate::call::structured_output::JsonForm;
+use crate::dialects::field_checks::refuse;
+use crate::error::ProxyError;
+
+/// Reads what form an answer's text is to have, which `field` says: any, JSON, or JSON that meets a schema. The schema
+/// stands in `json_schema` as Chat Completions has it, or beside the type as the other dialects do.
+pub(crate) fn read(field: &'static str, format: Option<&Value>) -> Result<Option<JsonForm>, ProxyError> {
+    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
+    let schema = match format.get("type").and_then(Value::as_str) {
+        Some("text") => return Ok(None),
+        Some("json_object") => json!({ "type": "object" }),
+        Some("json_schema") => match format.get("json_schema").unwrap_or(format).get("schema") {
+            Some(schema @ (Value::Object(_) | Value::Bool(_))) => schema.clone(),
+            _ => {
+                let place = if format.get("json_schema").is_some() { ".json_schema.schema" } else { ".schema" };
+                refuse(&format!("{field}{place}"), "must be a JSON schema")?;
+                return Ok(None);
+            }
+        },
+        _ => {
+            refuse(field, &format!("{format} is not supported; its type is text, json_object or json_schema"))?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(JsonForm { field, schema }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_found_in_either_place_and_every_fault_is_named() {
+        let schema = json!({ "type": "array" });
+        let form = |schema: Value| Ok(Some(JsonForm { field: "f", schema }));
+        let read = |format: Value| {
+            read("f", Some(&format)).map_err(|error| match error {
+                ProxyError::InvalidRequest { parameter, .. } => parameter.unwrap(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(
+            read(json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } })),
+            form(schema.clone())
+        );
+        assert_eq!(read(json!({ "type": "json_schema", "name": "n", "schema": schema, "strict": true })), form(schema));
+        assert_eq!(read(json!({ "type": "json_object" })), form(json!({ "type": "object" })));
+        assert_eq!(read(json!({ "type": "text" })), Ok(None));
+        assert_eq!(read(Value::Null), Ok(None));
+        for (format, field) in [
+            (json!({ "type": "json_schema", "json_schema": { "name": "n" } }), "f.json_schema.schema"),
+            (json!({ "type": "json_schema", "schema": "s" }), "f.schema"),
+            (json!({ "type": "grammar" }), "f"),
+            (json!("json"), "f"),
+        ] {
+            assert_eq!(read(format), Err(field.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+use std::collections::HashMap;
+
+use fulgurite_renderers::Message;
+use fulgurite_store::StoreError;
+use serde_json::{Map, Value};
+
+use super::output_items::response_of_item;
+use crate::Proxy;
+use crate::error::ProxyError;
+use crate::record::recorded_call::{RecordedCall, turn};
+
+/// Of a record whose first message is the request's `instructions`, which a later request does not take over.
+pub(super) const INSTRUCTIONS_COME_FIRST: &str = "instructions_come_first";
+
+/// The recorded responses that a request goes on from, by id: those that exist and that the caller may see.
+#[derive(Debug, Default)]
+pub(super) struct EarlierResponses(HashMap<String, RecordedCall>);
+
+impl EarlierResponses {
+    /// Reads the responses that a body names as its `previous_response_id` or by references to their items.
+    pub(super) async fn named_in(
+        body: &Map<String, Value>,
+        proxy: &Proxy,
+        rollout_id: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
+        let references = items.filter(|item| item.get("type").is_some_and(|kind| kind == "item_reference"));
+        let referenced = references.filter_map(|item| response_of_item(item.get("id")?.as_str()?));
+        let previous = body.get("previous_response_id").and_then(Value::as_str).map(str::to_owned);
+        let mut found = HashMap::new();
+        for id in previous.into_iter().chain(referenced) {
+            if !found.contains_key(&id)
+                && let Some(call) = visible_response(proxy, rollout_id, &id).await?
+            {
+                found.insert(id, call);
+            }
+        }
+        Ok(Self(found))
+    }
+
+    /// What was said up to the end of a response, without its request's instructions.
+    pub(super) fn conversation(&self, response_id: &str) -> Result<Vec<Message>, ProxyError> {
+        let unknown = || ProxyError::InvalidRequest {
+            message: format!("Previous response with id '{response_id}' not found."),
+            parameter: Some("previous_response_id".to_owned()),
+            code: Some("previous_response_not_found"),
+        };
+        let call = self.0.get(response_id).ok_or_else(unknown)?;
+        let instructions = usize::from(call.request_extra.contains_key(INSTRUCTIONS_COME_FIRST));
+        Ok(call.messages.iter().skip(instructions).chain(&call.reply).cloned().collect())
+    }
+
+    /// What a response said.
+    pub(super) fn reply(&self, response_id: &str) -> Option<&Message> {
+        self.0.get(response_id)?.reply.as_ref()
+    }
+}
+
+/// A recorded answer to messages, if there is one that the caller may see: its own rollout's, or, for a caller that
+/// names no rollout, one of a session.
+pub(super) async fn visible_response(
+    proxy: &Proxy,
+    rollout_id: Option<&str>,
+    id: &str,
+) -> Result<Option<RecordedCall>, StoreError> {
+    let store = &proxy.shared.store;
+    let Some(call) = turn(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
+    let is_visible = match rollout_id {
+        Some(rollout_id) => rollout_id == call.generation.rollout_id,
+        None => {
+            let rollout = store.get_rollout(&call.generation.rollout_id).await?;
+            let metadata = rollout.and_then(|(rollout, _)| rollout.metadata);
+            metadata.is_some_and(|metadata| metadata.get("kind").is_some_and(|kind| kind == "session"))
+        }
+    };
+    Ok(is_visible.then_some(call))
+}

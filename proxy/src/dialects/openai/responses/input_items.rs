@@ -1,0 +1,390 @@
+use fulgurite_renderers::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use serde_json::{Map, Value};
+
+use super::earlier_responses::EarlierResponses;
+use super::output_items::{ENCRYPTED_PREFIX, ItemId, ItemKind, response_of_item};
+use crate::error::ProxyError;
+use crate::reply::assistant_message::drop_void_calls;
+
+/// The messages that a request's `input` is, which may refer to items of earlier responses.
+///
+/// What the assistant says stands there as several items one after another, its reasoning, its text and its calls; they
+/// are one message, as they were when they were sampled. Text directly after text is a message of its own, and so is what
+/// another response said: a client may keep what it was told of one that broke, before those of the one it got instead.
+pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
+    let items = match input {
+        Value::Null => return Ok(Vec::new()),
+        Value::String(text) => return Ok(vec![Message::text("user", text)]),
+        Value::Array(items) => items,
+        _ => return Err(ProxyError::invalid("input", "input must be a string or a list of items")),
+    };
+    let mut conversation = Conversation::default();
+    for (index, item) in items.iter().enumerate() {
+        conversation.add(&Item { index, fields: item }, earlier)?;
+    }
+    Ok(conversation.finish())
+}
+
+#[derive(Default)]
+struct Conversation {
+    messages: Vec<Message>,
+    /// The assistant's message, while its items come.
+    assistant: Option<AssistantTurn>,
+}
+
+#[derive(Default)]
+struct AssistantTurn {
+    /// Whose items these are, where they tell.
+    response_id: Option<String>,
+    reasoning: String,
+    text: Option<String>,
+    calls: Vec<ToolCall>,
+    /// The last item was text.
+    ends_in_text: bool,
+}
+
+impl Conversation {
+    fn add(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
+        match item.kind()? {
+            "message" if item.role()? == "assistant" => self.say(item.response_id(), item.text("content")?),
+            "message" => self.turn(Message {
+                role: item.role()?.to_owned(),
+                content: Some(item.content("content")?),
+                ..Message::default()
+            }),
+            "reasoning" => self.answer(item.response_id()).reason(&item.reasoning()),
+            "function_call" => self.answer(item.response_id()).call(item.call()?),
+            "function_call_output" => self.turn(Message {
+                role: "tool".to_owned(),
+                tool_call_id: Some(item.needed_text("call_id")?.to_owned()),
+                content: Some(item.content("output")?),
+                ..Message::default()
+            }),
+            "item_reference" => self.refer(item, earlier)?,
+            other => {
+                item.refuse("type", &format!("is `{other}`, which the model here can neither say nor be given"))?
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a whole message of somebody else.
+    fn turn(&mut self, message: Message) {
+        self.end_assistant_turn();
+        self.messages.push(message);
+    }
+
+    /// The assistant's message that an item of a response goes on with: another one where another response begins.
+    fn answer(&mut self, response_id: Option<String>) -> &mut AssistantTurn {
+        let before = self.assistant.as_ref().and_then(|turn| turn.response_id.as_ref());
+        if before.zip(response_id.as_ref()).is_some_and(|(before, now)| before != now) {
+            self.end_assistant_turn();
+        }
+        let turn = self.assistant.get_or_insert_default();
+        turn.response_id = response_id.or(turn.response_id.take());
+        turn
+    }
+
+    fn say(&mut self, response_id: Option<String>, text: String) {
+        if self.assistant.as_ref().is_some_and(|turn| turn.ends_in_text) {
+            self.end_assistant_turn();
+        }
+        self.answer(response_id).say(&text);
+    }
+
+    /// Adds what an item of an earlier response said. All of a response's text is in its first message, and all of its
+    /// reasoning in its first of that.
+    fn refer(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
+        let id = item.needed_text("id")?;
+        let found = ItemId::read(id).and_then(|id| Some((earlier.reply(&id.response_id)?, id)));
+        let Some((reply, id)) = found else {
+            return item.refuse("id", &format!("refers to `{id}`, but there is no such item"));
+        };
+        let ItemId { response_id, kind, key } = id;
+        match (kind, key.as_str()) {
+            (ItemKind::Reasoning, "0") => {
+                self.answer(Some(response_id))
+                    .reason(reply.extra.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
+            }
+            (ItemKind::Message, "0") => self.say(Some(response_id), reply.plain_text(item.index)?),
+            (ItemKind::Reasoning | ItemKind::Message, _) => {}
+            (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
+            {
+                Some(call) => self.answer(Some(response_id)).call(call.clone()),
+                None => item.refuse("id", "refers to a call that was not made")?,
+            },
+        }
+        Ok(())
+    }
+
+    fn end_assistant_turn(&mut self) {
+        self.messages.extend(self.assistant.take().map(AssistantTurn::into_message));
+    }
+
+    fn finish(mut self) -> Vec<Message> {
+        self.end_assistant_turn();
+        drop_void_calls(&mut self.messages);
+        self.messages
+    }
+}
+
+impl AssistantTurn {
+    fn reason(&mut self, text: &str) {
+        self.reasoning.push_str(text);
+        self.ends_in_text = false;
+    }
+
+    fn say(&mut self, text: &str) {
+        self.text.get_or_insert_default().push_str(text);
+        self.ends_in_text = true;
+    }
+
+    fn call(&mut self, call: ToolCall) {
+        self.calls.push(call);
+        self.ends_in_text = false;
+    }
+
+    /// The message as it was sampled: one of nothing but calls or reasoning has no content.
+    fn into_message(self) -> Message {
+        let mut extra = Map::new();
+        let is_silent = self.reasoning.is_empty() && self.calls.is_empty();
+        if !self.reasoning.is_empty() {
+            extra.insert("reasoning_content".to_owned(), self.reasoning.into());
+        }
+        let content = self.text.filter(|text| is_silent || !text.is_empty()).map(Content::Text);
+        Message { role: "assistant".to_owned(), content, tool_calls: self.calls, extra, ..Message::default() }
+    }
+}
+
+/// An item of the input, and its place.
+struct Item<'i> {
+    index: usize,
+    fields: &'i Value,
+}
+
+impl Item<'_> {
+    fn refuse<T>(&self, field: &str, why: &str) -> Result<T, ProxyError> {
+        let field = format!("input[{}].{field}", self.index);
+        Err(ProxyError::invalid(&field, format!("{field} {why}")))
+    }
+
+    /// The item's type; one that has a role and no type is a message.
+    fn kind(&self) -> Result<&str, ProxyError> {
+        match (self.fields.get("type"), self.fields.get("role")) {
+            (Some(Value::String(kind)), _) => Ok(kind),
+            (None | Some(Value::Null), Some(_)) => Ok("message"),
+            _ => self.refuse("type", "must be the item's type"),
+        }
+    }
+
+    /// The response that it is of, if it has been given its id here.
+    fn response_id(&self) -> Option<String> {
+        response_of_item(self.fields.get("id")?.as_str()?)
+    }
+
+    fn role(&self) -> Result<&str, ProxyError> {
+        let role = self.fields.get("role").and_then(Value::as_str);
+        match role.filter(|role| ["system", "developer", "user", "assistant"].contains(role)) {
+            Some(role) => Ok(role),
+            None => self.refuse("role", "must be one of system, developer, user, assistant"),
+        }
+    }
+
+    fn needed_text(&self, field: &str) -> Result<&str, ProxyError> {
+        match self.fields.get(field).and_then(Value::as_str).filter(|text| !text.is_empty()) {
+            Some(text) => Ok(text),
+            None => self.refuse(field, "must be a text that is not empty"),
+        }
+    }
+
+    /// The text parts of a field that is text or a list of parts.
+    fn parts(&self, field: &str) -> Result<Vec<&str>, ProxyError> {
+        match self.fields.get(field) {
+            Some(Value::String(text)) => Ok(vec![text]),
+            Some(Value::Array(parts)) => {
+                parts.iter().enumerate().map(|(place, part)| self.part(&format!("{field}[{place}]"), part)).collect()
+            }
+            _ => self.refuse(field, "must be a string or a list of parts"),
+        }
+    }
+
+    fn part<'p>(&self, field: &str, part: &'p Value) -> Result<&'p str, ProxyError> {
+        let name = match part.get("type").and_then(Value::as_str) {
+            Some("input_text" | "output_text" | "text") => "text",
+            Some("refusal") => "refusal",
+            Some(other) => {
+                let why = format!("is `{other}`, but the model here takes text only");
+                return self.refuse(&format!("{field}.type"), &why);
+            }
+            None => return self.refuse(&format!("{field}.type"), "must be the part's type"),
+        };
+        match part.get(name).and_then(Value::as_str) {
+            Some(text) => Ok(text),
+            None => self.refuse(&format!("{field}.{name}"), "must be a string"),
+        }
+    }
+
+    /// Content of a message: a single part is the same as its text.
+    fn content(&self, field: &str) -> Result<Content, ProxyError> {
+        Ok(match self.parts(field)?.as_slice() {
+            [] => Content::Text(String::new()),
+            [text] => Content::Text((*text).to_owned()),
+            parts => Content::Parts(parts.iter().map(|text| ContentPart::from_text(*text)).collect()),
+        })
+    }
+
+    fn text(&self, field: &str) -> Result<String, ProxyError> {
+        Ok(self.parts(field)?.concat())
+    }
+
+    /// What was thought: in the form in which it came, of those that a client kept. What another server encrypted cannot
+    /// be read.
+    fn reasoning(&self) -> String {
+        let encrypted = self.fields.get("encrypted_content").and_then(Value::as_str);
+        if let Some(text) = encrypted.and_then(|text| text.strip_prefix(ENCRYPTED_PREFIX)) {
+            return text.to_owned();
+        }
+        let texts = |field: &str| -> String {
+            let parts = self.fields.get(field).and_then(Value::as_array).into_iter().flatten();
+            parts.filter_map(|part| part.get("text")?.as_str()).collect()
+        };
+        let content = texts("content");
+        if content.is_empty() { texts("summary") } else { content }
+    }
+
+    fn call(&self) -> Result<ToolCall, ProxyError> {
+        let Some(arguments) = self.fields.get("arguments").filter(|arguments| arguments.is_string()) else {
+            return self.refuse("arguments", "must be the JSON text of the arguments");
+        };
+        Ok(ToolCall {
+            id: Some(self.needed_text("call_id")?.to_owned()),
+            call_type: "function".to_owned(),
+            function: FunctionCall {
+                name: self.needed_text("name")?.to_owned(),
+                arguments: arguments.clone(),
+                extra: Map::new(),
+            },
+            extra: Map::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(input: Value) -> Result<Value, String> {
+        let fault = |error| match error {
+            ProxyError::InvalidRequest { parameter, message, .. } => {
+                let parameter = parameter.unwrap();
+                assert!(message.starts_with(&parameter), "{message}");
+                parameter
+            }
+            other => panic!("{other:?}"),
+        };
+        messages_of(&input, &EarlierResponses::default()).map(|messages| json!(messages)).map_err(fault)
+    }
+
+    #[test]
+    fn what_the_assistant_says_in_a_row_is_one_message() {
+        let call = |id: &str| json!({ "type": "function_call", "call_id": id, "name": "f", "arguments": "{\"a\": 1}" });
+        let says = |text: &str| json!({ "role": "assistant", "content": [{ "type": "output_text", "text": text }] });
+        let called =
+            |id: &str| json!({ "id": id, "type": "function", "function": { "name": "f", "arguments": "{\"a\": 1}" } });
+        let input = json!([
+            { "role": "user", "content": "hi" },
+            { "type": "reasoning", "summary": [], "content": [{ "type": "reasoning_text", "text": "hm" }] },
+            says("Looking."), call("c1"), call("c2"),
+            { "type": "function_call_output", "call_id": "c1", "output": "7" },
+            { "type": "function_call_output", "call_id": "c2", "output": [{ "type": "input_text", "text": "8" }] },
+            call("c3"), says("behind it"),
+            { "type": "message", "role": "user", "content": [] },
+            says("one"), says("another"),
+        ]);
+        let expected = json!([
+            { "role": "user", "content": "hi" },
+            { "role": "assistant", "content": "Looking.", "reasoning_content": "hm", "tool_calls": [called("c1"), called("c2")] },
+            { "role": "tool", "content": "7", "tool_call_id": "c1" },
+            { "role": "tool", "content": "8", "tool_call_id": "c2" },
+            { "role": "assistant", "content": "behind it", "tool_calls": [called("c3")] },
+            { "role": "user", "content": "" },
+            { "role": "assistant", "content": "one" },
+            { "role": "assistant", "content": "another" },
+        ]);
+        assert_eq!(read(input).unwrap(), expected);
+    }
+
+    #[test]
+    fn what_another_response_said_is_another_message() {
+        let reasoning =
+            |id: &str| json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": "hm" }] });
+        let call =
+            |id: &str| json!({ "type": "function_call", "id": id, "call_id": "c", "name": "f", "arguments": "{}" });
+        let reasoned = json!({ "role": "assistant", "content": null, "reasoning_content": "hm" });
+        let mut called = reasoned.clone();
+        called["tool_calls"] =
+            json!([{ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } }]);
+        let input = json!([reasoning("rs_a_0"), reasoning("rs_b_0"), call("fc_b_c")]);
+        assert_eq!(read(input).unwrap(), json!([reasoned, called]));
+        // Ids of somebody else say nothing, and neither do those that a client leaves out.
+        let without_id = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
+        for last in [call("call-7"), without_id] {
+            assert_eq!(read(json!([reasoning("rs_a_0"), last])).unwrap(), json!([called]));
+        }
+    }
+
+    #[test]
+    fn reasoning_comes_back_in_whatever_form_the_client_kept() {
+        let ours = format!("{ENCRYPTED_PREFIX}hm");
+        for fields in [
+            json!({ "summary": [{ "type": "summary_text", "text": "h" }, { "type": "summary_text", "text": "m" }] }),
+            json!({ "summary": [{ "type": "summary_text", "text": "short" }], "encrypted_content": ours }),
+            json!({ "summary": [], "content": [{ "type": "reasoning_text", "text": "hm" }], "encrypted_content": "gAAA" }),
+        ] {
+            let mut item = fields.clone();
+            item["type"] = json!("reasoning");
+            let expected = json!([{ "role": "assistant", "content": null, "reasoning_content": "hm" }]);
+            assert_eq!(read(json!([item])).unwrap(), expected, "{fields}");
+        }
+        let foreign = json!([{ "type": "reasoning", "summary": [], "encrypted_content": "gAAA" }, { "role": "assistant", "content": "x" }]);
+        assert_eq!(read(foreign).unwrap(), json!([{ "role": "assistant", "content": "x" }]));
+    }
+
+    #[test]
+    fn a_single_part_is_its_text_and_more_are_parts() {
+        let text = |text: &str| json!({ "type": "input_text", "text": text });
+        let input = json!([{ "role": "developer", "content": [text("a")] }, { "role": "user", "content": [text("b"), text("c")] }]);
+        let parts = json!([{ "type": "text", "text": "b" }, { "type": "text", "text": "c" }]);
+        let expected = json!([{ "role": "developer", "content": "a" }, { "role": "user", "content": parts }]);
+        assert_eq!(read(input).unwrap(), expected);
+        assert_eq!(read(json!("hi")).unwrap(), json!([{ "role": "user", "content": "hi" }]));
+    }
+
+    #[test]
+    fn every_fault_names_its_field() {
+        let user = |content: Value| json!([{ "role": "user", "content": content }]);
+        for (input, parameter) in [
+            (json!(7), "input"),
+            (json!(["hi"]), "input[0].type"),
+            (json!([{ "content": "hi" }]), "input[0].type"),
+            (json!([{ "role": "robot", "content": "hi" }]), "input[0].role"),
+            (json!([{ "role": "tool", "content": "hi" }]), "input[0].role"),
+            (user(json!(null)), "input[0].content"),
+            (user(json!([{ "type": "input_image", "image_url": "x" }])), "input[0].content[0].type"),
+            (user(json!([{ "text": "x" }])), "input[0].content[0].type"),
+            (user(json!([{ "type": "input_text", "text": 1 }])), "input[0].content[0].text"),
+            (json!([{ "type": "web_search_call", "id": "ws_1" }]), "input[0].type"),
+            (json!([{ "type": "function_call", "name": "f", "arguments": "{}" }]), "input[0].call_id"),
+            (json!([{ "type": "function_call", "call_id": "c", "arguments": "{}" }]), "input[0].name"),
+            (json!([{ "type": "function_call", "call_id": "c", "name": "f", "arguments": {} }]), "input[0].arguments"),
+            (json!([{ "type": "function_call_output", "output": "7" }]), "input[0].call_id"),
+            (json!([{ "type": "function_call_output", "call_id": "c" }]), "input[0].output"),
+            (json!([{ "type": "item_reference", "id": "msg_1" }]), "input[0].id"),
+            (json!([{ "type": "item_reference" }]), "input[0].id"),
+        ] {
+            assert_eq!(read(input.clone()), Err(parameter.to_owned()), "{input}");
+        }
+    }
+}

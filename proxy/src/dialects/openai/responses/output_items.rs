@@ -1,0 +1,514 @@
+use fulgurite_renderers::Message;
+use serde_json::{Map, Value, json};
+
+use crate::reply::assistant_message::Delta;
+
+/// What stands before the reasoning in an item's `encrypted_content`, which clients send back as it is. It is no secret
+/// to those who run the model.
+pub(super) const ENCRYPTED_PREFIX: &str = "fulgurite-reasoning:";
+const RESPONSE_PREFIX: &str = "resp_";
+
+/// What kind of item an answer's part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    Reasoning,
+    Message,
+    Call,
+}
+
+impl ItemKind {
+    fn prefix(self) -> &'static str {
+        match self {
+            ItemKind::Reasoning => "rs",
+            ItemKind::Message => "msg",
+            ItemKind::Call => "fc",
+        }
+    }
+}
+
+/// An item's id, which says of which response it is and which of its items.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ItemId {
+    pub(super) response_id: String,
+    pub(super) kind: ItemKind,
+    /// A call's own id; of other kinds, the number among those, counted from 0.
+    pub(super) key: String,
+}
+
+impl ItemId {
+    /// Reads what [`ItemId::text`] wrote.
+    pub(super) fn read(id: &str) -> Option<Self> {
+        let (prefix, rest) = id.split_once('_')?;
+        let (response, key) = rest.split_once('_')?;
+        let kinds = [ItemKind::Reasoning, ItemKind::Message, ItemKind::Call];
+        Some(Self {
+            response_id: format!("{RESPONSE_PREFIX}{response}"),
+            kind: kinds.into_iter().find(|kind| kind.prefix() == prefix)?,
+            key: key.to_owned(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let response = self.response_id.strip_prefix(RESPONSE_PREFIX).unwrap_or(&self.response_id);
+        format!("{}_{response}_{}", self.kind.prefix(), self.key)
+    }
+}
+
+/// The id of the response that an item is of.
+pub(super) fn response_of_item(id: &str) -> Option<String> {
+    ItemId::read(id).map(|id| id.response_id)
+}
+
+/// In which form a client gets an answer's reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReasoningForm {
+    /// As the summary that it asked for, which is all of it, and otherwise as content.
+    pub(super) summary: bool,
+    /// Once more as text that it cannot read and sends back.
+    pub(super) encrypted: bool,
+}
+
+impl ReasoningForm {
+    /// The form that a request's fields ask for.
+    pub(super) fn asked_in(request: &Map<String, Value>) -> Self {
+        let summary = request.get("reasoning").and_then(|reasoning| reasoning.get("summary"));
+        Self {
+            summary: summary.is_some_and(|summary| !summary.is_null()),
+            encrypted: is_included(request, "reasoning.encrypted_content"),
+        }
+    }
+}
+
+/// Whether a request's `include` names something.
+pub(super) fn is_included(request: &Map<String, Value>, what: &str) -> bool {
+    let include = request.get("include").and_then(Value::as_array);
+    include.is_some_and(|include| include.iter().any(|name| name == what))
+}
+
+/// An answer as a list of items, while it is said.
+pub(super) struct OutputItems {
+    response_id: String,
+    form: ReasoningForm,
+    items: Vec<OutputItem>,
+}
+
+struct OutputItem {
+    id: ItemId,
+    text: String,
+    /// Of a message: entries for its tokens.
+    logprobs: Vec<Value>,
+    /// Of a call: its id and its function's name.
+    call: Option<(String, String)>,
+    status: Status,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    InProgress,
+    Completed,
+    /// The answer reached its limit in it, or it is a call that broke.
+    Incomplete,
+}
+
+/// What happened to an item, by its place.
+#[derive(Debug, PartialEq)]
+pub(super) enum Change {
+    Added(usize),
+    Grown { item: usize, text: String, logprobs: Vec<Value> },
+    Done(usize),
+}
+
+impl OutputItems {
+    /// An answer of which nothing has been said.
+    pub(super) fn new(response_id: &str, form: ReasoningForm) -> Self {
+        Self { response_id: response_id.to_owned(), form, items: Vec::new() }
+    }
+
+    /// The items of a whole answer, as they are where it was said in this order.
+    pub(super) fn of_message(response_id: &str, form: ReasoningForm, message: &Message, is_whole: bool) -> Self {
+        let mut items = Self::new(response_id, form);
+        if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
+            items.take(&Delta::Reasoning(reasoning.to_owned()), Vec::new());
+        }
+        if let Ok(text) = message.plain_text(0) {
+            items.take(&Delta::Text(text), Vec::new());
+        }
+        for (index, call) in message.tool_calls.iter().enumerate() {
+            let (id, name) = (call.id.clone().unwrap_or_default(), call.function.name.clone());
+            items.take(&Delta::ToolCall { index, id, name }, Vec::new());
+            let text = call.function.arguments.as_str().unwrap_or_default().to_owned();
+            items.take(&Delta::Arguments { index, text }, Vec::new());
+        }
+        items.finish(message, is_whole);
+        items
+    }
+
+    /// Takes what was said next, with the entries of the tokens that said it.
+    pub(super) fn take(&mut self, delta: &Delta, logprobs: Vec<Value>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let (item, text) = match delta {
+            Delta::Reasoning(text) | Delta::Text(text) if text.is_empty() => return changes,
+            Delta::Reasoning(text) => (self.open(ItemKind::Reasoning, &mut changes), text.clone()),
+            Delta::Text(text) => (self.open(ItemKind::Message, &mut changes), text.clone()),
+            Delta::ToolCall { id, name, .. } => {
+                self.add(ItemKind::Call, Some((id.clone(), name.clone())), &mut changes);
+                return changes;
+            }
+            Delta::Arguments { index, text } | Delta::Void { index, end: text } => {
+                match self.places(ItemKind::Call).nth(*index) {
+                    Some(item) => (item, text.clone()),
+                    None => return changes,
+                }
+            }
+        };
+        self.items[item].text.push_str(&text);
+        self.items[item].logprobs.extend(logprobs.iter().cloned());
+        changes.push(Change::Grown { item, text, logprobs });
+        changes
+    }
+
+    /// Ends the answer, which `message` is and whose last item is whole or not. There is always an item.
+    pub(super) fn finish(&mut self, message: &Message, is_whole: bool) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.items.is_empty() {
+            self.add(ItemKind::Message, None, &mut changes);
+        }
+        let last = self.items.len() - 1;
+        for (place, item) in self.items.iter_mut().enumerate().filter(|(_, item)| item.status == Status::InProgress) {
+            let was_called = |id: &str| message.tool_calls.iter().any(|call| call.id.as_deref() == Some(id));
+            let is_broken = item.call.as_ref().is_some_and(|(id, _)| !was_called(id));
+            let breaks_off = place == last && !is_whole;
+            item.status = if is_broken || breaks_off { Status::Incomplete } else { Status::Completed };
+            changes.push(Change::Done(place));
+        }
+        changes
+    }
+
+    /// All items, but for calls that turned out to be broken.
+    pub(super) fn values(&self) -> Vec<Value> {
+        let is_broken = |item: &OutputItem| item.call.is_some() && item.status == Status::Incomplete;
+        self.items.iter().filter(|item| !is_broken(item)).map(|item| item.value(self.form)).collect()
+    }
+
+    /// The events of a stream that tell of a change.
+    pub(super) fn events(&self, change: &Change) -> Vec<Value> {
+        match change {
+            Change::Added(place) => self.added(*place),
+            Change::Grown { item, text, logprobs } => vec![self.grown(*item, text, logprobs)],
+            Change::Done(place) => self.done(*place),
+        }
+    }
+
+    /// The item of that kind that is being said, or a new one.
+    fn open(&mut self, kind: ItemKind, changes: &mut Vec<Change>) -> usize {
+        match self.items.last() {
+            Some(last) if last.id.kind == kind => self.items.len() - 1,
+            _ => self.add(kind, None, changes),
+        }
+    }
+
+    /// Adds an item, before which the last one ends. A call ends once its arguments can be read; where they cannot, it
+    /// may be broken, which is known at the answer's end.
+    fn add(&mut self, kind: ItemKind, call: Option<(String, String)>, changes: &mut Vec<Change>) -> usize {
+        if let Some(last) = self.items.last_mut()
+            && (last.call.is_none() || serde_json::from_str::<Value>(&last.text).is_ok())
+        {
+            last.status = Status::Completed;
+            changes.push(Change::Done(self.items.len() - 1));
+        }
+        let key = match &call {
+            Some((call_id, _)) => call_id.clone(),
+            None => self.places(kind).count().to_string(),
+        };
+        let id = ItemId { response_id: self.response_id.clone(), kind, key };
+        let item = OutputItem { id, text: String::new(), logprobs: Vec::new(), call, status: Status::InProgress };
+        self.items.push(item);
+        let place = self.items.len() - 1;
+        changes.push(Change::Added(place));
+        place
+    }
+
+    fn places(&self, kind: ItemKind) -> impl Iterator<Item = usize> {
+        self.items.iter().enumerate().filter(move |(_, item)| item.id.kind == kind).map(|(place, _)| place)
+    }
+
+    fn added(&self, place: usize) -> Vec<Value> {
+        let item = &self.items[place];
+        let begun = item.begun();
+        let mut events =
+            vec![json!({ "type": "response.output_item.added", "output_index": place, "item": begun.bare() })];
+        events.extend(begun.part_event("added", place, self.form));
+        events
+    }
+
+    fn grown(&self, place: usize, text: &str, logprobs: &[Value]) -> Value {
+        let item = &self.items[place];
+        let mut event = item.event("delta", place, self.form);
+        event["delta"] = json!(text);
+        if item.id.kind == ItemKind::Message {
+            event["logprobs"] = json!(logprobs);
+        }
+        event
+    }
+
+    fn done(&self, place: usize) -> Vec<Value> {
+        let item = &self.items[place];
+        let mut said = item.event("done", place, self.form);
+        match &item.call {
+            Some((_, name)) => {
+                said["name"] = json!(name);
+                said["arguments"] = json!(item.text);
+            }
+            None => said["text"] = json!(item.text),
+        }
+        if item.id.kind == ItemKind::Message {
+            said["logprobs"] = json!(item.logprobs);
+        }
+        let mut events = vec![said];
+        events.extend(item.part_event("done", place, self.form));
+        let value = item.value(self.form);
+        events.push(json!({ "type": "response.output_item.done", "output_index": place, "item": value }));
+        events
+    }
+}
+
+impl OutputItem {
+    /// The item when nothing of it had been said.
+    fn begun(&self) -> Self {
+        let (id, call) = (self.id.clone(), self.call.clone());
+        Self { id, text: String::new(), logprobs: Vec::new(), call, status: Status::InProgress }
+    }
+
+    /// The item without parts.
+    fn bare(&self) -> Value {
+        let id = self.id.text();
+        let status = match self.status {
+            Status::InProgress => "in_progress",
+            Status::Completed => "completed",
+            Status::Incomplete => "incomplete",
+        };
+        match (&self.call, self.id.kind) {
+            (Some((call_id, name)), _) => json!({
+                "id": id, "type": "function_call", "status": status, "call_id": call_id, "name": name,
+                "arguments": self.text,
+            }),
+            (None, ItemKind::Reasoning) => json!({ "id": id, "type": "reasoning", "status": status, "summary": [] }),
+            (None, _) => json!({
+                "id": id, "type": "message", "status": status, "role": "assistant", "content": [],
+            }),
+        }
+    }
+
+    fn value(&self, form: ReasoningForm) -> Value {
+        let mut value = self.bare();
+        match self.id.kind {
+            ItemKind::Call => {}
+            ItemKind::Message => value["content"] = json!([self.part(form)]),
+            ItemKind::Reasoning => {
+                value[if form.summary { "summary" } else { "content" }] = json!([self.part(form)]);
+                if form.encrypted {
+                    value["encrypted_content"] = json!(format!("{ENCRYPTED_PREFIX}{}", self.text));
+                }
+            }
+        }
+        value
+    }
+
+    /// The one part of a message or of reasoning.
+    fn part(&self, form: ReasoningForm) -> Value {
+        match self.id.kind {
+            ItemKind::Reasoning if form.summary => json!({ "type": "summary_text", "text": self.text }),
+            ItemKind::Reasoning => json!({ "type": "reasoning_text", "text": self.text }),
+            _ => json!({
+                "type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs,
+            }),
+        }
+    }
+
+    /// An event about the item's text.
+    fn event(&self, what: &str, place: usize, form: ReasoningForm) -> Value {
+        let (name, index) = match self.id.kind {
+            ItemKind::Call => ("function_call_arguments", None),
+            ItemKind::Message => ("output_text", Some("content_index")),
+            ItemKind::Reasoning if form.summary => ("reasoning_summary_text", Some("summary_index")),
+            ItemKind::Reasoning => ("reasoning_text", Some("content_index")),
+        };
+        let id = self.id.text();
+        let mut event = json!({ "type": format!("response.{name}.{what}"), "item_id": id, "output_index": place });
+        if let Some(index) = index {
+            event[index] = json!(0);
+        }
+        event
+    }
+
+    /// An event about the item's part, if it has one.
+    fn part_event(&self, what: &str, place: usize, form: ReasoningForm) -> Option<Value> {
+        let (name, index) = match self.id.kind {
+            ItemKind::Call => return None,
+            ItemKind::Reasoning if form.summary => ("reasoning_summary_part", "summary_index"),
+            ItemKind::Message | ItemKind::Reasoning => ("content_part", "content_index"),
+        };
+        let (id, part) = (self.id.text(), self.part(form));
+        let mut event = json!({ "type": format!("response.{name}.{what}"), "item_id": id, "output_index": place });
+        event[index] = json!(0);
+        event["part"] = part;
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fulgurite_renderers::{FunctionCall, ToolCall};
+
+    const RESPONSE: &str = "resp_0a";
+
+    fn call(id: &str, arguments: &str) -> ToolCall {
+        let function = FunctionCall { name: "f".to_owned(), arguments: arguments.into(), extra: Map::new() };
+        ToolCall { id: Some(id.to_owned()), call_type: "function".to_owned(), function, extra: Map::new() }
+    }
+
+    fn begins(index: usize, id: &str) -> Delta {
+        Delta::ToolCall { index, id: id.to_owned(), name: "f".to_owned() }
+    }
+
+    fn arguments(index: usize, text: &str) -> Delta {
+        Delta::Arguments { index, text: text.to_owned() }
+    }
+
+    fn text(text: &str) -> Delta {
+        Delta::Text(text.to_owned())
+    }
+
+    fn says(deltas: &[Delta], message: &Message, is_whole: bool) -> (OutputItems, Vec<Value>) {
+        let mut items = OutputItems::new(RESPONSE, ReasoningForm::default());
+        let mut events = Vec::new();
+        for delta in deltas {
+            for change in items.take(delta, Vec::new()) {
+                events.extend(items.events(&change));
+            }
+        }
+        for change in items.finish(message, is_whole) {
+            events.extend(items.events(&change));
+        }
+        (items, events)
+    }
+
+    fn kinds(events: &[Value]) -> Vec<(&str, u64)> {
+        let told =
+            events.iter().map(|event| (event["type"].as_str().unwrap(), event["output_index"].as_u64().unwrap()));
+        told.map(|(kind, place)| (kind.strip_prefix("response.").unwrap(), place)).collect()
+    }
+
+    #[test]
+    fn ids_are_read_as_they_are_written() {
+        for (kind, key, written) in [
+            (ItemKind::Reasoning, "3", "rs_0a_3"),
+            (ItemKind::Message, "0", "msg_0a_0"),
+            (ItemKind::Call, "call_1f", "fc_0a_call_1f"),
+        ] {
+            let id = ItemId { response_id: RESPONSE.to_owned(), kind, key: key.to_owned() };
+            assert_eq!(id.text(), written);
+            assert_eq!(ItemId::read(written), Some(id));
+        }
+        for other in ["msg_0a", "ws_0a_1", "", "resp_0a"] {
+            assert_eq!(ItemId::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_stream_tells_each_item_from_its_beginning_to_its_end() {
+        let message =
+            Message { tool_calls: vec![call("c1", "{}"), call("c2", "")], ..Message::text("assistant", "ab") };
+        let reasoning = Delta::Reasoning("hm".to_owned());
+        let deltas = [reasoning, text("a"), text("b"), begins(0, "c1"), arguments(0, "{}"), begins(1, "c2")];
+        let (items, events) = says(&deltas, &message, true);
+        assert_eq!(
+            kinds(&events),
+            [
+                ("output_item.added", 0),
+                ("content_part.added", 0),
+                ("reasoning_text.delta", 0),
+                ("reasoning_text.done", 0),
+                ("content_part.done", 0),
+                ("output_item.done", 0),
+                ("output_item.added", 1),
+                ("content_part.added", 1),
+                ("output_text.delta", 1),
+                ("output_text.delta", 1),
+                ("output_text.done", 1),
+                ("content_part.done", 1),
+                ("output_item.done", 1),
+                ("output_item.added", 2),
+                ("function_call_arguments.delta", 2),
+                ("function_call_arguments.done", 2),
+                ("output_item.done", 2),
+                ("output_item.added", 3),
+                ("function_call_arguments.done", 3),
+                ("output_item.done", 3),
+            ]
+        );
+        let done: Vec<&Value> = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_item.done")
+            .map(|event| &event["item"])
+            .collect();
+        assert_eq!(json!(done), json!(items.values()));
+        assert_eq!(
+            done[1],
+            &json!({
+                "id": "msg_0a_0", "type": "message", "status": "completed", "role": "assistant",
+                "content": [{ "type": "output_text", "text": "ab", "annotations": [], "logprobs": [] }],
+            })
+        );
+    }
+
+    #[test]
+    fn a_call_that_broke_is_incomplete_and_no_item_of_the_answer() {
+        let deltas = [begins(0, "c1"), arguments(0, "{\"a\": "), text("<call>"), begins(1, "c2"), arguments(1, "{}")];
+        let message = Message { tool_calls: vec![call("c2", "{}")], ..Message::text("assistant", "<call>") };
+        let (items, events) = says(&deltas, &message, true);
+        let done: Vec<(&Value, &Value)> = events
+            .iter()
+            .filter(|event| event["type"] == "response.output_item.done")
+            .map(|event| (&event["item"]["id"], &event["item"]["status"]))
+            .collect();
+        let (completed, incomplete) = (json!("completed"), json!("incomplete"));
+        assert_eq!(
+            done,
+            [(&json!("msg_0a_0"), &completed), (&json!("fc_0a_c1"), &incomplete), (&json!("fc_0a_c2"), &completed),]
+        );
+        let ids: Vec<Value> = items.values().iter().map(|item| item["id"].clone()).collect();
+        assert_eq!(ids, ["msg_0a_0", "fc_0a_c2"]);
+    }
+
+    #[test]
+    fn an_answer_that_says_nothing_is_a_message_and_a_limit_breaks_off_the_last_item() {
+        let nothing = Delta::Reasoning(String::new());
+        let (items, events) = says(&[nothing], &Message::text("assistant", ""), true);
+        assert_eq!(kinds(&events).len(), 5);
+        assert_eq!(items.values()[0]["content"][0]["text"], "");
+        let (items, _) = says(&[Delta::Reasoning("hm".to_owned()), text("a")], &Message::text("assistant", "a"), false);
+        assert_eq!(
+            (&items.values()[0]["status"], &items.values()[1]["status"]),
+            (&json!("completed"), &json!("incomplete"))
+        );
+    }
+
+    #[test]
+    fn a_recorded_message_has_the_items_that_it_had_when_it_was_said() {
+        let mut message = Message { tool_calls: vec![call("c1", "{}")], ..Message::text("assistant", "a") };
+        message.extra.insert("reasoning_content".to_owned(), "hm".into());
+        let deltas = [Delta::Reasoning("hm".to_owned()), text("a"), begins(0, "c1"), arguments(0, "{}")];
+        let (items, _) = says(&deltas, &message, true);
+        let form = ReasoningForm::default();
+        assert_eq!(OutputItems::of_message(RESPONSE, form, &message, true).values(), items.values());
+        let form = ReasoningForm { summary: true, encrypted: true };
+        let reasoning = &OutputItems::of_message(RESPONSE, form, &message, true).values()[0];
+        assert_eq!(reasoning["summary"], json!([{ "type": "summary_text", "text": "hm" }]));
+        assert_eq!(
+            (reasoning.get("content"), &reasoning["encrypted_content"]),
+            (None, &json!("fulgurite-reasoning:hm"))
+        );
+    }
+}

@@ -1,0 +1,49 @@
+use fulgurite_renderers::Message;
+use fulgurite_types::StopReason;
+use serde_json::{Map, Value, json};
+
+use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
+use super::output_items::{OutputItems, ReasoningForm};
+use super::response_object::{Standing, echo, response};
+use super::tools::declaration;
+use crate::record::recorded_call::RecordedCall;
+
+/// A response as its record tells it. Tools that the model was not shown are not among its tools, and how many tokens
+/// were reasoning is not known any more.
+pub(super) fn recorded_response(call: &RecordedCall) -> Value {
+    let generation = &call.generation;
+    let standing = match generation.stop_reason {
+        StopReason::Length => Standing::Incomplete,
+        StopReason::ClientGone => Standing::Cancelled,
+        StopReason::Error => Standing::Failed("the model's host failed".to_owned()),
+        StopReason::Stop | StopReason::Other(_) => Standing::Completed,
+    };
+    let is_whole = matches!(standing, Standing::Completed);
+    let form = ReasoningForm::asked_in(&call.request_extra);
+    let no_reply = Message::default();
+    let reply = call.reply.as_ref().unwrap_or(&no_reply);
+    let output = OutputItems::of_message(&generation.generation_id, form, reply, is_whole).values();
+    let created = generation.start_time as u64;
+    let echo = echo(&request(call));
+    let mut response = response(&generation.generation_id, created, &generation.model, &echo, &standing, output);
+    let (input, output) = (generation.prompt_tokens.len(), generation.sampled_tokens.len());
+    response["usage"] = json!({
+        "input_tokens": input,
+        "input_tokens_details": { "cached_tokens": call.cached_tokens },
+        "output_tokens": output,
+        "total_tokens": input + output,
+    });
+    response
+}
+
+/// The request's fields that its response says again.
+fn request(call: &RecordedCall) -> Map<String, Value> {
+    let mut request = call.request_extra.clone();
+    if request.contains_key(INSTRUCTIONS_COME_FIRST)
+        && let Some(instructions) = call.messages.first()
+    {
+        request.insert("instructions".to_owned(), json!(instructions.content));
+    }
+    request.insert("tools".to_owned(), call.tools.iter().map(declaration).collect());
+    request
+}

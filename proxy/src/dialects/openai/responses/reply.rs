@@ -1,0 +1,214 @@
+use fulgurite_backends::SampledToken;
+use serde_json::{Map, Value, json};
+
+use super::output_items::{Change, OutputItems, ReasoningForm};
+use super::response_object::{Standing, response, usage};
+use crate::call::model_call::{FinishReason, Finished};
+use crate::call::model_request::ReplyFormat;
+use crate::dialects::json_text::write_json;
+use crate::dialects::openai::error::{body, message};
+use crate::dialects::openai::token_logprobs;
+use crate::error::ProxyError;
+use crate::reply::assistant_message::Delta;
+use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
+use crate::reply::sampled_answer::Taken;
+
+/// How Responses writes an answer.
+#[derive(Debug)]
+pub(super) struct ResponseReply {
+    /// What the response says of its request.
+    pub(super) echo: Map<String, Value>,
+    pub(super) reasoning: ReasoningForm,
+    /// Whether text comes with logprobs.
+    pub(super) logprobs: bool,
+}
+
+impl ReplyFormat for ResponseReply {
+    fn writer(self: Box<Self>, context: ReplyContext) -> Box<dyn ReplyWriter> {
+        let items = OutputItems::new(&context.id, self.reasoning);
+        Box::new(ResponseWriter {
+            format: *self,
+            context,
+            items,
+            tokens: Vec::new(),
+            silent_since: 0,
+            calls_since: Vec::new(),
+            reasoning_tokens: 0,
+            next_event: 0,
+        })
+    }
+}
+
+struct ResponseWriter {
+    format: ResponseReply,
+    context: ReplyContext,
+    items: OutputItems,
+    /// All that was sampled.
+    tokens: Vec<Kept>,
+    /// The first token of which nothing has left yet.
+    silent_since: usize,
+    /// The same when each call began.
+    calls_since: Vec<usize>,
+    reasoning_tokens: usize,
+    /// Number of the next event.
+    next_event: u64,
+}
+
+struct Kept {
+    token: SampledToken,
+    is_text: bool,
+}
+
+impl ResponseWriter {
+    /// Takes what tokens made certain.
+    fn say(&mut self, deltas: &[Delta]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for delta in deltas {
+            match delta {
+                Delta::ToolCall { .. } => self.calls_since.push(self.silent_since),
+                // All tokens of a call that broke are told of with its text, which follows.
+                Delta::Void { index, .. } => {
+                    self.silent_since = self.calls_since.get(*index).copied().unwrap_or(self.silent_since);
+                    changes.extend(self.items.take(delta, Vec::new()));
+                    continue;
+                }
+                Delta::Reasoning(_) | Delta::Text(_) | Delta::Arguments { .. } => {}
+            }
+            let said_by = &self.tokens[std::mem::replace(&mut self.silent_since, self.tokens.len())..];
+            let logprobs = match delta {
+                Delta::Reasoning(_) => {
+                    self.reasoning_tokens += said_by.len();
+                    Vec::new()
+                }
+                Delta::Text(text) if self.format.logprobs => self.entries(self.tokens_of_text(said_by, text)),
+                _ => Vec::new(),
+            };
+            changes.extend(self.items.take(delta, logprobs));
+        }
+        changes
+    }
+
+    fn take(&mut self, taken: &Taken) -> Vec<Change> {
+        self.tokens.push(Kept { token: taken.token.clone(), is_text: taken.is_text });
+        self.say(&taken.deltas)
+    }
+
+    fn end_items(&mut self, finished: &Finished) -> Vec<Change> {
+        let mut changes = self.say(&finished.held_back);
+        changes.extend(self.items.finish(&finished.message, finished.reason != FinishReason::Length));
+        changes
+    }
+
+    /// Those tokens, the last ones, that a text is made of; what stands before them is markup.
+    fn tokens_of_text<'t>(&self, tokens: &'t [Kept], text: &str) -> &'t [Kept] {
+        let end = tokens.iter().rposition(|kept| kept.is_text).map_or(0, |last| last + 1);
+        let (mut start, mut bytes) = (end, 0);
+        while start > 0 && bytes < text.len() {
+            start -= 1;
+            let token = self.context.tokenizer.id_to_bytes(tokens[start].token.id);
+            bytes += token.map_or(0, <[u8]>::len);
+        }
+        &tokens[start..end]
+    }
+
+    fn entries(&self, tokens: &[Kept]) -> Vec<Value> {
+        let entries = token_logprobs::entries(tokens.iter().map(|kept| &kept.token), &self.context.tokenizer);
+        entries.iter().map(|entry| json!(entry)).collect()
+    }
+
+    fn response(&self, standing: &Standing) -> Value {
+        let ReplyContext { id, created, model, .. } = &self.context;
+        let output = match standing {
+            Standing::InProgress => Vec::new(),
+            _ => self.items.values(),
+        };
+        response(id, *created, model, &self.format.echo, standing, output)
+    }
+
+    /// The response once its answer has ended. Token ids are all that was sampled, and logprobs match them one to one.
+    fn ended(&self, finished: &Finished) -> Value {
+        let mut response = self.response(&standing(finished));
+        response["usage"] = usage(finished, self.reasoning_tokens);
+        if self.context.token_ids {
+            response["prompt_token_ids"] = json!(*self.context.prompt);
+            response["token_ids"] = self.tokens.iter().map(|kept| kept.token.id).collect();
+            response["logprobs"] = json!({ "content": self.entries(&self.tokens) });
+        }
+        response
+    }
+
+    fn write_changes(&mut self, changes: &[Change], out: &mut Vec<u8>) {
+        for change in changes {
+            for event in self.items.events(change) {
+                self.write(event, out);
+            }
+        }
+    }
+
+    /// Writes an event with its number, under its own name.
+    fn write(&mut self, mut event: Value, out: &mut Vec<u8>) {
+        event["sequence_number"] = json!(self.next_event);
+        self.next_event += 1;
+        let name = event["type"].as_str().unwrap_or_default();
+        out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
+    }
+
+    fn write_standing(&mut self, name: &str, response: Value, out: &mut Vec<u8>) {
+        self.write(json!({ "type": format!("response.{name}"), "response": response }), out);
+    }
+}
+
+/// How an answer ended.
+fn standing(finished: &Finished) -> Standing {
+    match finished.reason {
+        FinishReason::Stop | FinishReason::ToolCalls => Standing::Completed,
+        FinishReason::Length => Standing::Incomplete,
+    }
+}
+
+impl ReplyWriter for ResponseWriter {
+    fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
+        for choice in choices {
+            let finished = &choice.finished;
+            for taken in choice.tokens() {
+                self.take(taken);
+            }
+            self.end_items(finished);
+            write_json(out, &self.ended(finished));
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let response = self.response(&Standing::InProgress);
+        self.write_standing("created", response.clone(), out);
+        self.write_standing("in_progress", response, out);
+    }
+
+    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+        let changes = self.take(taken);
+        self.write_changes(&changes, out);
+    }
+
+    fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
+        let changes = self.end_items(finished);
+        self.write_changes(&changes, out);
+        let response = self.ended(finished);
+        self.write_standing(standing(finished).name(), response, out);
+    }
+
+    fn end(&mut self, _out: &mut Vec<u8>) {}
+
+    /// Clients of two kinds are told: those that read how a response ended, and those that stop at an error.
+    fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
+        let standing = Standing::Failed(message(error));
+        let response = self.response(&standing);
+        self.write_standing(standing.name(), response, out);
+        let mut event = body(error)["error"].take();
+        event["type"] = json!("error");
+        self.write(event, out);
+    }
+
+    fn keep_alive(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b": keep-alive\n\n");
+    }
+}

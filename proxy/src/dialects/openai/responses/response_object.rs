@@ -1,0 +1,120 @@
+use serde_json::{Map, Value, json};
+
+use crate::call::model_call::Finished;
+
+/// The fields of a request that its response says again.
+const ECHOED: [&str; 16] = [
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "previous_response_id",
+    "prompt_cache_key",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+];
+
+/// How a response stands.
+pub(super) enum Standing {
+    InProgress,
+    Completed,
+    /// The answer reached a limit of tokens.
+    Incomplete,
+    /// The client left before the end.
+    Cancelled,
+    /// Why there is no answer.
+    Failed(String),
+}
+
+impl Standing {
+    /// As events call it, too.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Standing::InProgress => "in_progress",
+            Standing::Completed => "completed",
+            Standing::Incomplete => "incomplete",
+            Standing::Cancelled => "cancelled",
+            Standing::Failed(_) => "failed",
+        }
+    }
+}
+
+/// What a response says of its request: the request's own words, and what is in force where it says nothing.
+pub(super) fn echo(request: &Map<String, Value>) -> Map<String, Value> {
+    let mut echo = Map::new();
+    for field in ECHOED {
+        let said = request.get(field).filter(|value| !value.is_null()).cloned();
+        echo.insert(field.to_owned(), said.unwrap_or_else(|| in_force(field)));
+    }
+    // Neither can be chosen: the model calls as many tools as it does, and too long an input is refused.
+    echo.insert("parallel_tool_calls".to_owned(), json!(true));
+    echo.insert("truncation".to_owned(), json!("disabled"));
+    echo
+}
+
+fn in_force(field: &str) -> Value {
+    match field {
+        "metadata" => json!({}),
+        "reasoning" => json!({ "effort": null, "summary": null }),
+        "service_tier" => json!("default"),
+        "store" => json!(true),
+        "temperature" | "top_p" => json!(1.0),
+        "text" => json!({ "format": { "type": "text" } }),
+        "tool_choice" => json!("auto"),
+        "tools" => json!([]),
+        "top_logprobs" => json!(0),
+        _ => Value::Null,
+    }
+}
+
+/// A whole response. `created` is in seconds since the epoch.
+pub(super) fn response(
+    id: &str,
+    created: u64,
+    model: &str,
+    echo: &Map<String, Value>,
+    standing: &Standing,
+    output: Vec<Value>,
+) -> Value {
+    let error = match standing {
+        Standing::Failed(message) => json!({ "code": "server_error", "message": message }),
+        _ => Value::Null,
+    };
+    let incomplete = matches!(standing, Standing::Incomplete).then(|| json!({ "reason": "max_output_tokens" }));
+    let mut response = json!({
+        "id": id,
+        "object": "response",
+        "created_at": created,
+        "status": standing.name(),
+        "background": false,
+        "error": error,
+        "incomplete_details": incomplete,
+        "model": model,
+        "output": output,
+        "usage": null,
+    });
+    if let Some(fields) = response.as_object_mut() {
+        fields.extend(echo.clone());
+    }
+    response
+}
+
+/// `usage` of a response.
+pub(super) fn usage(finished: &Finished, reasoning_tokens: usize) -> Value {
+    let Finished { prompt_tokens, sampled_tokens, cached_tokens, .. } = *finished;
+    json!({
+        "input_tokens": prompt_tokens,
+        "input_tokens_details": { "cached_tokens": cached_tokens.unwrap_or_default() },
+        "output_tokens": sampled_tokens,
+        "output_tokens_details": { "reasoning_tokens": reasoning_tokens },
+        "total_tokens": prompt_tokens + sampled_tokens,
+    })
+}

@@ -1,0 +1,232 @@
+use fulgurite_renderers::Message;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::earlier_responses::{EarlierResponses, INSTRUCTIONS_COME_FIRST};
+use super::input_items::messages_of;
+use super::output_items::{ReasoningForm, is_included};
+use super::reply::ResponseReply;
+use super::response_object::echo;
+use super::tools::DeclaredTools;
+use crate::call::model_request::{Asked, Endpoint, ModelRequest, Prompt};
+use crate::call::structured_output::AnswerForm;
+use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
+use crate::dialects::openai::response_format;
+use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
+use crate::dialects::openai::tool_fields::ToolChoice;
+use crate::door::request_body::{digest, read_fields};
+use crate::error::ProxyError;
+
+/// Readers of spans find the call by the name that a chat's has.
+const RESPONSES: Endpoint =
+    Endpoint { span_name: "openai.chat.completion", operation_name: "chat", id_prefix: "resp_", prompt_field: "input" };
+
+/// The fields that decide what is asked of the model; all others are in `rest`.
+#[derive(Debug, Deserialize)]
+struct ResponseFields {
+    model: String,
+    #[serde(default)]
+    input: Value,
+    instructions: Option<String>,
+    previous_response_id: Option<String>,
+    tools: Option<Vec<Value>>,
+    tool_choice: Option<Value>,
+    max_output_tokens: Option<u32>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+    seed: Option<i64>,
+    top_logprobs: Option<usize>,
+    stream: Option<bool>,
+    return_token_ids: Option<bool>,
+    #[serde(skip)]
+    rest: Map<String, Value>,
+}
+
+/// Reads and checks a request, which goes on from those `earlier` responses that it names.
+pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
+    let (digest, extra) = (digest(&body), recorded_extra(&body));
+    let reply = ResponseReply {
+        echo: echo(&body),
+        reasoning: ReasoningForm::asked_in(&body),
+        logprobs: is_included(&body, "message.output_text.logprobs"),
+    };
+    let fields: ResponseFields = read_fields(&mut body)?;
+    let fields = ResponseFields { rest: body, ..fields };
+    fields.refuse_unsupported()?;
+    let messages = fields.messages(earlier)?;
+    let tools = DeclaredTools::read(fields.tools.clone().unwrap_or_default())?;
+    let (functions, call) = match ToolChoice::read(fields.tool_choice.as_ref())? {
+        ToolChoice::Auto => (tools.functions, None),
+        ToolChoice::Forced(call) => (tools.functions, Some(call)),
+        ToolChoice::None => (Vec::new(), None),
+    };
+    let json = response_format::read("text.format", fields.rest.get("text").and_then(|text| text.get("format")))?;
+    // That calls shall not be parallel stays a wish: agents send it with every request.
+    let form = AnswerForm { json, call, single_call: None };
+    Ok(ModelRequest {
+        endpoint: &RESPONSES,
+        asked: fields.asked(form, reply.logprobs)?,
+        prompt: Prompt::conversation(messages, functions),
+        stream: fields.stream.unwrap_or(false),
+        return_token_ids: fields.return_token_ids.unwrap_or(false),
+        seed: fields.seed,
+        ignored_tools: tools.ignored,
+        digest,
+        reply: Box::new(reply),
+        extra,
+        model: fields.model,
+    })
+}
+
+/// Messages and tools of a request that is not checked; `None` if they cannot be told as a chat's.
+pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
+    let instructions = body.get("instructions").and_then(Value::as_str);
+    let mut messages: Vec<Message> = instructions.map(|text| Message::text("system", text)).into_iter().collect();
+    messages.extend(messages_of(body.get("input").unwrap_or(&Value::Null), &EarlierResponses::default()).ok()?);
+    let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let DeclaredTools { functions, ignored } = DeclaredTools::read(tools).ok()?;
+    Some((messages, [functions, ignored].concat()))
+}
+
+impl ResponseFields {
+    fn refuse_unsupported(&self) -> Result<(), ProxyError> {
+        check_other_hosts_fields(&self.rest)?;
+        if self.rest.get("background").is_some_and(|background| *background == true) {
+            refuse("background", "true is not supported: a response is given to whoever asks for it")?;
+        }
+        for (field, instead) in [
+            ("conversation", "send the conversation's items, or previous_response_id"),
+            ("prompt", "send instructions and input themselves"),
+        ] {
+            if self.rest.get(field).is_some_and(|value| !value.is_null()) {
+                refuse(field, &format!("is not supported, for no such thing is stored here; {instead}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The conversation: the instructions, what was said up to the previous response, and what is new.
+    fn messages(&self, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
+        let mut messages: Vec<Message> =
+            self.instructions.iter().map(|instructions| Message::text("system", instructions)).collect();
+        if let Some(previous) = &self.previous_response_id {
+            messages.extend(earlier.conversation(previous)?);
+        }
+        let new = messages_of(&self.input, earlier)?;
+        if new.is_empty() && self.previous_response_id.is_none() {
+            refuse("input", "must hold at least one item")?;
+        }
+        messages.extend(new);
+        Ok(messages)
+    }
+
+    fn asked(&self, form: AnswerForm, logprobs: bool) -> Result<Asked, ProxyError> {
+        let top_logprobs = self.top_logprobs.unwrap_or(0);
+        if top_logprobs > MAXIMUM_TOP_LOGPROBS {
+            refuse("top_logprobs", &format!("must be at most {MAXIMUM_TOP_LOGPROBS}"))?;
+        }
+        Ok(Asked {
+            sampling: sampling(self.temperature, self.top_p, self.top_k)?,
+            form,
+            max_tokens: token_limit("max_output_tokens", self.max_output_tokens)?,
+            stop_strings: Vec::new(),
+            logprobs,
+            top_logprobs,
+            choices: 1,
+        })
+    }
+}
+
+/// What the record keeps of a body's fields: all that it does not tell otherwise, and those that a response says again.
+fn recorded_extra(body: &Map<String, Value>) -> Map<String, Value> {
+    let told = ["model", "input", "instructions", "tools", "stream"];
+    let rest = body.iter().filter(|(field, _)| !told.contains(&field.as_str()));
+    let mut extra: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
+    if body.get("instructions").is_some_and(|instructions| !instructions.is_null()) {
+        extra.insert(INSTRUCTIONS_COME_FIRST.to_owned(), json!(true));
+    }
+    extra
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_value(body: Value) -> Result<ModelRequest, (Option<String>, String)> {
+        let body = body.as_object().cloned().unwrap();
+        read(body, &EarlierResponses::default()).map_err(|error| match error {
+            ProxyError::InvalidRequest { message, parameter, .. } => (parameter, message),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn with(key: &str, value: Value) -> Value {
+        let mut body = json!({ "model": "m", "input": "hi" });
+        body[key] = value;
+        body
+    }
+
+    #[test]
+    fn every_fault_names_its_field() {
+        for (body, parameter) in [
+            (json!({ "input": "hi" }), None),
+            (json!({ "model": "m" }), Some("input")),
+            (with("input", json!([])), Some("input")),
+            (with("instructions", json!(["x"])), Some("instructions")),
+            (with("previous_response_id", json!("resp_1")), Some("previous_response_id")),
+            (with("background", json!(true)), Some("background")),
+            (with("min_p", json!(0.1)), Some("min_p")),
+            (with("chat_template_kwargs", json!([])), Some("chat_template_kwargs")),
+            (with("conversation", json!("conv_1")), Some("conversation")),
+            (with("prompt", json!({ "id": "pmpt_1" })), Some("prompt")),
+            (with("text", json!({ "format": { "type": "json_schema" } })), Some("text.format.schema")),
+            (with("text", json!({ "format": { "type": "grammar" } })), Some("text.format")),
+            (with("tools", json!([{ "type": "function" }])), Some("tools[0].name")),
+            (with("tool_choice", json!("perhaps")), Some("tool_choice")),
+            (with("tool_choice", json!({ "type": "web_search" })), Some("tool_choice")),
+            (with("max_output_tokens", json!(0)), Some("max_output_tokens")),
+            (with("temperature", json!(3)), Some("temperature")),
+            (with("top_p", json!(0)), Some("top_p")),
+            (with("top_logprobs", json!(21)), Some("top_logprobs")),
+        ] {
+            let (found, message) = read_value(body.clone()).expect_err(&body.to_string());
+            assert_eq!(found.as_deref(), parameter, "{body}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_agents_always_send_is_taken_and_kept() {
+        let body = json!({
+            "model": "m",
+            "input": [{ "type": "message", "role": "developer", "content": "Be brief." }, { "role": "user", "content": "hi" }],
+            "instructions": "You are careful.",
+            "tools": [{ "type": "function", "name": "f", "parameters": null, "strict": true }, { "type": "web_search" }],
+            "tool_choice": "auto", "parallel_tool_calls": false, "store": false, "stream": true,
+            "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "client_metadata": { "a": "b" },
+            "reasoning": { "effort": "low", "summary": "auto" }, "text": { "verbosity": "low" }, "background": false,
+            "truncation": "auto", "metadata": null, "temperature": 0.5, "max_output_tokens": 9,
+        });
+        let request = read_value(body).unwrap();
+        let Prompt::Messages(conversation) = &request.prompt else { panic!("{:?}", request.prompt) };
+        let roles: Vec<&str> = conversation.messages.iter().map(|message| message.role.as_str()).collect();
+        assert_eq!(roles, ["system", "developer", "user"]);
+        let function = json!({ "type": "function", "function": { "name": "f", "strict": true } });
+        assert_eq!(conversation.tools, [function]);
+        assert_eq!(json!(request.ignored_tools), json!([{ "type": "web_search" }]));
+        assert_eq!((request.asked.max_tokens, request.asked.sampling.temperature), (Some(9), 0.5));
+        assert!(request.stream);
+        for field in ["parallel_tool_calls", "store", "client_metadata", "reasoning", "truncation", "prompt_cache_key"]
+        {
+            assert!(request.extra.contains_key(field), "{field}");
+        }
+    }
+
+    #[test]
+    fn with_tool_choice_none_the_model_is_shown_no_tools() {
+        let mut body = with("tools", json!([{ "type": "function", "name": "f" }]));
+        body["tool_choice"] = json!("none");
+        let Prompt::Messages(conversation) = read_value(body).unwrap().prompt else { panic!() };
+        assert!(conversation.tools.is_empty());
+    }
+}

@@ -1,0 +1,152 @@
+use std::collections::BTreeMap;
+
+use fulgurite_types::SamplingParameters;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::reply::OpenAiReply;
+use super::reply_shape::Shape;
+use crate::call::model_request::{Asked, ModelRequest, Prompt};
+use crate::call::structured_output::AnswerForm;
+use crate::dialects::field_checks::{
+    check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
+};
+use crate::door::request_body::read_fields;
+use crate::error::ProxyError;
+
+pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
+/// OpenAI's greatest `n`.
+const MAXIMUM_CHOICES: u32 = 128;
+
+/// What an answer must look like, in words of vLLM's and where OpenAI has none: to be ignored they say too much.
+const OTHER_CONSTRAINTS: [&str; 6] =
+    ["response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"];
+
+/// The fields that Chat Completions and Completions share; what neither knows stays in `extra`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SamplingFields {
+    model: String,
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    pub(crate) max_tokens: Option<u32>,
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<i64>,
+    stop: Option<Stop>,
+    seed: Option<i64>,
+    n: Option<u32>,
+    presence_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    logit_bias: Option<Map<String, Value>>,
+    return_token_ids: Option<bool>,
+    #[serde(skip)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string or an array of strings")]
+enum Stop {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl SamplingFields {
+    /// Reads what is left of a body, once each endpoint's own fields have been taken out.
+    pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ProxyError> {
+        let fields: Self = read_fields(&mut body)?;
+        Ok(Self { extra: body, ..fields })
+    }
+
+    /// Checks every field that we act on and refuses by name what we cannot honour. `max_tokens` and `top_logprobs`
+    /// are each endpoint's own, under the names that it has for them.
+    pub(crate) fn check(
+        &self,
+        max_tokens: (&str, Option<u32>),
+        top_logprobs: (&str, Option<usize>),
+        logprobs: bool,
+    ) -> Result<Asked, ProxyError> {
+        if let Some(field) =
+            OTHER_CONSTRAINTS.iter().find(|field| self.extra.get(**field).is_some_and(|value| !value.is_null()))
+        {
+            refuse(field, "is not supported; the response_format of a chat takes a JSON schema")?;
+        }
+        check_other_hosts_fields(&self.extra)?;
+        let (name, limit) = max_tokens;
+        let max_tokens = token_limit(name, limit)?;
+        let (name, top_logprobs) = top_logprobs;
+        let top_logprobs = top_logprobs.unwrap_or(0);
+        if top_logprobs > MAXIMUM_TOP_LOGPROBS {
+            return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
+        }
+        Ok(Asked {
+            sampling: SamplingParameters {
+                presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or_default(),
+                frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?.unwrap_or_default(),
+                logit_bias: self.logit_bias()?,
+                ..sampling(self.temperature, self.top_p, self.top_k)?
+            },
+            form: AnswerForm::default(),
+            max_tokens,
+            stop_strings: self.stop_strings()?,
+            logprobs,
+            top_logprobs,
+            choices: self.choices()?,
+        })
+    }
+
+    /// The whole request, once these fields have been checked and given `asked`.
+    pub(crate) fn request(self, shape: Shape, prompt: Prompt, asked: Asked, digest: String) -> ModelRequest {
+        let include_usage = self.stream_options.is_some_and(|options| options.include_usage);
+        ModelRequest {
+            endpoint: shape.endpoint(),
+            prompt,
+            asked,
+            stream: self.stream.unwrap_or(false),
+            return_token_ids: self.return_token_ids.unwrap_or(false),
+            seed: self.seed,
+            model: self.model,
+            ignored_tools: Vec::new(),
+            extra: self.extra,
+            digest,
+            reply: Box::new(OpenAiReply { shape, include_usage }),
+        }
+    }
+
+    /// `logit_bias`: added logits by token id, which JSON spells as a key.
+    fn logit_bias(&self) -> Result<BTreeMap<u32, f32>, ProxyError> {
+        check_bias_count(self.logit_bias.as_ref().map_or(0, Map::len))?;
+        let entry = |(token, bias): (&String, &Value)| {
+            let field = format!("logit_bias.{token}");
+            let id: u32 =
+                token.parse().map_err(|_| ProxyError::invalid(&field, format!("{field}: `{token}` is no token id")))?;
+            let bias = bias.as_f64().ok_or_else(|| ProxyError::invalid(&field, format!("{field} must be a number")))?;
+            Ok((id, within(&field, Some(bias as f32), -100.0..=100.0)?.unwrap_or_default()))
+        };
+        self.logit_bias.iter().flatten().map(entry).collect()
+    }
+
+    fn choices(&self) -> Result<usize, ProxyError> {
+        let choices = self.n.unwrap_or(1);
+        match (1..=MAXIMUM_CHOICES).contains(&choices) {
+            true => Ok(choices as usize),
+            false => {
+                Err(ProxyError::invalid("n", format!("n is {choices}, but must be between 1 and {MAXIMUM_CHOICES}")))
+            }
+        }
+    }
+
+    fn stop_strings(&self) -> Result<Vec<String>, ProxyError> {
+        let strings = match &self.stop {
+            None => Vec::new(),
+            Some(Stop::One(string)) => vec![string.clone()],
+            Some(Stop::Many(strings)) => strings.clone(),
+        };
+        stop_strings("stop", strings)
+    }
+}

@@ -1,0 +1,45 @@
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::Proxy;
+use crate::call::answer_request::Caller;
+use crate::door::large_requests::{RequestSize, check_against_context};
+use crate::door::request_body::{parse, read_body};
+use crate::door::whose_call::CallPath;
+use crate::error::ProxyError;
+
+/// A request as it came, of which nothing is known yet but whose it is and that its body is a JSON object.
+pub(crate) struct Incoming {
+    pub(crate) caller: Caller,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Option<String>,
+    pub(crate) body: Bytes,
+    /// The same, read.
+    pub(crate) fields: Map<String, Value>,
+}
+
+impl Incoming {
+    pub(crate) async fn read(proxy: &Proxy, path: CallPath, request: Request) -> Result<Self, ProxyError> {
+        let caller = Caller::new(path, &request)?;
+        Self::of(proxy, caller, request).await
+    }
+
+    /// The request of a caller who is known.
+    pub(crate) async fn of(proxy: &Proxy, caller: Caller, request: Request) -> Result<Self, ProxyError> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(body, proxy).await?;
+        let size = RequestSize::of(body.len(), &caller.whose);
+        check_against_context(proxy, &size, &body).await?;
+        let fields = size.work(proxy, || parse(&body)).await??;
+        let caller = Caller { size, ..caller };
+        Ok(Self { caller, headers: parts.headers, query: parts.uri.query().map(str::to_owned), body, fields })
+    }
+
+    /// Puts values in the place of the client's.
+    pub(crate) fn set<const N: usize>(&mut self, values: [(&str, Value); N]) {
+        self.fields.extend(values.map(|(key, value)| (key.to_owned(), value)));
+        self.body = Bytes::from(Value::Object(self.fields.clone()).to_string());
+    }
+}

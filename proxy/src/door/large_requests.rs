@@ -1,0 +1,142 @@
+use std::borrow::Cow;
+
+use fulgurite_backends::{FairShare, ShareLimits, aside};
+use serde::Deserialize;
+
+use crate::Proxy;
+use crate::door::whose_call::WhoseCall;
+use crate::error::ProxyError;
+
+/// Bodies up to this size are worked at where they arrive: less than a millisecond.
+const SMALL: usize = 64 * 1024;
+
+/// Bytes of JSON for a byte of a prompt's text: what is escaped, and marks that stand for few tokens.
+const JSON_PER_BYTE: usize = 2;
+
+/// Bytes of a body that are no text of its prompt, such as tools, metadata and reasoning that templates leave out.
+const BESIDE_PROMPT: usize = 1 << 20;
+
+/// How large requests are worked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeRequestLimits {
+    /// Requests of more than 64 KiB that are read or rendered together.
+    pub at_once: usize,
+    /// Requests of one attempt, session or anonymous callers that may wait for that.
+    pub waiting: usize,
+}
+
+impl Default for LargeRequestLimits {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+        Self { at_once: processors.div_ceil(2), waiting: 16 }
+    }
+}
+
+impl LargeRequestLimits {
+    /// What is shared out among those who send them.
+    pub(crate) fn share(self) -> FairShare {
+        FairShare::new(ShareLimits {
+            places: self.at_once.max(1),
+            waiting_of_owner: self.waiting,
+            waiting: self.waiting.saturating_mul(OWNERS_WAITING),
+        })
+    }
+}
+
+/// Queues that may be full together.
+const OWNERS_WAITING: usize = 16;
+
+/// A request's size, and whose turn its work takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestSize {
+    pub(crate) bytes: usize,
+    owner: String,
+}
+
+impl RequestSize {
+    /// Of a body.
+    pub(crate) fn of(bytes: usize, whose: &WhoseCall) -> Self {
+        let owner = match whose {
+            _ if bytes <= SMALL => String::new(),
+            WhoseCall::Unsaid => String::new(),
+            WhoseCall::Attempt { rollout_id, attempt_id } => match attempt_id {
+                Some(attempt_id) => format!("{rollout_id}/{attempt_id}"),
+                None => rollout_id.clone(),
+            },
+            WhoseCall::Session(session) => session.rollout_id.clone(),
+        };
+        Self { bytes, owner }
+    }
+
+    /// Does a piece of the request's work: of a large one when it is its owner's turn, and without keeping others from
+    /// the thread. Between pieces it ends if its client leaves.
+    pub(crate) async fn work<T>(&self, proxy: &Proxy, work: impl FnOnce() -> T) -> Result<T, ProxyError> {
+        if self.bytes <= SMALL {
+            return Ok(work());
+        }
+        let _place = proxy.shared.large_requests.enter(&self.owner).await?;
+        Ok(aside(work))
+    }
+}
+
+/// Refuses a large body that no prompt of the model that it names has, before it is parsed.
+pub(crate) async fn check_against_context(proxy: &Proxy, size: &RequestSize, body: &[u8]) -> Result<(), ProxyError> {
+    if body.len() <= BESIDE_PROMPT {
+        return Ok(());
+    }
+    let Some(model) =
+        size.work(proxy, || model_named(body)).await?.and_then(|name| proxy.shared.models.get(&*name)?.sampled())
+    else {
+        return Ok(());
+    };
+    // A host that cannot be asked now is asked again later.
+    let Ok(info) = model.sampler.info().await else { return Ok(()) };
+    let limit = bytes_of_context(info.context_length, model.renderer.tokenizer().longest_token_bytes());
+    match body.len() > limit {
+        true => Err(ProxyError::BodyOverContext { bytes: body.len(), limit, context_length: info.context_length }),
+        false => Ok(()),
+    }
+}
+
+/// The most that the JSON takes of a request whose prompt is no longer than the context.
+fn bytes_of_context(context_length: usize, longest_token: usize) -> usize {
+    context_length.saturating_mul(longest_token).saturating_mul(JSON_PER_BYTE).saturating_add(BESIDE_PROMPT)
+}
+
+/// The model that a body names, found without keeping anything else of it.
+fn model_named(body: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Named<'b> {
+        #[serde(borrow)]
+        model: Option<Cow<'b, str>>,
+    }
+    serde_json::from_slice::<Named<'_>>(body).ok()?.model
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_found_in_a_body_without_reading_the_rest() {
+        let named = |text: &str| model_named(text.as_bytes()).map(Cow::into_owned);
+        assert_eq!(named(r#"{"messages":[{"a":[1,{}]}],"model":"m","x":null}"#).as_deref(), Some("m"));
+        assert_eq!(named(r#"{"model":"\u006d"}"#).as_deref(), Some("m"));
+        for none in ["[]", "{", r#"{"model":7}"#, r#"{"messages":"model"}"#] {
+            assert_eq!(named(none), None, "{none}");
+        }
+        let deep = format!(r#"{{"x":{}{},"model":"m"}}"#, "[".repeat(100_000), "]".repeat(100_000));
+        // Whoever parses it says what is wrong.
+        let _ = named(&deep);
+    }
+
+    #[test]
+    fn those_who_send_large_requests_take_turns_by_attempt_or_session() {
+        let of = |whose: &WhoseCall| RequestSize::of(SMALL + 1, whose).owner;
+        let attempt = |attempt_id: Option<&str>| WhoseCall::Attempt {
+            rollout_id: "r".to_owned(),
+            attempt_id: attempt_id.map(str::to_owned),
+        };
+        assert_eq!([of(&attempt(Some("a"))), of(&attempt(None)), of(&WhoseCall::Unsaid)], ["r/a", "r", ""]);
+    }
+}

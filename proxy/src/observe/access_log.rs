@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use axum::RequestExt;
+use axum::body::Body;
+use axum::extract::{MatchedPath, RawPathParams, Request};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::observe::call_facts::CallFacts;
+use crate::observe::observed_body::{BodyEnd, ObservedBody};
+
+/// A middleware that writes a line of each request when the last byte of its response has left or its client has: a
+/// tracing event of level info in target `fulgurite::access`. It says the route and not the path, and of contents and
+/// headers nothing, so that neither what was said nor a key stands there.
+pub async fn log_access(mut request: Request, next: Next) -> Response {
+    let entry = Entry {
+        method: request.method().clone(),
+        route: request.extensions().get().cloned(),
+        attempt: attempt_in_path(&mut request).await,
+        facts: Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>()),
+        status: None,
+        end: BodyEnd { bytes: 0, is_whole: false },
+    };
+    let response = next.run(request).await;
+    let status = response.status();
+    response.map(|body| Body::new(ObservedBody::new(body, move |end| entry.end(status, end))))
+}
+
+/// Rollout and attempt that the path names.
+async fn attempt_in_path(request: &mut Request) -> (Option<String>, Option<String>) {
+    let parameters = request.extract_parts::<RawPathParams>().await.ok();
+    let parameter = |name: &str| {
+        let mut all = parameters.iter().flatten();
+        all.find_map(|(own, value)| (own == name).then(|| value.to_owned()))
+    };
+    (parameter("rollout_id"), parameter("attempt_id"))
+}
+
+/// A request's line, which is written when this is dropped.
+struct Entry {
+    method: Method,
+    /// None if there is no such route.
+    route: Option<MatchedPath>,
+    attempt: (Option<String>, Option<String>),
+    facts: Arc<CallFacts>,
+    /// None if the client left before there was one.
+    status: Option<StatusCode>,
+    end: BodyEnd,
+}
+
+impl Entry {
+    fn end(mut self, status: StatusCode, end: BodyEnd) {
+        // Nobody takes the body of an answer to HEAD.
+        let is_whole = end.is_whole || self.method == Method::HEAD;
+        (self.status, self.end) = (Some(status), BodyEnd { is_whole, ..end });
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Self { method, route, attempt: (rollout, attempt), facts, status, end } = self;
+        // What the call turned out to be of counts more than its path: the path may name a rollout alone, or nothing.
+        let known = facts.attempt.get();
+        tracing::info!(
+            target: "fulgurite::access",
+            method = method.as_str(),
+            route = route.as_ref().map(MatchedPath::as_str),
+            status = status.map(|status| status.as_u16()),
+            milliseconds = (facts.arrived.elapsed().as_micros() as f64) / 1e3,
+            bytes = end.bytes,
+            client_gone = (!end.is_whole).then_some(true),
+            rollout = known.map(|(rollout, _)| rollout).or(rollout.as_ref()),
+            attempt = known.map(|(_, attempt)| attempt).or(attempt.as_ref()),
+            model = facts.model().map(|model| model.name.as_str()),
+            prompt_tokens = facts.prompt_tokens.get(),
+            sampled_tokens = facts.prompt_tokens.get().map(|_| facts.heard_tokens()),
+        );
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use axum::http::HeaderValue;
+use axum::response::Response;
+
+use crate::observe::telemetry::{ModelMetrics, OperationMetrics, SamplingClock};
+
+/// Headers of an answer: in whose record it stands, which can be rewarded.
+const ROLLOUT_ID: &str = "x-fulgurite-rollout-id";
+const ATTEMPT_ID: &str = "x-fulgurite-attempt-id";
+
+/// Header of an answer to a request of which something was left out.
+const WARNING: &str = "x-fulgurite-warning";
+
+/// What becomes known of a request while it is answered, for those who tell of it when it is over.
+pub(crate) struct CallFacts {
+    pub(crate) arrived: Instant,
+    model: OnceLock<OfModel>,
+    /// Rollout and attempt.
+    pub(crate) attempt: OnceLock<(String, String)>,
+    /// The same of an answer whose request said nothing of whose it is.
+    pub(crate) session: OnceLock<(String, String)>,
+    /// What the client should know beside its answer.
+    warnings: Mutex<Vec<String>>,
+    pub(crate) prompt_tokens: OnceLock<usize>,
+    heard_tokens: AtomicUsize,
+    has_failed: AtomicBool,
+}
+
+/// A call of a model of ours, which is in flight as long as this lives.
+struct OfModel {
+    metrics: Arc<ModelMetrics>,
+    operation: &'static str,
+}
+
+impl Drop for OfModel {
+    fn drop(&mut self) {
+        self.metrics.in_flight.decrement(1.0);
+    }
+}
+
+impl Default for CallFacts {
+    /// A request that arrives now.
+    fn default() -> Self {
+        Self {
+            arrived: Instant::now(),
+            model: OnceLock::new(),
+            attempt: OnceLock::new(),
+            session: OnceLock::new(),
+            warnings: Mutex::default(),
+            prompt_tokens: OnceLock::new(),
+            heard_tokens: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl CallFacts {
+    /// Which model is asked, and what for.
+    pub(crate) fn is_of_model(&self, metrics: &Arc<ModelMetrics>, operation: &'static str) {
+        self.model.get_or_init(|| {
+            metrics.in_flight.increment(1.0);
+            OfModel { metrics: Arc::clone(metrics), operation }
+        });
+    }
+
+    pub(crate) fn model(&self) -> Option<&ModelMetrics> {
+        self.model.get().map(|of| &*of.metrics)
+    }
+
+    pub(crate) fn operation(&self) -> Option<&OperationMetrics> {
+        self.model.get().map(|of| of.metrics.operation(of.operation))
+    }
+
+    /// Measures how an answer to it is sampled.
+    pub(crate) fn sampling_clock(&self) -> Option<SamplingClock> {
+        self.model.get().map(|of| of.metrics.sampling_clock(of.operation, self.arrived))
+    }
+
+    /// The first token of an answer has come that is not sampled here.
+    pub(crate) fn first_token(&self) {
+        if let Some(operation) = self.operation() {
+            operation.time_to_first_token.record(self.arrived.elapsed());
+        }
+    }
+
+    /// Tokens of an answer were heard, which may be of an answer that others asked for.
+    pub(crate) fn hear_tokens(&self, count: usize) {
+        self.heard_tokens.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_tokens(&self) -> usize {
+        self.heard_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Tells the client something beside its answer.
+    pub(crate) fn warn(&self, warning: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+    }
+
+    /// In whose record the answer stands, once that is known.
+    pub(crate) fn is_answered_in(&self, attempt: &OnceLock<(String, String)>) {
+        if let Some(names) = attempt.get() {
+            self.session.get_or_init(|| names.clone());
+        }
+    }
+
+    /// Writes into a response's headers whose record the answer is in, and what its client should know. A session whose
+    /// call was refused may never have been opened.
+    pub(crate) fn describe(&self, response: &mut Response) {
+        let is_answer = response.status().is_success();
+        let headers = response.headers_mut();
+        // An upstream may be a server like this one, whose records are its own.
+        headers.remove(ROLLOUT_ID);
+        headers.remove(ATTEMPT_ID);
+        let mut set = |name: &'static str, text: &str| {
+            // Ids that clients chose may hold what no header can.
+            if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
+                headers.insert(name, value);
+            }
+        };
+        if let Some((rollout_id, attempt_id)) = self.attempt.get().or(self.session.get().filter(|_| is_answer)) {
+            set(ROLLOUT_ID, rollout_id);
+            set(ATTEMPT_ID, attempt_id);
+        }
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.is_empty() {
+            set(WARNING, &warnings.join("; "));
+        }
+    }
+
+    /// The answer broke off.
+    pub(crate) fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,55 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::Proxy;
+use crate::observe::call_facts::CallFacts;
+use crate::observe::observed_body::{BodyEnd, ObservedBody};
+use crate::observe::telemetry::{Api, Outcome};
+
+/// Counts and measures requests for a model's answer, each when its last byte has left or its client has.
+pub(crate) async fn meter(State(proxy): State<Proxy>, mut request: Request, next: Next) -> Response {
+    let Some(api) = Api::of_path(request.uri().path()).filter(|_| request.method() == Method::POST) else {
+        return next.run(request).await;
+    };
+    let facts = Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>());
+    let call = MeteredCall { proxy, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
+    let mut response = next.run(request).await;
+    facts.describe(&mut response);
+    let status = response.status();
+    response.map(|body| Body::new(ObservedBody::new(body, move |end| call.end(status, end))))
+}
+
+/// A call that counts itself when it is over: dropped before there is an answer, its client has gone.
+struct MeteredCall {
+    proxy: Proxy,
+    api: Api,
+    facts: Arc<CallFacts>,
+    outcome: Outcome,
+}
+
+impl MeteredCall {
+    /// Ends with the body of the response.
+    fn end(mut self, status: StatusCode, end: BodyEnd) {
+        self.outcome = match () {
+            () if status.is_client_error() => Outcome::Refused,
+            () if status.is_server_error() || self.facts.has_failed() => Outcome::Failed,
+            () if end.is_whole => Outcome::Answered,
+            () => Outcome::ClientGone,
+        };
+    }
+}
+
+impl Drop for MeteredCall {
+    fn drop(&mut self) {
+        let Self { proxy, api, facts, outcome } = self;
+        proxy.shared.telemetry.call_ended(facts.model(), *api, *outcome);
+        if let (Some(operation), Outcome::Answered) = (facts.operation(), outcome) {
+            operation.duration.record(facts.arrived.elapsed());
+        }
+    }
+}

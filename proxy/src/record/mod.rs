@@ -1,0 +1,5 @@
+//! What the store keeps of calls, and how it is read again.
+
+pub(crate) mod message_attributes;
+pub(crate) mod record_call;
+pub(crate) mod recorded_call;

@@ -1,0 +1,184 @@
+//! What was said in calls that were recorded earlier.
+
+use fulgurite_renderers::Message;
+use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{Generation, GenerationFilter};
+use serde_json::{Map, Value};
+
+use crate::record::message_attributes::{REQUEST_EXTRA, SaidInCall, messages_of};
+use crate::record::record_call::CACHED_TOKENS;
+
+/// A recorded call: its tokens, and what was said.
+#[derive(Debug)]
+pub(crate) struct RecordedCall {
+    pub(crate) generation: Generation,
+    /// The prompt's; none if it was given as text or tokens.
+    pub(crate) messages: Vec<Message>,
+    /// In OpenAI's shape for chats.
+    pub(crate) tools: Vec<Value>,
+    /// The answer.
+    pub(crate) reply: Option<Message>,
+    /// Tokens of the prompt and of the answer, as whoever sampled it counts them.
+    pub(crate) usage: (u64, u64),
+    /// Of the prompt, as far as its host said.
+    pub(crate) cached_tokens: u64,
+    /// Fields of the request that have no attributes of their own.
+    pub(crate) request_extra: Map<String, Value>,
+    /// Which of its request's answers it is, counted from 0.
+    pub(crate) choice: u64,
+    /// The `Idempotency-Key` that its request carried.
+    pub(crate) idempotency_key: Option<String>,
+    /// Attributes that tell how its prompt stands to the calls before it.
+    pub(crate) place: Map<String, Value>,
+}
+
+/// What attributes that tell how a prompt stands to the calls before it begin with.
+const PLACE: [&str; 2] = ["fulgurite.continues", "fulgurite.departure."];
+
+/// Attribute of an answer to a request that asked for several.
+pub(crate) const CHOICE: &str = "fulgurite.choice";
+/// Attribute of an answer to a request that carried a key.
+pub(crate) const IDEMPOTENCY_KEY: &str = "fulgurite.request.idempotency_key";
+
+/// The call with this id, if there is one.
+pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<RecordedCall>, StoreError> {
+    let filter = GenerationFilter { generation_id: Some(generation_id.to_owned()), ..GenerationFilter::default() };
+    Ok(calls(store, &filter).await?.pop())
+}
+
+/// The calls of an attempt, in the order in which they were recorded.
+pub(crate) async fn turns(store: &Store, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedCall>, StoreError> {
+    let filter = GenerationFilter {
+        rollout_id: Some(rollout_id.to_owned()),
+        attempt_id: Some(attempt_id.to_owned()),
+        ..GenerationFilter::default()
+    };
+    calls(store, &filter).await
+}
+
+async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedCall>, StoreError> {
+    let found = store.generations_with_attributes(filter).await?.into_iter();
+    found
+        .map(|(generation, attributes)| {
+            let SaidInCall { messages, tools, reply } = messages_of(&attributes)?;
+            let request_extra = request_extra(&attributes)?;
+            let count = |key: &str| attributes.get(key).and_then(Value::as_u64).unwrap_or_default();
+            let usage = (count("gen_ai.usage.input_tokens"), count("gen_ai.usage.output_tokens"));
+            let cached_tokens = count(CACHED_TOKENS);
+            let choice = attributes.get(CHOICE).and_then(Value::as_u64).unwrap_or_default();
+            let idempotency_key = attributes.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
+            let place = attributes.into_iter().filter(|(key, _)| PLACE.iter().any(|place| key.starts_with(place)));
+            let place = place.collect();
+            Ok(RecordedCall {
+                generation,
+                messages,
+                tools,
+                reply,
+                usage,
+                cached_tokens,
+                request_extra,
+                choice,
+                idempotency_key,
+                place,
+            })
+        })
+        .collect()
+}
+
+fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, StoreError> {
+    let text = attributes.get(REQUEST_EXTRA).and_then(Value::as_str);
+    let read = text.map(serde_json::from_str).transpose();
+    let corrupt =
+        |error: serde_json::Error| StoreError::Corrupt { column: REQUEST_EXTRA.to_owned(), message: error.to_string() };
+    Ok(read.map_err(corrupt)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_store::StoreOptions;
+    use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout};
+    use fulgurite_types::{RecordedSampling, StopReason};
+    use serde_json::json;
+
+    use super::*;
+    use crate::record::message_attributes::{ANSWER, add_message, add_messages, add_tools};
+
+    async fn record(store: &Store, attempted: &AttemptedRollout, id: &str, said: &SaidInCall) {
+        let mut attributes = json!({ "gen_ai.request.model": "tiny" }).as_object().cloned().unwrap();
+        add_messages(&mut attributes, &said.messages);
+        add_tools(&mut attributes, &said.tools);
+        if let Some(reply) = &said.reply {
+            add_message(&mut attributes, ANSWER, reply);
+        }
+        let generation = NewGeneration {
+            generation_id: id.to_owned(),
+            rollout_id: attempted.rollout.rollout_id.clone(),
+            attempt_id: attempted.attempt.attempt_id.clone(),
+            name: "openai.chat.completion".to_owned(),
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            span_id: format!("span-{id}"),
+            start_time: 1.0,
+            end_time: 2.0,
+            attributes,
+            model: "tiny".to_owned(),
+            prompt_tokens: vec![1, 2],
+            sampled_tokens: vec![3],
+            logprobs: None,
+            stop_reason: StopReason::Stop,
+            weights_versions: Vec::new(),
+            sampling: RecordedSampling::default(),
+            seed: 0,
+            renderer: "chatml".to_owned(),
+            tokenizer: "sha256:0".to_owned(),
+            request_digest: "d".to_owned(),
+            branch_reason: None,
+            client_gone: false,
+            defect: None,
+        };
+        store.record_generation(generation).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn calls_are_read_as_they_were_made_and_in_their_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("test.db").display());
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        let attempted = store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let other = store.start_rollout(NewRollout::default(), None).await.unwrap();
+        let call = json!({ "role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
+            { "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } },
+        ] });
+        let reply: Message = serde_json::from_value(call).unwrap();
+        let first = SaidInCall {
+            messages: vec![Message::text("user", "2 + 2?")],
+            tools: vec![json!({ "type": "function", "function": { "name": "f", "strict": true } })],
+            reply: Some(reply.clone()),
+        };
+        let result = Message { tool_call_id: Some("c1".to_owned()), ..Message::text("tool", "4") };
+        let second = SaidInCall {
+            messages: [first.messages.clone(), vec![reply, result]].concat(),
+            tools: first.tools.clone(),
+            reply: Some(Message::text("assistant", "4")),
+        };
+        let as_text = SaidInCall { reply: Some(Message::text("assistant", "on")), ..SaidInCall::default() };
+        let calls = [("b", &first), ("a", &second), ("c", &as_text)];
+        for (id, said) in calls {
+            record(&store, &attempted, id, said).await;
+        }
+        record(&store, &other, "d", &first).await;
+
+        let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
+        let read = turns(&store, rollout_id, attempt_id).await.unwrap();
+        let read: Vec<(String, SaidInCall)> = read
+            .into_iter()
+            .map(|RecordedCall { generation, messages, tools, reply, .. }| {
+                (generation.generation_id, SaidInCall { messages, tools, reply })
+            })
+            .collect();
+        assert_eq!(read, calls.map(|(id, said)| (id.to_owned(), said.clone())));
+        let one = turn(&store, "a").await.unwrap().unwrap();
+        assert_eq!((one.generation.prompt_tokens, one.messages), (vec![1, 2], second.messages));
+        assert!(turn(&store, "no").await.unwrap().is_none());
+        assert!(turns(&store, rollout_id, "no").await.unwrap().is_empty());
+    }
+}

@@ -1,0 +1,264 @@
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::Notify;
+
+use crate::call::model_call::CallEvent;
+
+/// The answers to one request while they are sampled. Several may listen, each from the first word on: a client that
+/// sends its request again listens to the answers that it was already given a part of. `E` is what is said.
+pub(crate) struct Flight<E = Said> {
+    state: Mutex<State<E>>,
+    /// Listeners came or went.
+    changed: Notify,
+}
+
+/// What one of the answers said.
+#[derive(Clone)]
+pub(crate) struct Said {
+    /// Of which answer, counted from 0.
+    pub(crate) choice: usize,
+    pub(crate) event: CallEvent,
+}
+
+struct State<E> {
+    history: Vec<E>,
+    /// Nothing more will be said.
+    has_ended: bool,
+    /// Of those who have heard all that was said, and wait for more.
+    waiting: Vec<Waker>,
+    listening: usize,
+    /// Somebody got all of it.
+    delivered: bool,
+    /// Nobody may join any more.
+    closed: bool,
+}
+
+impl<E: Clone> Flight<E> {
+    /// A flight with one listener.
+    pub(crate) fn new() -> (Arc<Self>, Listener<E>) {
+        let (history, waiting) = (Vec::new(), Vec::new());
+        let (has_ended, delivered, closed) = (false, false, false);
+        let state = State { history, has_ended, waiting, listening: 1, delivered, closed };
+        let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
+        let listener = Listener { heard: 0, flight: Arc::clone(&flight) };
+        (flight, listener)
+    }
+
+    /// Tells all who listen, and all who will.
+    pub(crate) fn tell(&self, said: E) {
+        self.change(|state| state.history.push(said));
+    }
+
+    /// Listens from the first word on; `None` once the flight is closed.
+    pub(crate) fn listen(self: &Arc<Self>) -> Option<Listener<E>> {
+        let mut state = self.state();
+        if state.closed {
+            return None;
+        }
+        state.listening += 1;
+        Some(Listener { heard: 0, flight: Arc::clone(self) })
+    }
+}
+
+impl Flight {
+    /// Tells what one of the answers says.
+    pub(crate) fn say(&self, choice: usize, event: CallEvent) {
+        self.tell(Said { choice, event });
+    }
+}
+
+impl<E> Flight<E> {
+    fn state(&self) -> MutexGuard<'_, State<E>> {
+        // The state is whole after every statement, so a poisoned lock holds nothing broken.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody listens, and nobody may join from now on.
+    pub(crate) fn close_if_abandoned(&self) -> bool {
+        let mut state = self.state();
+        state.closed |= state.listening == 0;
+        state.closed
+    }
+
+    /// Whether nobody listens.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        let state = self.state();
+        state.listening == 0 && !state.delivered
+    }
+
+    /// Ends once nobody listens.
+    pub(crate) async fn abandoned(&self) {
+        self.until(|state| (state.listening == 0).then_some(())).await;
+    }
+
+    /// Ends once somebody has got all of it, which is told, or nobody listens. Then nobody may join any more: whoever
+    /// did would get an answer of which it is being noted that nobody got it.
+    pub(crate) async fn settled(&self) -> bool {
+        self.until(|state| {
+            let is_abandoned = state.listening == 0 && !state.delivered;
+            state.closed |= is_abandoned;
+            (is_abandoned || state.delivered).then_some(state.delivered)
+        })
+        .await
+    }
+
+    /// Nothing more will be said.
+    pub(crate) fn end(&self) {
+        self.change(|state| {
+            state.closed = true;
+            state.has_ended = true;
+        });
+    }
+
+    /// Changes what there is to hear, and wakes those who wait for it.
+    fn change(&self, change: impl FnOnce(&mut State<E>)) {
+        let waiting = {
+            let mut state = self.state();
+            change(&mut state);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// What a state comes to, once it comes to something.
+    async fn until<T>(&self, reached: impl Fn(&mut State<E>) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // From here on no change is missed.
+            changed.as_mut().enable();
+            if let Some(reached) = reached(&mut self.state()) {
+                return reached;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// One who listens. Whoever is the last to drop it stops the sampling.
+pub(crate) struct Listener<E = Said> {
+    /// How much of what was said.
+    heard: usize,
+    flight: Arc<Flight<E>>,
+}
+
+impl<E: Clone> Listener<E> {
+    /// What is said next; `None` if nothing will be.
+    pub(crate) async fn hear(&mut self) -> Option<E> {
+        poll_fn(|context| self.poll_hear(context)).await
+    }
+
+    /// As [`Listener::hear`].
+    pub(crate) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
+        let mut state = self.flight.state();
+        if let Some(said) = state.history.get(self.heard) {
+            self.heard += 1;
+            return Poll::Ready(Some(said.clone()));
+        }
+        if state.has_ended {
+            return Poll::Ready(None);
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl<E> Listener<E> {
+    /// Tells that all of it was handed over.
+    pub(crate) fn delivered(&self) {
+        self.flight.state().delivered = true;
+        self.flight.changed.notify_waiters();
+    }
+}
+
+impl<E> Drop for Listener<E> {
+    fn drop(&mut self) {
+        self.flight.state().listening -= 1;
+        self.flight.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::error::ProxyError;
+
+    fn word() -> CallEvent {
+        CallEvent::Failed(Arc::new(ProxyError::MethodNotAllowed { method: "PUT".into() }))
+    }
+
+    fn heard(listener: &mut Listener) -> Vec<usize> {
+        std::iter::from_fn(|| listener.hear().now_or_never().flatten()).map(|said| said.choice).collect()
+    }
+
+    #[tokio::test]
+    async fn whoever_joins_later_hears_all_of_it_too() {
+        let (flight, mut first) = Flight::new();
+        flight.say(0, word());
+        flight.say(1, word());
+        let mut second = flight.listen().unwrap();
+        flight.say(2, word());
+        assert_eq!((heard(&mut first), heard(&mut second)), (vec![0, 1, 2], vec![0, 1, 2]));
+        flight.end();
+        assert!(first.hear().await.is_none());
+        assert!(flight.listen().is_none());
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_woken_by_the_next_word_and_by_the_end() {
+        let (flight, mut first) = Flight::new();
+        let mut second = flight.listen().unwrap();
+        let heard = tokio::spawn(async move { (first.hear().await.is_some(), first.hear().await.is_none()) });
+        let also = tokio::spawn(async move { (second.hear().await.is_some(), second.hear().await.is_none()) });
+        for step in 0..2 {
+            // Until both wait.
+            while flight.state().waiting.len() < 2 {
+                tokio::task::yield_now().await;
+            }
+            if step == 0 { flight.say(0, word()) } else { flight.end() }
+        }
+        assert_eq!((heard.await.unwrap(), also.await.unwrap()), ((true, true), (true, true)));
+    }
+
+    #[tokio::test]
+    async fn it_is_abandoned_when_the_last_listener_goes_and_then_nobody_may_join() {
+        let (flight, first) = Flight::<Said>::new();
+        let second = flight.listen().unwrap();
+        drop(first);
+        assert!(!flight.close_if_abandoned());
+        let waiting = tokio::spawn({
+            let flight = Arc::clone(&flight);
+            async move { flight.settled().await }
+        });
+        drop(second);
+        flight.abandoned().await;
+        assert!(!waiting.await.unwrap());
+        assert!(flight.close_if_abandoned());
+        assert!(flight.listen().is_none());
+    }
+
+    #[tokio::test]
+    async fn it_is_delivered_once_one_of_them_got_it() {
+        let (flight, first) = Flight::<Said>::new();
+        let second = flight.listen().unwrap();
+        first.delivered();
+        assert!(flight.settled().await);
+        drop((first, second));
+        assert!(flight.settled().await);
+        assert!(flight.listen().is_some(), "all of it is there to be heard");
+    }
+
+    #[tokio::test]
+    async fn nobody_joins_once_it_is_settled_that_nobody_got_it() {
+        let (flight, listener) = Flight::<Said>::new();
+        drop(listener);
+        assert!(!flight.settled().await);
+        assert!(flight.listen().is_none());
+    }
+}

@@ -1,0 +1,66 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+
+use crate::call::model_call::{CallEvent, Finished, broken_off};
+use crate::error::ProxyError;
+use crate::observe::call_facts::CallFacts;
+use crate::reply::flight::{Listener, Said};
+use crate::reply::reply_writer::{ReplyWriter, WholeChoice};
+use crate::reply::response_body::{StreamedBody, WholeBody};
+use crate::reply::sampled_answer::Taken;
+
+/// The answers in one piece, once all are there.
+pub(crate) async fn whole(
+    mut listener: Listener,
+    mut writer: Box<dyn ReplyWriter>,
+    choices: usize,
+    facts: &CallFacts,
+) -> Result<Response, Arc<ProxyError>> {
+    let mut tokens: Vec<Vec<Arc<[Taken]>>> = vec![Vec::new(); choices];
+    let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
+    while finished.iter().any(Option::is_none) {
+        let Said { choice, event } = listener.hear().await.ok_or_else(broken_off)?;
+        match event {
+            CallEvent::Tokens(taken) => {
+                facts.hear_tokens(taken.len());
+                tokens[choice].push(taken);
+            }
+            CallEvent::Finished(end) => finished[choice] = Some(end),
+            CallEvent::Failed(error) => return Err(error),
+        }
+    }
+    let ended = tokens.into_iter().zip(finished.into_iter().flatten());
+    let choices: Vec<WholeChoice> = ended.map(|(tokens, finished)| WholeChoice { tokens, finished }).collect();
+    let mut bytes = Vec::new();
+    writer.whole(&choices, &mut bytes);
+    let mut response = Response::new(Body::new(WholeBody::new(bytes.into(), listener)));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// The answers while they are sampled. What fails before anything was said, and soon, is an error as ever, and no stream
+/// that breaks off.
+pub(crate) async fn stream(
+    mut listener: Listener,
+    writer: Box<dyn ReplyWriter>,
+    choices: usize,
+    quiet: Duration,
+    facts: Arc<CallFacts>,
+) -> Result<Response, Arc<ProxyError>> {
+    let heard = match tokio::time::timeout(quiet, listener.hear()).await {
+        Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
+        Ok(Some(said)) => Some(said),
+        Ok(None) => return Err(broken_off().into()),
+        Err(_) => None,
+    };
+    let body = StreamedBody::new(listener, writer, heard, choices, quiet, facts);
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}

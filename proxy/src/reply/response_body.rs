@@ -1,0 +1,172 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::call::model_call::CallEvent;
+use crate::observe::call_facts::CallFacts;
+use crate::reply::flight::{Listener, Said};
+use crate::reply::reply_writer::ReplyWriter;
+
+/// A whole answer in one piece, which knows whether it was handed over.
+pub(crate) struct WholeBody<E = Said> {
+    bytes: Option<Bytes>,
+    listener: Listener<E>,
+}
+
+impl<E> WholeBody<E> {
+    pub(crate) fn new(bytes: Bytes, listener: Listener<E>) -> Self {
+        Self { bytes: Some(bytes), listener }
+    }
+}
+
+impl<E> Body for WholeBody<E> {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let bytes = self.bytes.take();
+        if bytes.is_some() {
+            self.listener.delivered();
+        }
+        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+/// An answer that is written while it is sampled. Dropped before its end, it stops the sampling.
+pub(crate) struct StreamedBody {
+    listener: Listener,
+    writer: Box<dyn ReplyWriter>,
+    /// What was heard before the body was made.
+    heard: Option<Said>,
+    has_begun: bool,
+    /// Answers that have not finished yet.
+    unfinished: usize,
+    /// The last piece has been handed over.
+    has_ended: bool,
+    quiet: Duration,
+    last_said: Instant,
+    keep_alive: Pin<Box<Sleep>>,
+    facts: Arc<CallFacts>,
+}
+
+impl StreamedBody {
+    /// A body of `choices` answers, which sends a sign of life when nothing was to be said for a time of `quiet`.
+    pub(crate) fn new(
+        listener: Listener,
+        writer: Box<dyn ReplyWriter>,
+        heard: Option<Said>,
+        choices: usize,
+        quiet: Duration,
+        facts: Arc<CallFacts>,
+    ) -> Self {
+        Self {
+            listener,
+            writer,
+            heard,
+            has_begun: false,
+            unfinished: choices,
+            has_ended: false,
+            quiet,
+            last_said: Instant::now(),
+            keep_alive: Box::pin(tokio::time::sleep(quiet)),
+            facts,
+        }
+    }
+
+    /// Writes what is to be sent of what an answer said.
+    fn write(&mut self, said: &Said, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.writer.begin(out);
+        }
+        match &said.event {
+            CallEvent::Tokens(tokens) => {
+                self.facts.hear_tokens(tokens.len());
+                tokens.iter().for_each(|taken| self.writer.token(said.choice, taken, out));
+            }
+            CallEvent::Finished(finished) => {
+                self.writer.finish(said.choice, finished, out);
+                self.unfinished -= 1;
+                if self.unfinished == 0 {
+                    self.writer.end(out);
+                    self.has_ended = true;
+                }
+            }
+            CallEvent::Failed(error) => {
+                self.facts.fail();
+                self.writer.fail(error, out);
+                self.has_ended = true;
+            }
+        }
+    }
+
+    /// Writes all that has been said since the last time. Pending while more may be said.
+    fn poll_said(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
+        while !self.has_ended {
+            let said = match self.heard.take() {
+                Some(said) => Some(said),
+                None => ready!(self.listener.poll_hear(context)),
+            };
+            match said {
+                Some(said) => self.write(&said, out),
+                None => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Writes a sign of life, unless something was said since the timer was set.
+    fn sign_of_life(&mut self, out: &mut Vec<u8>) {
+        let is_quiet = self.last_said.elapsed() >= self.quiet;
+        let since = if is_quiet { Instant::now() } else { self.last_said };
+        self.keep_alive.as_mut().reset(since + self.quiet);
+        if !is_quiet {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            self.writer.begin(out);
+        }
+        self.writer.keep_alive(out);
+    }
+}
+
+impl Body for StreamedBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.has_ended {
+            // Being asked for more means that the connection took all that came before.
+            if self.unfinished == 0 {
+                self.listener.delivered();
+            }
+            return Poll::Ready(None);
+        }
+        let mut out = Vec::new();
+        let is_over = self.poll_said(context, &mut out).is_ready();
+        while out.is_empty() {
+            if is_over {
+                return Poll::Ready(None);
+            }
+            ready!(self.keep_alive.as_mut().poll(context));
+            self.sign_of_life(&mut out);
+        }
+        self.last_said = Instant::now();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from(out)))))
+    }
+}

@@ -1,0 +1,189 @@
+use std::ops::Deref;
+
+use fulgurite_backends::SampledToken;
+use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
+use fulgurite_types::WeightsVersion;
+
+use crate::call::model_call::{Call, Reading};
+use crate::reply::assistant_message::{Delta, ReplyMessage, ToolCallIds};
+
+/// What has been sampled so far, and the message that it makes.
+pub(crate) struct Answer {
+    stop_tokens: Vec<u32>,
+    tokens: Vec<SampledToken>,
+    reader: Reader,
+    message: ReplyMessage,
+    single_call: bool,
+    /// How many of the tokens an earlier sampling gave.
+    earlier_tokens: usize,
+    cached_tokens: Option<usize>,
+}
+
+/// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
+pub(crate) struct Taken {
+    pub(crate) token: SampledToken,
+    /// Whether it is more than the end of the turn.
+    pub(crate) is_text: bool,
+    pub(crate) deltas: Deltas,
+}
+
+/// What leaves with a token: one delta at most, but for the few tokens that end one thing and begin another.
+pub(crate) enum Deltas {
+    Few(Option<Delta>),
+    Many(Vec<Delta>),
+}
+
+impl Default for Deltas {
+    fn default() -> Self {
+        Self::Few(None)
+    }
+}
+
+impl Deltas {
+    fn push(&mut self, delta: Delta) {
+        match self {
+            Self::Few(few) => match few.take() {
+                None => *few = Some(delta),
+                Some(first) => *self = Self::Many(vec![first, delta]),
+            },
+            Self::Many(deltas) => deltas.push(delta),
+        }
+    }
+}
+
+impl Deref for Deltas {
+    type Target = [Delta];
+
+    fn deref(&self) -> &[Delta] {
+        match self {
+            Self::Few(few) => few.as_slice(),
+            Self::Many(deltas) => deltas,
+        }
+    }
+}
+
+/// An answer that has ended.
+pub(crate) struct WholeAnswer {
+    pub(crate) tokens: Vec<SampledToken>,
+    /// How many of them an earlier sampling gave, which this one went on behind.
+    pub(crate) earlier_tokens: usize,
+    /// What was held back until the end was known.
+    pub(crate) held_back: Vec<Delta>,
+    pub(crate) message: Message,
+    /// The client's stop string that ends it.
+    pub(crate) stop_string: Option<String>,
+    /// How many of the prompt's tokens the host had in its cache, if it says so.
+    pub(crate) cached_tokens: Option<usize>,
+}
+
+impl Answer {
+    /// An answer of which nothing has been sampled.
+    pub(crate) fn new(call: &Call) -> Self {
+        let renderer = &call.model.renderer;
+        let reader = match &call.reading {
+            Reading::Message(conversation) => {
+                Reader::Message(Box::new(renderer.stream_parser(&call.prompt, &conversation.tools)))
+            }
+            Reading::Text => Reader::Text(StreamDecoder::new(renderer.tokenizer().clone())),
+        };
+        let ids = ToolCallIds {
+            seed: call.seed,
+            request_digest: call.request_digest.clone(),
+            format: renderer.response_format(),
+        };
+        Self {
+            stop_tokens: renderer.stop_tokens().to_vec(),
+            tokens: Vec::new(),
+            reader,
+            message: ReplyMessage::new(call.stop_strings.clone(), ids),
+            single_call: call.single_call,
+            earlier_tokens: 0,
+            cached_tokens: None,
+        }
+    }
+
+    /// What has been sampled.
+    pub(crate) fn tokens(&self) -> &[SampledToken] {
+        &self.tokens
+    }
+
+    /// Takes the next token.
+    pub(crate) fn take(&mut self, token: SampledToken) -> Taken {
+        self.tokens.push(token.clone());
+        let is_text = !self.stop_tokens.contains(&token.id);
+        let (message, mut deltas) = (&mut self.message, Deltas::default());
+        let mut take = |event| message.take(event).for_each(|delta| deltas.push(delta));
+        match &mut self.reader {
+            Reader::Message(parser) => parser.told_by(&[token.id]).for_each(take),
+            Reader::Text(decoder) if is_text => take(ParseEvent::Text(decoder.feed(token.id))),
+            Reader::Text(_) | Reader::Ended => {}
+        }
+        Taken { token, is_text, deltas }
+    }
+
+    /// Takes what an earlier sampling gave, behind which another goes on.
+    pub(crate) fn go_on_behind(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<Taken> {
+        let taken = earlier.map(|token| self.take(token)).collect();
+        self.earlier_tokens = self.tokens.len();
+        taken
+    }
+
+    /// Takes the weights behind the tokens of this sampling so far, from a host that knows them only now.
+    pub(crate) fn set_weights_versions(&mut self, versions: Vec<Option<WeightsVersion>>) {
+        for (token, version) in self.tokens.iter_mut().skip(self.earlier_tokens).zip(versions) {
+            token.weights_version = version;
+        }
+    }
+
+    /// Takes how many tokens the host had in its cache.
+    pub(crate) fn set_cached_tokens(&mut self, cached_tokens: usize) {
+        self.cached_tokens = Some(cached_tokens);
+    }
+
+    /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, the
+    /// only call that it wants, or the format's own end of a turn that is no stop token.
+    pub(crate) fn has_ended(&self) -> bool {
+        let last_is_text = self.tokens.last().is_some_and(|token| !self.stop_tokens.contains(&token.id));
+        let has_called = self.single_call && self.message.has_called();
+        self.message.has_stopped() || (last_is_text && (has_called || self.reader.has_ended()))
+    }
+
+    /// Ends the answer.
+    pub(crate) fn finish(mut self) -> WholeAnswer {
+        let events = std::mem::replace(&mut self.reader, Reader::Ended).finish();
+        let mut held_back: Vec<Delta> = events.into_iter().flat_map(|event| self.message.take(event)).collect();
+        held_back.extend(self.message.finish());
+        WholeAnswer {
+            tokens: self.tokens,
+            earlier_tokens: self.earlier_tokens,
+            held_back,
+            cached_tokens: self.cached_tokens,
+            stop_string: self.message.stop_string().map(str::to_owned),
+            message: self.message.into_message(),
+        }
+    }
+}
+
+/// Tokens to what they say.
+enum Reader {
+    /// By the model's format.
+    Message(Box<StreamParser>),
+    /// As text and nothing else.
+    Text(StreamDecoder),
+    /// There is no more to read.
+    Ended,
+}
+
+impl Reader {
+    fn has_ended(&self) -> bool {
+        matches!(self, Reader::Message(parser) if parser.has_ended())
+    }
+
+    fn finish(self) -> Vec<ParseEvent> {
+        match self {
+            Reader::Message(parser) => parser.finish().0,
+            Reader::Text(mut decoder) => vec![ParseEvent::Text(decoder.finish())],
+            Reader::Ended => Vec::new(),
+        }
+    }
+}

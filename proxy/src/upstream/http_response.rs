@@ -1,0 +1,90 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::Frame;
+
+use super::relay::{Head, Passed};
+use super::route::Route;
+use crate::call::model_call::broken_off;
+use crate::error::ProxyError;
+use crate::observe::call_facts::CallFacts;
+use crate::reply::flight::Listener;
+use crate::reply::response_body::WholeBody;
+
+/// The response to one who listens: of a stream as soon as it begins, otherwise once all of it is there.
+pub(super) async fn respond(
+    mut listener: Listener<Passed>,
+    route: Route,
+    facts: Arc<CallFacts>,
+) -> Result<Response, Arc<ProxyError>> {
+    let head = match listener.hear().await.ok_or_else(broken_off)? {
+        Passed::Head(head) => head,
+        Passed::Failed(error) => return Err(error),
+        Passed::Piece(_) | Passed::End => return Err(broken_off().into()),
+    };
+    if head.is_stream {
+        return Ok(response(&head, Body::new(PassedBody { listener, route, facts, has_ended: false })));
+    }
+    let mut body = Vec::new();
+    loop {
+        match listener.hear().await.ok_or_else(broken_off)? {
+            Passed::Piece(bytes) => body.extend_from_slice(&bytes),
+            Passed::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
+            Passed::Failed(error) => return Err(error),
+            Passed::Head(_) => {}
+        }
+    }
+}
+
+fn response(head: &Head, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    *response.headers_mut() = HeaderMap::clone(&head.headers);
+    response
+}
+
+/// A stream that is passed on while it comes. Dropped before its end, it ends the request there too.
+struct PassedBody {
+    listener: Listener<Passed>,
+    route: Route,
+    facts: Arc<CallFacts>,
+    /// Nothing more will be handed over.
+    has_ended: bool,
+}
+
+impl http_body::Body for PassedBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        loop {
+            let Poll::Ready(passed) = self.listener.poll_hear(context) else { return Poll::Pending };
+            match passed {
+                Some(Passed::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(Passed::Head(_)) => {}
+                Some(Passed::Failed(error)) => {
+                    self.has_ended = true;
+                    self.facts.fail();
+                    return Poll::Ready(Some(Ok(Frame::data(self.route.error_event(&error).into()))));
+                }
+                Some(Passed::End) => {
+                    // Being asked for more means that the connection took all that came before.
+                    self.listener.delivered();
+                    return Poll::Ready(None);
+                }
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}

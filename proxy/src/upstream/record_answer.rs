@@ -1,0 +1,235 @@
+use std::sync::Arc;
+
+use fulgurite_store::StoreError;
+use fulgurite_types::{
+    BranchReason, Defect, IncomingSpan, Ingested, NewGeneration, Object, RecordedSampling, Span, SpanStatus,
+    StatusCode, StopReason,
+};
+use serde_json::{Map, Value, json};
+
+use super::pass_on::PassedCall;
+use super::route::Conversation;
+use super::upstream_answer::{Answer, Choice, Tokens};
+use crate::Proxy;
+use crate::call::model_call::now;
+use crate::error::ProxyError;
+use crate::record::message_attributes::{REQUEST_EXTRA, add_message, add_messages, add_tools};
+use crate::record::record_call::Recorded;
+use crate::record::recorded_call::IDEMPOTENCY_KEY;
+
+/// What is recorded of a failure's words, in characters.
+const MESSAGE_LIMIT: usize = 500;
+
+/// How an answer came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Whole,
+    /// The client hung up; what had come by then is recorded.
+    ClientGone,
+    /// The upstream did not go on.
+    Broken,
+}
+
+/// Records an answer, durable on return.
+pub(super) async fn record_answer(
+    proxy: &Proxy,
+    call: &PassedCall,
+    host: &str,
+    answer: Answer,
+    end: End,
+) -> Result<Option<Recorded>, ProxyError> {
+    if !call.route.is_recorded() {
+        return Ok(None);
+    }
+    let mut attributes = request_attributes(call);
+    attributes.insert("fulgurite.upstream.url".to_owned(), json!(host));
+    let stop_reason = stop_reason(&answer, end);
+    add_answer(&mut attributes, &answer);
+    if !call.route.is_generation() {
+        let status = SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() };
+        record_span(proxy, call, attributes, status).await?;
+        return Ok(None);
+    }
+    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let Tokens { prompt, sampled, logprobs } =
+        answer.tokens.unwrap_or_else(|| Tokens { prompt: Vec::new(), sampled: Vec::new(), logprobs: None });
+    let own_id = format!("upstream_{}", uuid::Uuid::now_v7().simple());
+    let generation = NewGeneration {
+        generation_id: answer.id.unwrap_or_else(|| own_id.clone()),
+        rollout_id,
+        attempt_id,
+        name: call.route.span_name().to_owned(),
+        trace_id: uuid::Uuid::now_v7().simple().to_string(),
+        span_id: span_id(),
+        start_time: call.start_time,
+        end_time: now(),
+        attributes,
+        model: call.model.name.clone(),
+        prompt_tokens: prompt,
+        sampled_tokens: sampled,
+        logprobs,
+        stop_reason,
+        weights_versions: Vec::new(),
+        sampling: sampling(&call.fields),
+        seed: call.fields.get("seed").and_then(Value::as_u64).unwrap_or_default(),
+        renderer: String::new(),
+        tokenizer: String::new(),
+        request_digest: call.digest.clone(),
+        branch_reason: Some(BranchReason::Upstream),
+        client_gone: end == End::ClientGone,
+        defect: Some(Defect::Upstream),
+    };
+    let client_gone = generation.client_gone;
+    let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
+    let store = &proxy.shared.store;
+    let generation_id = match store.record_generation(generation.clone()).await {
+        // Some servers give all their answers one id.
+        Err(StoreError::Conflict { kind: "generation", .. }) => {
+            store.record_generation(NewGeneration { generation_id: own_id.clone(), ..generation }).await?;
+            own_id
+        }
+        outcome => {
+            outcome?;
+            generation.generation_id
+        }
+    };
+    if let Some(admission) = &call.admission {
+        admission.is_recorded(tokens);
+    }
+    Ok(Some(Recorded { generation_id, client_gone }))
+}
+
+/// Records that a call of an attempt came to nothing: `kind` says why for programs, `message` for people. A call of
+/// nobody opens no session for that.
+pub(super) async fn record_failure(
+    proxy: &Proxy,
+    call: &PassedCall,
+    kind: &str,
+    message: &str,
+) -> Result<(), ProxyError> {
+    if !call.route.is_recorded() || call.owner.attribution().is_none() {
+        return Ok(());
+    }
+    let mut attributes = request_attributes(call);
+    attributes.insert("error.type".to_owned(), json!(kind));
+    let description = Some(message.chars().take(MESSAGE_LIMIT).collect());
+    let status = SpanStatus { status_code: StatusCode::Error, description, extra: Object::new() };
+    record_span(proxy, call, attributes, status).await
+}
+
+async fn record_span(
+    proxy: &Proxy,
+    call: &PassedCall,
+    attributes: Object,
+    status: SpanStatus,
+) -> Result<(), ProxyError> {
+    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let span = Span {
+        rollout_id,
+        attempt_id: attempt_id.clone(),
+        sequence_id: 0,
+        trace_id: uuid::Uuid::now_v7().simple().to_string(),
+        span_id: span_id(),
+        parent_id: None,
+        name: call.route.span_name().to_owned(),
+        status,
+        attributes,
+        events: Vec::new(),
+        links: Vec::new(),
+        start_time: Some(call.start_time),
+        end_time: Some(now()),
+        context: None,
+        parent: None,
+        resource: Arc::default(),
+        extra: Object::new(),
+    };
+    let incoming = IncomingSpan { span: span.clone(), sequence_id: None };
+    let stored = proxy.shared.store.ingest_spans(vec![incoming]).await?;
+    match stored.as_slice() {
+        [Ingested::Stored { .. }] => {
+            proxy.shared.store.tell_of_span(&span);
+            Ok(())
+        }
+        _ => Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id }),
+    }
+}
+
+/// The random half of a version 7 UUID; its first half is the time.
+fn span_id() -> String {
+    uuid::Uuid::now_v7().simple().to_string().split_off(16)
+}
+
+/// What the request says. Fields without an attribute of their own are kept as they came.
+fn request_attributes(call: &PassedCall) -> Map<String, Value> {
+    let fields = &call.fields;
+    let mut attributes = Map::new();
+    let mut set = |key: &str, value: Value| {
+        if !value.is_null() {
+            attributes.insert(key.to_owned(), value);
+        }
+    };
+    set("gen_ai.operation.name", json!(call.route.operation()));
+    set("gen_ai.provider.name", json!(call.model.upstream.dialect().name()));
+    set("gen_ai.request.model", json!(call.model.name));
+    set("fulgurite.upstream.model", json!(call.model.upstream_name));
+    for (key, names) in [
+        ("gen_ai.request.temperature", &["temperature"][..]),
+        ("gen_ai.request.top_p", &["top_p"]),
+        ("gen_ai.request.top_k", &["top_k"]),
+        ("gen_ai.request.seed", &["seed"]),
+        ("gen_ai.request.choice.count", &["n"]),
+        ("gen_ai.request.max_tokens", &["max_completion_tokens", "max_tokens", "max_output_tokens"]),
+    ] {
+        let value = names.iter().find_map(|name| fields.get(*name).filter(|value| value.is_number()));
+        set(key, json!(value));
+    }
+    set("gen_ai.request.is_stream", json!(fields.get("stream").and_then(Value::as_bool)));
+    set(IDEMPOTENCY_KEY, json!(call.idempotency_key));
+    let Conversation { messages, tools, told } = call.route.conversation(fields);
+    let rest = fields.iter().filter(|(field, _)| *field != "model" && !told.contains(&field.as_str()));
+    let rest: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
+    if !rest.is_empty() {
+        set(REQUEST_EXTRA, json!(Value::Object(rest).to_string()));
+    }
+    add_messages(&mut attributes, &messages);
+    add_tools(&mut attributes, &tools);
+    attributes
+}
+
+fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer) {
+    for (key, value) in [
+        ("gen_ai.response.id", json!(answer.id)),
+        ("gen_ai.response.model", json!(answer.model)),
+        ("gen_ai.usage.input_tokens", json!(answer.usage.input)),
+        ("gen_ai.usage.output_tokens", json!(answer.usage.output)),
+        ("gen_ai.usage.cache_read.input_tokens", json!(answer.usage.cached)),
+    ] {
+        if !value.is_null() {
+            attributes.insert(key.to_owned(), value);
+        }
+    }
+    for (index, Choice { message, finish_reason }) in answer.choices.iter().enumerate() {
+        let prefix = format!("gen_ai.completion.{index}");
+        if let Some(reason) = finish_reason {
+            attributes.insert(format!("{prefix}.finish_reason"), json!(reason));
+        }
+        add_message(attributes, &prefix, message);
+    }
+}
+
+/// Why the answer ended, as the records of what is sampled here tell it.
+fn stop_reason(answer: &Answer, end: End) -> StopReason {
+    let told = answer.choices.first().and_then(|choice| choice.finish_reason.as_deref());
+    match (end, told) {
+        (End::ClientGone, _) => StopReason::ClientGone,
+        (End::Broken, _) => StopReason::Error,
+        (End::Whole, Some("tool_calls") | None) => StopReason::Stop,
+        (End::Whole, Some(reason)) => reason.into(),
+    }
+}
+
+/// What was asked of the distribution; what was not is the upstream's to know.
+fn sampling(fields: &Map<String, Value>) -> RecordedSampling {
+    let asked = ["temperature", "top_p", "top_k"].map(|field| (field.to_owned(), json!(fields.get(field))));
+    RecordedSampling(Value::Object(asked.into_iter().filter(|(_, value)| !value.is_null()).collect()))
+}

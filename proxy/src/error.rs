@@ -143,6 +143,11 @@ impl From<RenderError> for ProxyError {
 }
 
 impl ProxyError {
+    /// No event of a call is left, though there should be one that ends it.
+    pub(crate) fn broken_off() -> Self {
+        BackendError::Internal { message: "the call ended without an answer".to_owned() }.into()
+    }
+
     /// A request that names what is wrong in which field.
     pub(crate) fn invalid(parameter: &str, message: impl Into<String>) -> Self {
         ProxyError::InvalidRequest { message: message.into(), parameter: Some(parameter.to_owned()), code: None }

@@ -3,13 +3,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Departure, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer,
-    VolatileRules,
+    ContinuationPolicy, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer, VolatileRules,
 };
-use fulgurite_types::DepartureReason;
 use serde_json::Value;
 
 use crate::attempt::budget::Spending;
+use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::retries::request_log::RequestLog;
 
 /// Requests of an attempt that are kept once they are over.
@@ -47,35 +46,6 @@ struct Turns {
 impl Default for Turns {
     fn default() -> Self {
         Self { recorded: RecordedTurns::new(VolatileRules::built_in()), generations: Vec::new() }
-    }
-}
-
-/// A prompt, and how it stands to what was recorded before.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PlacedPrompt {
-    pub(crate) tokens: Vec<u32>,
-    /// How many of them it continues.
-    pub(crate) tokens_kept: usize,
-    /// The generation that it continues token by token.
-    pub(crate) continues: Option<String>,
-    /// Why it does not continue the latest call; `None` where it does.
-    pub(crate) departure: Option<PlacedDeparture>,
-}
-
-/// Where a conversation leaves what was recorded.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PlacedDeparture {
-    pub(crate) departure: Departure,
-    /// The generation that is closest to it.
-    pub(crate) generation: Option<String>,
-}
-
-impl PlacedDeparture {
-    /// That of a call that begins a conversation.
-    pub(crate) fn first_turn() -> Self {
-        let reason = DepartureReason::FirstTurn;
-        let departure = Departure { reason, turn: None, message_index: None, token_index: None, detail: None };
-        Self { departure, generation: None }
     }
 }
 

@@ -1,17 +1,11 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use fulgurite_backends::derive_seed;
-use fulgurite_store::StoreError;
-use fulgurite_types::{
-    Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus, SessionIds,
-};
+use fulgurite_store::Store;
+use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, NewRollout, Rollout, RolloutConfig, RolloutStatus};
 use serde_json::json;
-use tokio::sync::OnceCell;
 
-use crate::Proxy;
 use crate::attempt::budget::{Allowance, Budget};
-use crate::call::model_call;
-use crate::door::whose_call::ClientSession;
+use crate::clock::now;
+use crate::door::whose_call::{ClientSession, WhoseCall};
 use crate::error::ProxyError;
 
 /// Whose call it is.
@@ -29,13 +23,42 @@ pub(crate) struct Attribution {
 /// For how long a client's session may be silent before the watchdog closes it. Its next call opens it again.
 const SESSION_SILENCE_SECONDS: f64 = 3600.0;
 
+/// What a rollout has that says nothing else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RolloutDefaults {
+    /// What its calls may take together.
+    pub(crate) budget: Budget,
+    /// The seed from which its own follows.
+    pub(crate) seed: u64,
+}
+
+/// Whose call it is, if that is said; with `begins_attempt`, of an attempt that is made if it is not there.
+pub(crate) async fn attribute(
+    store: &Store,
+    defaults: RolloutDefaults,
+    whose: &WhoseCall,
+    begins_attempt: bool,
+) -> Result<Option<Attribution>, ProxyError> {
+    let attribution = match whose {
+        WhoseCall::Unsaid => return Ok(None),
+        WhoseCall::Session(session) => resolve_session(store, defaults.seed, session).await?,
+        WhoseCall::Attempt { rollout_id, attempt_id } => {
+            if let (Some(attempt_id), true) = (attempt_id, begins_attempt) {
+                store.open_attempt(rollout_id, attempt_id).await?;
+            }
+            resolve(store, defaults, rollout_id, attempt_id.as_deref()).await?
+        }
+    };
+    Ok(Some(attribution))
+}
+
 /// Checks that a rollout and its attempt exist and that the attempt still runs: of no attempt's id, the latest.
-pub(crate) async fn resolve(
-    proxy: &Proxy,
+async fn resolve(
+    store: &Store,
+    defaults: RolloutDefaults,
     rollout_id: &str,
     attempt_id: Option<&str>,
 ) -> Result<Attribution, ProxyError> {
-    let store = &proxy.shared.store;
     let Some(found) = store.rollout_of_calls(rollout_id).await? else {
         return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() });
     };
@@ -50,8 +73,8 @@ pub(crate) async fn resolve(
             None => return Err(ProxyError::UnknownTarget { kind: "attempt", id: id.to_owned() }),
         },
     };
-    let budget = proxy.shared.options.budget.of(rollout)?;
-    running(proxy, rollout, attempt, budget)
+    let budget = defaults.budget.of(rollout)?;
+    running(defaults.seed, rollout, attempt, budget)
 }
 
 fn no_attempt_yet(rollout_id: &str) -> ProxyError {
@@ -63,8 +86,7 @@ fn no_attempt_yet(rollout_id: &str) -> ProxyError {
 }
 
 /// The attempt of a client's session, which begins with the session's first call.
-pub(crate) async fn resolve_session(proxy: &Proxy, session: &ClientSession) -> Result<Attribution, ProxyError> {
-    let store = &proxy.shared.store;
+async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> Result<Attribution, ProxyError> {
     let known = store.rollout_of_calls(&session.rollout_id).await?;
     let (rollout, attempt) = match known.as_deref() {
         Some((rollout, Some(attempt))) => (rollout.clone(), attempt.clone()),
@@ -77,16 +99,14 @@ pub(crate) async fn resolve_session(proxy: &Proxy, session: &ClientSession) -> R
     let attempt = match (attempt.status, rollout.status) {
         // Silent for too long: before this call, or while the last one was sampled.
         (AttemptStatus::Unresponsive, _) | (AttemptStatus::Running, RolloutStatus::Failed) => {
-            let heard = AttemptUpdate {
-                last_heartbeat_time: Some(model_call::now()),
-                ..AttemptUpdate::status(AttemptStatus::Running)
-            };
+            let heard =
+                AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::status(AttemptStatus::Running) };
             store.update_attempt(&rollout.rollout_id, attempt.attempt_id.as_str(), heard).await?
         }
         _ => attempt,
     };
     // It goes on for as long as its client does.
-    running(proxy, &rollout, attempt, Budget::default())
+    running(seed, &rollout, attempt, Budget::default())
 }
 
 fn rollout_of(session: &ClientSession) -> NewRollout {
@@ -100,88 +120,15 @@ fn rollout_of(session: &ClientSession) -> NewRollout {
 }
 
 /// An attempt that takes calls.
-fn running(proxy: &Proxy, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Result<Attribution, ProxyError> {
+fn running(seed: u64, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Result<Attribution, ProxyError> {
     let Attempt { rollout_id, attempt_id, status, start_time, last_heartbeat_time, .. } = attempt;
     if status.is_ended() {
         return Err(ProxyError::AttemptEnded { attempt_id, status: status.as_str().to_owned() });
     }
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
-    let rollout_seed = given.unwrap_or_else(|| derive_seed(proxy.shared.options.seed, &[&rollout_id]));
+    let rollout_seed = given.unwrap_or_else(|| derive_seed(seed, &[&rollout_id]));
     // Whatever is recorded of an attempt tells that it was heard of.
     let is_unheard = last_heartbeat_time.is_none();
     let allowance = Allowance { budget, start_time };
     Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, is_unheard })
-}
-
-/// To whom a request's generations belong: to an attempt that is known, or to a session of their own, which is opened
-/// once there is something to record.
-pub(crate) enum Owner {
-    Known(Attribution),
-    Session {
-        ids: SessionIds,
-        /// Set once it is there.
-        opened: OnceCell<()>,
-        /// Calls that are not recorded yet.
-        unfinished: AtomicUsize,
-    },
-}
-
-impl Owner {
-    /// The owner of so many calls, which may have a session already.
-    pub(crate) fn new(attribution: Option<Attribution>, session: Option<SessionIds>, calls: usize) -> Self {
-        match attribution {
-            Some(attribution) => Owner::Known(attribution),
-            None => {
-                let opened = session.as_ref().map(|_| OnceCell::from(())).unwrap_or_default();
-                Owner::Session { ids: session.unwrap_or_default(), opened, unfinished: AtomicUsize::new(calls) }
-            }
-        }
-    }
-
-    /// If the call said whose it is.
-    pub(crate) fn attribution(&self) -> Option<&Attribution> {
-        match self {
-            Owner::Known(attribution) => Some(attribution),
-            Owner::Session { .. } => None,
-        }
-    }
-
-    /// Rollout and attempt, which exist from now on.
-    pub(crate) async fn ids(&self, proxy: &Proxy) -> Result<(String, String), StoreError> {
-        match self {
-            Owner::Known(attribution) => Ok((attribution.rollout_id.clone(), attribution.attempt_id.clone())),
-            Owner::Session { ids, opened, .. } => {
-                opened.get_or_try_init(|| proxy.shared.store.start_session(ids)).await?;
-                Ok(self.names())
-            }
-        }
-    }
-
-    /// Rollout and attempt, which a session may not have yet: it is opened with the first record.
-    pub(crate) fn names(&self) -> (String, String) {
-        match self {
-            Owner::Known(Attribution { rollout_id, attempt_id, .. })
-            | Owner::Session { ids: SessionIds { rollout_id, attempt_id }, .. } => {
-                (rollout_id.clone(), attempt_id.clone())
-            }
-        }
-    }
-
-    /// Whether what is to be recorded is one call alone, whose session begins and ends with it.
-    pub(crate) fn is_one_call(&self) -> bool {
-        matches!(self, Owner::Session { opened, unfinished, .. } if !opened.initialized() && unfinished.load(Ordering::Acquire) == 1)
-    }
-
-    /// Notes that one of the calls is recorded. A session is one request, and over with its last call; what it sampled
-    /// stays, and can be rewarded later.
-    pub(crate) async fn end_call(&self, proxy: &Proxy) -> Result<(), StoreError> {
-        if let Owner::Session { ids: SessionIds { rollout_id, attempt_id }, opened, unfinished } = self
-            && unfinished.fetch_sub(1, Ordering::AcqRel) == 1
-            && opened.initialized()
-        {
-            let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
-            proxy.shared.store.update_attempt(rollout_id, attempt_id, ended).await?;
-        }
-        Ok(())
-    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fulgurite_types::Rollout;
 use serde::{Deserialize, Serialize};
 
-use crate::call::model_call::now;
+use crate::clock::now;
 use crate::error::ProxyError;
 
 /// What the model calls of one attempt may take together. A request that is sent again is answered from the same call, and

@@ -4,7 +4,7 @@ use fulgurite_renderers::Message;
 use fulgurite_types::SamplingParameters;
 use serde_json::{Map, Value};
 
-use crate::call::structured_output::AnswerForm;
+use crate::call::structured_output::StructuredOutput;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter};
 
 /// A request for a model's answer, read and checked, in no dialect.
@@ -72,7 +72,7 @@ impl Prompt {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) sampling: SamplingParameters,
-    pub(crate) form: AnswerForm,
+    pub(crate) form: StructuredOutput,
     /// `None`: as many as the context has room for.
     pub(crate) max_tokens: Option<usize>,
     pub(crate) stop_strings: Vec<String>,

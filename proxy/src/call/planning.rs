@@ -1,34 +1,57 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use fulgurite_backends::{SamplerInfo, derive_seed};
+use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_types::{BranchReason, Constraint, Defect, Generation, SamplingParameters, SessionIds};
 use serde_json::{Map, Value, json};
 
-use crate::attempt::attempt_memory::{AttemptMemory, PlacedDeparture, PlacedPrompt};
-use crate::attempt::attribution::{Attribution, Owner};
+use crate::attempt::attempt_memory::AttemptMemory;
+use crate::attempt::attribution::Attribution;
 use crate::attempt::budget::{Admission, Asking};
-use crate::call::model_call::{Call, FinishReason, Reading};
+use crate::attempt::owner::Owner;
+use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
+use crate::call::auxiliary_rules::AuxiliaryRules;
+use crate::call::model_call::{Call, Reading};
 use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::error::ProxyError;
+use crate::models::gate::Gate;
+use crate::models::served_model::SampledModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
-use crate::record::message_attributes::{REQUEST_EXTRA, add_messages, add_tools};
-use crate::record::recorded_call::{self, CHOICE, IDEMPOTENCY_KEY, RecordedCall};
+use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA};
+use crate::record::message_attributes::{add_messages, add_tools};
+use crate::record::recorded_call::{RecordedCall, generation_id};
+use crate::reply::finish_reason::FinishReason;
 use crate::retries::logged_requests::LoggedRequest;
-use crate::{Proxy, SampledModel};
 
 /// How many tokens a host may tell together of an answer that nobody reads along: reading ten costs little more than
 /// reading one, and what a break loses is sampled again in no time.
 const TOKENS_TOGETHER: usize = 16;
 
+/// What is decided of all requests alike.
+pub(crate) struct PlanningRules {
+    /// How turns that were sampled appear in later prompts of their conversation.
+    pub(crate) continuation: ContinuationPolicy,
+    /// Bytes that the schemas may have that an answer is to keep to.
+    pub(crate) schema_bytes: usize,
+    /// How long a host may take from each token to the next.
+    pub(crate) silence: Duration,
+    /// Seed of calls whose rollout brings none of its own.
+    pub(crate) seed: u64,
+    /// Which calls are made beside the task.
+    pub(crate) auxiliary: AuxiliaryRules,
+}
+
 /// Makes calls of a request.
 pub(crate) struct Planner<'p> {
-    pub(crate) proxy: &'p Proxy,
+    pub(crate) rules: &'p PlanningRules,
     pub(crate) attribution: Option<Attribution>,
     /// Of the attempt, if it belongs to one.
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     pub(crate) request: &'p ModelRequest,
     pub(crate) model: &'p SampledModel,
+    pub(crate) gate: &'p Gate,
     pub(crate) info: &'p SamplerInfo,
     pub(crate) metrics: &'p ModelMetrics,
     pub(crate) facts: &'p CallFacts,
@@ -105,6 +128,7 @@ impl Planner<'_> {
             max_tokens: to_sample.saturating_add(sampled_before(earlier.as_ref())).min(answer_tokens),
             earlier: earlier.map(|call| call.generation),
             model: self.model.clone(),
+            gate: self.gate.clone(),
             generation_id: generation_id(&logged.reply_id, choice),
             prompt: Arc::clone(&prompt),
             sampling: sampling.clone(),
@@ -136,7 +160,7 @@ impl Planner<'_> {
         };
         Ok(match (&self.request.prompt, &self.memory) {
             (Prompt::Messages(said), Some(memory)) => {
-                let policy = self.proxy.shared.options.continuation;
+                let policy = self.rules.continuation;
                 memory.next_prompt(renderer, &said.messages, &said.tools, policy)?
             }
             (Prompt::Messages(said), None) => alone(renderer.render_prompt(&said.messages, &said.tools)?.tokens),
@@ -152,7 +176,7 @@ impl Planner<'_> {
             Prompt::Text(_) | Prompt::Tokens(_) => &[],
         };
         let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
-        let schema_bytes = self.proxy.shared.options.schema_bytes;
+        let schema_bytes = self.rules.schema_bytes;
         self.request.asked.form.constraint(renderer, capabilities, prompt, tools, schema_bytes)
     }
 
@@ -170,7 +194,7 @@ impl Planner<'_> {
             || self.ends_behind_a_call()
             || self.model.renderer.stop_string().is_some();
         // A host that takes a second for each must not seem silent.
-        let patience = self.proxy.shared.options.sampling_limits.silence.as_secs();
+        let patience = self.rules.silence.as_secs();
         if is_watched { 1 } else { usize::try_from(patience).unwrap_or(usize::MAX).clamp(1, TOKENS_TOGETHER) }
     }
 
@@ -180,7 +204,7 @@ impl Planner<'_> {
             (Some(true), _) => None,
             (Some(false), _) => Some(Defect::auxiliary_by_client()),
             (None, Prompt::Messages(said)) => {
-                let rule = self.proxy.shared.auxiliary_rules.recognise(&said.messages, &said.tools)?;
+                let rule = self.rules.auxiliary.recognise(&said.messages, &said.tools)?;
                 Some(Defect::auxiliary_by_rule(rule))
             }
             (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,
@@ -228,7 +252,7 @@ impl Planner<'_> {
             }
             _ => match self.request.seed {
                 Some(seed) => seed.cast_unsigned(),
-                None => derive_seed(self.proxy.shared.options.seed, &[reply_id]),
+                None => derive_seed(self.rules.seed, &[reply_id]),
             },
         }
     }
@@ -275,17 +299,6 @@ impl Planner<'_> {
     }
 }
 
-/// The id of a request's answer: of the first it is the reply's.
-fn generation_id(reply_id: &str, choice: usize) -> String {
-    if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
-}
-
-/// The id of the reply that a recorded call is an answer of.
-pub(crate) fn reply_id(call: &RecordedCall) -> &str {
-    let id = &call.generation.generation_id;
-    if call.choice == 0 { id } else { id.strip_suffix(&format!("-{}", call.choice)).unwrap_or(id) }
-}
-
 /// How many tokens are recorded of an answer.
 fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
     earlier.map_or(0, |call| call.generation.sampled_tokens.len())
@@ -306,19 +319,6 @@ fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
     let continues = ("fulgurite.continues".to_owned(), json!(placed.continues));
     let attributes = std::iter::once(continues).chain(departure.into_iter().flatten());
     attributes.filter(|(_, value)| !value.is_null()).collect()
-}
-
-/// What is recorded of the answers to a request.
-pub(crate) async fn earlier_answers(
-    proxy: &Proxy,
-    reply_id: &str,
-    choices: usize,
-) -> Result<Vec<Option<RecordedCall>>, ProxyError> {
-    let mut earlier = Vec::with_capacity(choices);
-    for choice in 0..choices {
-        earlier.push(recorded_call::turn(&proxy.shared.store, &generation_id(reply_id, choice)).await?);
-    }
-    Ok(earlier)
 }
 
 /// Rollout and attempt of what was recorded.

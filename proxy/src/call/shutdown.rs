@@ -2,7 +2,7 @@ use tokio::sync::watch;
 
 /// How a proxy comes to its end: what is being answered is counted, and can be cut short.
 #[derive(Default)]
-pub(crate) struct Ending {
+pub(crate) struct Shutdown {
     cut: watch::Sender<bool>,
     /// Requests that are being answered or recorded.
     under_way: watch::Sender<usize>,
@@ -11,7 +11,7 @@ pub(crate) struct Ending {
 /// A request under way; it is over when this is dropped.
 pub(crate) struct UnderWay(watch::Sender<usize>);
 
-impl Ending {
+impl Shutdown {
     /// Turns true once answers are to be cut short.
     pub(crate) fn cut(&self) -> watch::Receiver<bool> {
         self.cut.subscribe()

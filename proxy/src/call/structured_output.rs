@@ -7,7 +7,7 @@ use crate::error::ProxyError;
 
 /// What an answer must be, by the fields that say so.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct AnswerForm {
+pub(crate) struct StructuredOutput {
     /// Its text is JSON.
     pub(crate) json: Option<JsonForm>,
     /// It is a call.
@@ -32,7 +32,7 @@ pub(crate) struct ForcedCall {
     pub(crate) tool: Option<String>,
 }
 
-impl AnswerForm {
+impl StructuredOutput {
     /// What the answer to `prompt` must be kept to while it is sampled, in the model's format and as far as its host
     /// can. `tools` are those that the model is shown; all schemas together may take `schema_bytes`.
     pub(crate) fn constraint(

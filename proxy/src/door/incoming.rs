@@ -3,12 +3,12 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::Proxy;
-use crate::call::answer_request::Caller;
+use crate::door::caller::Caller;
 use crate::door::large_requests::{RequestSize, check_against_context};
 use crate::door::request_body::{parse, read_body};
 use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
+use crate::proxy::Proxy;
 
 /// A request as it came, of which nothing is known yet but whose it is and that its body is a JSON object.
 pub(crate) struct Incoming {
@@ -28,11 +28,12 @@ impl Incoming {
 
     /// The request of a caller who is known.
     pub(crate) async fn of(proxy: &Proxy, caller: Caller, request: Request) -> Result<Self, ProxyError> {
+        let turns = &proxy.shared.large_requests;
         let (parts, body) = request.into_parts();
-        let body = read_body(body, proxy).await?;
+        let body = read_body(body, proxy.shared.options.body_limit).await?;
         let size = RequestSize::of(body.len(), &caller.whose);
-        check_against_context(proxy, &size, &body).await?;
-        let fields = size.work(proxy, || parse(&body)).await??;
+        check_against_context(&proxy.shared.models, turns, &size, &body).await?;
+        let fields = size.work(turns, || parse(&body)).await??;
         let caller = Caller { size, ..caller };
         Ok(Self { caller, headers: parts.headers, query: parts.uri.query().map(str::to_owned), body, fields })
     }

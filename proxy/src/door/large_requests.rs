@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use fulgurite_backends::{FairShare, ShareLimits, aside};
 use serde::Deserialize;
 
-use crate::Proxy;
 use crate::door::whose_call::WhoseCall;
 use crate::error::ProxyError;
+use crate::models::served_models::ServedModels;
 
 /// Bodies up to this size are worked at where they arrive: less than a millisecond.
 const SMALL: usize = 64 * 1024;
@@ -70,22 +70,26 @@ impl RequestSize {
 
     /// Does a piece of the request's work: of a large one when it is its owner's turn, and without keeping others from
     /// the thread. Between pieces it ends if its client leaves.
-    pub(crate) async fn work<T>(&self, proxy: &Proxy, work: impl FnOnce() -> T) -> Result<T, ProxyError> {
+    pub(crate) async fn work<T>(&self, turns: &FairShare, work: impl FnOnce() -> T) -> Result<T, ProxyError> {
         if self.bytes <= SMALL {
             return Ok(work());
         }
-        let _place = proxy.shared.large_requests.enter(&self.owner).await?;
+        let _place = turns.enter(&self.owner).await?;
         Ok(aside(work))
     }
 }
 
 /// Refuses a large body that no prompt of the model that it names has, before it is parsed.
-pub(crate) async fn check_against_context(proxy: &Proxy, size: &RequestSize, body: &[u8]) -> Result<(), ProxyError> {
+pub(crate) async fn check_against_context(
+    models: &ServedModels,
+    turns: &FairShare,
+    size: &RequestSize,
+    body: &[u8],
+) -> Result<(), ProxyError> {
     if body.len() <= BESIDE_PROMPT {
         return Ok(());
     }
-    let Some(model) =
-        size.work(proxy, || model_named(body)).await?.and_then(|name| proxy.shared.models.get(&*name)?.sampled())
+    let Some(model) = size.work(turns, || model_named(body)).await?.and_then(|name| models.get(&name)?.sampled())
     else {
         return Ok(());
     };

@@ -1,20 +1,17 @@
 use axum::body::Body;
 use bytes::Bytes;
+use fulgurite_backends::{Notation, plain_words};
+use fulgurite_store::BodyTooSlow;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use fulgurite_backends::{Notation, plain_words};
-use fulgurite_store::BodyTooSlow;
-
-use crate::Proxy;
 use crate::error::ProxyError;
 
 /// The bytes of a body, unless they are too many.
-pub(crate) async fn read_body(body: Body, proxy: &Proxy) -> Result<Bytes, ProxyError> {
-    let limit = proxy.shared.options.body_limit;
+pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, ProxyError> {
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(ProxyError::BodyTooLarge { limit }),

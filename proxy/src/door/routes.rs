@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
@@ -7,15 +9,15 @@ use fulgurite_store::Refused;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::dialects::anthropic;
-use crate::dialects::openai;
 use crate::dialects::openai::endpoint::{chat_completions, completions, embeddings};
 use crate::dialects::openai::error::OpenAiError;
 use crate::dialects::openai::responses;
+use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
-use crate::models::model_routes as model_control;
+use crate::gateway;
+use crate::models::model_routes;
 use crate::observe::metering::meter;
-use crate::{Proxy, gateway};
+use crate::proxy::Proxy;
 
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
@@ -40,8 +42,8 @@ pub fn routes(proxy: Proxy) -> Router {
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
         router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
     }
-    let metered = axum::middleware::from_fn_with_state(proxy.clone(), meter);
-    router.merge(gateway::routes()).merge(model_control::routes()).layer(metered).with_state(proxy)
+    let metered = axum::middleware::from_fn_with_state(Arc::clone(&proxy.shared.telemetry), meter);
+    router.merge(gateway::routes::routes()).merge(model_routes::routes()).layer(metered).with_state(proxy)
 }
 
 /// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.
@@ -71,9 +73,10 @@ fn told(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
 }
 
 async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
+    let (models, created) = (&proxy.shared.models, proxy.shared.started as u64);
     axum::Json(match anthropic::is_spoken(&uri, &headers) {
-        true => anthropic::model_list(&proxy).await,
-        false => openai::model_list(&proxy).await,
+        true => anthropic::model_list(models).await,
+        false => openai::model_list(models, created).await,
     })
 }
 
@@ -89,18 +92,18 @@ async fn retrieve_model(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let model = match proxy.model(&model) {
+    let model = match proxy.shared.models.model(&model) {
         Ok(model) => model,
         Err(error) => return told(&uri, &headers, error),
     };
     let entry = match anthropic::is_spoken(&uri, &headers) {
         true => anthropic::model(model).await,
-        false => openai::model(&proxy, model).await,
+        false => openai::model(model, proxy.shared.started as u64).await,
     };
     axum::Json(entry).into_response()
 }
 
 async fn healthz(State(proxy): State<Proxy>) -> Response {
-    let models: Vec<&String> = proxy.shared.models.keys().collect();
+    let models: Vec<&String> = proxy.shared.models.names().collect();
     axum::Json(json!({ "status": "ok", "models": models })).into_response()
 }

@@ -4,16 +4,18 @@ use fulgurite_store::KeyHolder;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::called_model::model_of_call;
 use super::error::GatewayError;
-use super::pause::InFlight;
-use super::registered_models::model_of_call;
-use crate::Proxy;
-use crate::call::answer_request::{Caller, answer};
+use super::pause_state::InFlight;
+use crate::call::answer_request::answer;
 use crate::dialects::openai::{chat_request, completion_request, responses};
+use crate::door::caller::Caller;
 use crate::door::incoming::Incoming;
 use crate::door::whose_call::WhoseCall;
 use crate::error::ProxyError;
-use crate::upstream::{Route, pass_on};
+use crate::proxy::{Proxy, Shared};
+use crate::upstream::pass_on::pass_on;
+use crate::upstream::route::Route;
 
 #[derive(Deserialize)]
 pub(crate) struct GatewayPath {
@@ -33,7 +35,7 @@ pub(crate) async fn call(
     Path(path): Path<GatewayPath>,
     request: Request,
 ) -> Result<Response, GatewayError> {
-    let options = &proxy.shared.options;
+    let Shared { options, models, services, large_requests, gateway_pause, registered_models, .. } = &*proxy.shared;
     let temperature = match path.mode.as_str() {
         "train" => options.train_temperature,
         "val" => options.val_temperature,
@@ -42,8 +44,8 @@ pub(crate) async fn call(
     let Some(route) = Route::of_openai(&path.endpoint) else {
         return Err(GatewayError::UnknownEndpoint(path.endpoint));
     };
-    let in_flight = InFlight::enter(&proxy)?;
-    if proxy.shared.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
+    let in_flight = InFlight::enter(gateway_pause)?;
+    if services.store.get_rollout(&path.rollout_id).await.map_err(ProxyError::from)?.is_none() {
         return Err(GatewayError::UnknownRollout(path.rollout_id));
     }
     let begins_attempt = match request.extensions().get() {
@@ -61,8 +63,8 @@ pub(crate) async fn call(
     }
     .told_by(&request)?;
     let mut incoming = Incoming::of(&proxy, caller, request).await?;
-    let model = model_of_call(&proxy, incoming.fields.get("model").and_then(Value::as_str))?;
-    model.check_open(&proxy)?;
+    let model = model_of_call(models, registered_models, incoming.fields.get("model").and_then(Value::as_str))?;
+    model.check_open(models)?;
     incoming.set([("model", json!(model.name())), ("temperature", json!(temperature))]);
     if model.tells_token_ids() {
         incoming.set([("return_token_ids", json!(true))]);
@@ -75,8 +77,8 @@ pub(crate) async fn call(
     }
     let Incoming { caller, fields, .. } = incoming;
     let request = match route {
-        Route::ChatCompletions => caller.size.work(&proxy, || chat_request::read(fields)).await??,
-        Route::Completions => caller.size.work(&proxy, || completion_request::read(fields)).await??,
+        Route::ChatCompletions => caller.size.work(large_requests, || chat_request::read(fields)).await??,
+        Route::Completions => caller.size.work(large_requests, || completion_request::read(fields)).await??,
         _ => responses::read(fields, &proxy, &caller).await?,
     };
     Ok(answer(&proxy, caller, request).await?)

@@ -8,14 +8,15 @@ use axum::extract::{Path, State};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use fulgurite_backends::{NewWeights, Notation, WeightsSource, plain_words};
-use fulgurite_types::{ModelWeights, WeightsVersion};
+use fulgurite_types::WeightsVersion;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::Proxy;
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
 use crate::models::gate::Holder;
+use crate::models::served_models::ServedModels;
+use crate::proxy::{Proxy, Shared};
 
 const MODEL: &str = "/v1/fulgurite/models/{model}";
 
@@ -43,11 +44,11 @@ struct ModelState {
 }
 
 impl ModelState {
-    fn of(proxy: &Proxy, name: &str) -> Result<Json<Self>, ProxyError> {
-        let gate = proxy.gate(name)?.state();
+    fn of(models: &ServedModels, name: &str) -> Result<Json<Self>, ProxyError> {
+        let gate = models.gate(name)?.state();
         Ok(Json(Self {
             model: name.to_owned(),
-            weights_version: proxy.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
+            weights_version: models.model(name)?.sampled().and_then(|model| model.sampler.weights_version()),
             paused: gate.is_paused(),
             reason: gate.reason().map(str::to_owned),
             in_flight: gate.in_flight,
@@ -91,7 +92,7 @@ impl WeightsRequest {
 }
 
 async fn state(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
-    Ok(ModelState::of(&proxy, &model)?)
+    Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
 /// Calls that come from now on are held: they wait, and their streams give signs of life.
@@ -101,18 +102,18 @@ async fn pause(
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
     let request: PauseRequest = if body.is_empty() { PauseRequest::default() } else { read(&body)? };
-    let gate = proxy.gate(&model)?;
+    let gate = proxy.shared.models.gate(&model)?;
     gate.pause(Holder::Operator, request.reason);
     if request.drain {
         gate.drained().await;
     }
-    Ok(ModelState::of(&proxy, &model)?)
+    Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
 /// Calls go on, unless the gateway is paused or the model's weights are being put back.
 async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
-    proxy.gate(&model)?.resume(Holder::Operator);
-    Ok(ModelState::of(&proxy, &model)?)
+    proxy.shared.models.gate(&model)?.resume(Holder::Operator);
+    Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
 /// Answers once the host confirms the weights and that is noted for a server that is started anew.
@@ -122,40 +123,10 @@ async fn load_weights(
     body: Bytes,
 ) -> Result<Json<ModelState>, OpenAiError> {
     let weights = read::<WeightsRequest>(&body)?.weights()?;
-    let sampler = &proxy.sampled_model(&model)?.sampler;
-    proxy.weights_loads(&model)?.load(&model, sampler, &proxy.shared.store, weights).await?;
-    Ok(ModelState::of(&proxy, &model)?)
-}
-
-/// What a model is held for meanwhile.
-const PUTTING_BACK: &str = "its weights are put back after a restart";
-
-impl Proxy {
-    /// Puts weights back that were behind models before the server was started anew; those of models that are not served
-    /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
-    pub fn put_back(&self, kept: Vec<ModelWeights>) {
-        for ModelWeights { model, version, source } in kept {
-            let (Ok(served), Ok(gate), Ok(loads)) =
-                (self.sampled_model(&model), self.gate(&model), self.weights_loads(&model))
-            else {
-                continue;
-            };
-            let source = match WeightsSource::deserialize(&source) {
-                Ok(source) => source,
-                Err(error) => {
-                    tracing::error!(model, version, %error, "where the model's last weights are cannot be read");
-                    continue;
-                }
-            };
-            let (sampler, gate, loads) = (served.sampler.clone(), gate.clone(), loads.clone());
-            let weights = NewWeights { version: WeightsVersion(version), source };
-            gate.pause(Holder::PutBack, Some(PUTTING_BACK.to_owned()));
-            tokio::spawn(async move {
-                loads.put_back(&model, sampler.as_ref(), &weights).await;
-                gate.resume(Holder::PutBack);
-            });
-        }
-    }
+    let Shared { models, services, .. } = &*proxy.shared;
+    let sampler = &models.sampled(&model)?.sampler;
+    models.weights_loads(&model)?.load(&model, sampler, &services.store, weights).await?;
+    Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ProxyError> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fulgurite_renderers::Renderer;
 use serde_json::{Map, Value};
 
-use crate::SampledModel;
 use crate::error::ProxyError;
+use crate::models::served_model::SampledModel;
 
 /// The request's field, which is kept in the record as it came.
 pub(crate) const TEMPLATE_ARGUMENTS: &str = "chat_template_kwargs";

@@ -6,18 +6,17 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::Proxy;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::observed_body::{BodyEnd, ObservedBody};
-use crate::observe::telemetry::{Api, Outcome};
+use crate::observe::telemetry::{Api, Outcome, Telemetry};
 
 /// Counts and measures requests for a model's answer, each when its last byte has left or its client has.
-pub(crate) async fn meter(State(proxy): State<Proxy>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn meter(State(telemetry): State<Arc<Telemetry>>, mut request: Request, next: Next) -> Response {
     let Some(api) = Api::of_path(request.uri().path()).filter(|_| request.method() == Method::POST) else {
         return next.run(request).await;
     };
     let facts = Arc::clone(request.extensions_mut().get_or_insert_default::<Arc<CallFacts>>());
-    let call = MeteredCall { proxy, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
+    let call = MeteredCall { telemetry, api, facts: Arc::clone(&facts), outcome: Outcome::ClientGone };
     let mut response = next.run(request).await;
     facts.describe(&mut response);
     let status = response.status();
@@ -26,7 +25,7 @@ pub(crate) async fn meter(State(proxy): State<Proxy>, mut request: Request, next
 
 /// A call that counts itself when it is over: dropped before there is an answer, its client has gone.
 struct MeteredCall {
-    proxy: Proxy,
+    telemetry: Arc<Telemetry>,
     api: Api,
     facts: Arc<CallFacts>,
     outcome: Outcome,
@@ -46,8 +45,8 @@ impl MeteredCall {
 
 impl Drop for MeteredCall {
     fn drop(&mut self) {
-        let Self { proxy, api, facts, outcome } = self;
-        proxy.shared.telemetry.call_ended(facts.model(), *api, *outcome);
+        let Self { telemetry, api, facts, outcome } = self;
+        telemetry.call_ended(facts.model(), *api, *outcome);
         if let (Some(operation), Outcome::Answered) = (facts.operation(), outcome) {
             operation.duration.record(facts.arrived.elapsed());
         }

@@ -15,8 +15,6 @@ pub(crate) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"
 
 /// Where the answer's message stands.
 pub(crate) const ANSWER: &str = "gen_ai.completion.0";
-/// JSON text of a request's fields that have no attributes of their own.
-pub(crate) const REQUEST_EXTRA: &str = "fulgurite.request.extra";
 const PROMPT: &str = "gen_ai.prompt";
 const FUNCTIONS: &str = "gen_ai.request.functions";
 /// Said of an answer, but no part of it as a message.

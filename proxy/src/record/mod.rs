@@ -1,5 +1,7 @@
 //! What the store keeps of calls, and how it is read again.
 
+pub(crate) mod attribute_names;
+pub(crate) mod delivery;
 pub(crate) mod message_attributes;
 pub(crate) mod record_call;
 pub(crate) mod recorded_call;

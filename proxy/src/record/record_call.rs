@@ -2,22 +2,15 @@ use fulgurite_backends::SampledToken;
 use fulgurite_types::{Generation, NewGeneration, RecordedSampling, WeightsFrom, WeightsVersion};
 use serde_json::json;
 
-use crate::Proxy;
 use crate::attempt::attempt_memory::AnsweredCall;
-use crate::call::model_call::{Call, End, Reading, now};
+use crate::call::call_end::End;
+use crate::call::call_services::CallServices;
+use crate::call::model_call::{Call, Reading};
+use crate::call::sampled_answer::WholeAnswer;
+use crate::clock::now;
 use crate::error::ProxyError;
+use crate::record::attribute_names::CACHED_TOKENS;
 use crate::record::message_attributes::{ANSWER, add_message};
-use crate::reply::sampled_answer::WholeAnswer;
-
-/// Attribute of how many tokens of a prompt its host had in its cache.
-pub(crate) const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
-
-/// A generation that holds an answer, or the part of it that was sampled before its client had gone.
-pub(crate) struct Recorded {
-    pub(crate) generation_id: String,
-    /// As the store has it.
-    pub(crate) client_gone: bool,
-}
 
 /// When a call began.
 pub(crate) struct Began {
@@ -31,12 +24,13 @@ pub(crate) struct Began {
 /// attempt. Tells whether there was anything to write. A part that was recorded before stays one that can be gone on
 /// with, whatever breaks off what follows it.
 pub(crate) async fn record(
-    proxy: &Proxy,
+    services: &CallServices,
     call: Call,
     answer: WholeAnswer,
     end: &End,
     began: Began,
 ) -> Result<bool, ProxyError> {
+    let CallServices { store, memories, .. } = services;
     let has_ended = matches!(end, End::Finished(_));
     if answer.tokens.len() == answer.earlier_tokens && !has_ended {
         return Ok(false);
@@ -44,7 +38,7 @@ pub(crate) async fn record(
     let end = if began.before.is_some() && !has_ended { &End::ClientGone } else { end };
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
     let is_session = began.before.is_none() && call.owner.is_one_call();
-    let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(proxy).await? };
+    let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(store).await? };
     let mut attributes = call.attributes;
     for (key, value) in [
         ("gen_ai.response.id", json!(call.generation_id)),
@@ -85,13 +79,13 @@ pub(crate) async fn record(
         client_gone: matches!(end, End::ClientGone | End::Cut),
         defect: call.defect,
     };
-    if let Some(memory) = call.memory.as_ref().filter(|_| proxy.shared.store.others_write()) {
+    if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
         memory.note(&call.generation_id, true);
     }
     match began.before {
-        Some(_) => proxy.shared.store.replace_generation(generation).await?,
-        None if is_session => proxy.shared.store.record_session(generation).await?,
-        None => proxy.shared.store.record_generation(generation).await?,
+        Some(_) => store.replace_generation(generation).await?,
+        None if is_session => store.record_session(generation).await?,
+        None => store.record_generation(generation).await?,
     };
     if let Some(admission) = &call.admission {
         admission.is_recorded();
@@ -109,24 +103,9 @@ pub(crate) async fn record(
             sampled: &sampled_tokens,
         };
         let grown = memory.remember(call.model.renderer.fingerprint(), &answered);
-        proxy.shared.memories.grow(grown);
+        memories.grow(grown);
     }
     Ok(true)
-}
-
-/// Notes in the store whether somebody took the answers; tells whether it could.
-pub(crate) async fn mark(proxy: &Proxy, recorded: &[Recorded], was_delivered: bool) -> bool {
-    let mut could = true;
-    for Recorded { generation_id, client_gone } in recorded {
-        if *client_gone != was_delivered {
-            continue;
-        }
-        if let Err(error) = proxy.shared.store.set_client_gone(generation_id, !was_delivered).await {
-            tracing::error!(%generation_id, %error, "could not note whether a client took its answer");
-            could = false;
-        }
-    }
-    could
 }
 
 /// What was sampled of an earlier answer, without alternatives, which are not recorded.

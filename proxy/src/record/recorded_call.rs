@@ -5,8 +5,8 @@ use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{Generation, GenerationFilter};
 use serde_json::{Map, Value};
 
-use crate::record::message_attributes::{REQUEST_EXTRA, SaidInCall, messages_of};
-use crate::record::record_call::CACHED_TOKENS;
+use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
+use crate::record::message_attributes::{SaidInCall, messages_of};
 
 /// A recorded call: its tokens, and what was said.
 #[derive(Debug)]
@@ -31,14 +31,6 @@ pub(crate) struct RecordedCall {
     /// Attributes that tell how its prompt stands to the calls before it.
     pub(crate) place: Map<String, Value>,
 }
-
-/// What attributes that tell how a prompt stands to the calls before it begin with.
-const PLACE: [&str; 2] = ["fulgurite.continues", "fulgurite.departure."];
-
-/// Attribute of an answer to a request that asked for several.
-pub(crate) const CHOICE: &str = "fulgurite.choice";
-/// Attribute of an answer to a request that carried a key.
-pub(crate) const IDEMPOTENCY_KEY: &str = "fulgurite.request.idempotency_key";
 
 /// The call with this id, if there is one.
 pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<RecordedCall>, StoreError> {
@@ -91,6 +83,30 @@ fn request_extra(attributes: &Map<String, Value>) -> Result<Map<String, Value>, 
     let corrupt =
         |error: serde_json::Error| StoreError::Corrupt { column: REQUEST_EXTRA.to_owned(), message: error.to_string() };
     Ok(read.map_err(corrupt)?.unwrap_or_default())
+}
+
+/// The id of a request's answer: of the first it is the reply's.
+pub(crate) fn generation_id(reply_id: &str, choice: usize) -> String {
+    if choice == 0 { reply_id.to_owned() } else { format!("{reply_id}-{choice}") }
+}
+
+/// The id of the reply that a recorded call is an answer of.
+pub(crate) fn reply_id(call: &RecordedCall) -> &str {
+    let id = &call.generation.generation_id;
+    if call.choice == 0 { id } else { id.strip_suffix(&format!("-{}", call.choice)).unwrap_or(id) }
+}
+
+/// What is recorded of the answers to a request.
+pub(crate) async fn earlier_answers(
+    store: &Store,
+    reply_id: &str,
+    choices: usize,
+) -> Result<Vec<Option<RecordedCall>>, StoreError> {
+    let mut earlier = Vec::with_capacity(choices);
+    for choice in 0..choices {
+        earlier.push(turn(store, &generation_id(reply_id, choice)).await?);
+    }
+    Ok(earlier)
 }
 
 #[cfg(test)]

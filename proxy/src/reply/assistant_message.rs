@@ -24,7 +24,7 @@ pub(crate) enum Delta {
 /// it told of them, but it can end their arguments in what makes them unreadable, so that nobody runs what was not called.
 ///
 /// The client's stop strings are looked for in the content alone: neither reasoning nor calls end an answer.
-pub(crate) struct ReplyMessage {
+pub(crate) struct AssistantMessage {
     stop_strings: StopStrings,
     ids: ToolCallIds,
     reasoning: String,
@@ -104,7 +104,7 @@ fn is_void(call: &ToolCall) -> bool {
     told.is_some_and(|told| arguments.strip_prefix(told) == Some(&void_end(told)))
 }
 
-impl ReplyMessage {
+impl AssistantMessage {
     /// A message of which nothing has been said.
     pub(crate) fn new(stop_strings: Vec<String>, ids: ToolCallIds) -> Self {
         Self {
@@ -249,13 +249,13 @@ mod tests {
 
     use super::*;
 
-    fn reply(format: ResponseFormat, stop_strings: &[&str]) -> ReplyMessage {
+    fn reply(format: ResponseFormat, stop_strings: &[&str]) -> AssistantMessage {
         let ids = ToolCallIds { seed: 1, request_digest: "d".to_owned(), format };
-        ReplyMessage::new(stop_strings.iter().map(|stop| (*stop).to_owned()).collect(), ids)
+        AssistantMessage::new(stop_strings.iter().map(|stop| (*stop).to_owned()).collect(), ids)
     }
 
     /// What leaves at an event, which is one delta at most.
-    fn take(reply: &mut ReplyMessage, event: ParseEvent) -> Option<Delta> {
+    fn take(reply: &mut AssistantMessage, event: ParseEvent) -> Option<Delta> {
         let mut leaving = reply.take(event);
         let first = leaving.next();
         assert_eq!(leaving.next(), None);

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use crate::call::model_call::CallEvent;
+use crate::reply::call_event::CallEvent;
 
 /// The answers to one request while they are sampled. Several may listen, each from the first word on: a client that
 /// sends its request again listens to the answers that it was already given a part of. `E` is what is said.

@@ -5,13 +5,13 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
-use crate::call::model_call::{CallEvent, Finished, broken_off};
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
+use crate::reply::call_event::{CallEvent, Finished};
 use crate::reply::flight::{Listener, Said};
 use crate::reply::reply_writer::{ReplyWriter, WholeChoice};
 use crate::reply::response_body::{StreamedBody, WholeBody};
-use crate::reply::sampled_answer::Taken;
+use crate::reply::taken::Taken;
 
 /// The answers in one piece, once all are there.
 pub(crate) async fn whole(
@@ -23,7 +23,7 @@ pub(crate) async fn whole(
     let mut tokens: Vec<Vec<Arc<[Taken]>>> = vec![Vec::new(); choices];
     let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
     while finished.iter().any(Option::is_none) {
-        let Said { choice, event } = listener.hear().await.ok_or_else(broken_off)?;
+        let Said { choice, event } = listener.hear().await.ok_or_else(ProxyError::broken_off)?;
         match event {
             CallEvent::Tokens(taken) => {
                 facts.hear_tokens(taken.len());
@@ -54,7 +54,7 @@ pub(crate) async fn stream(
     let heard = match tokio::time::timeout(quiet, listener.hear()).await {
         Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
         Ok(Some(said)) => Some(said),
-        Ok(None) => return Err(broken_off().into()),
+        Ok(None) => return Err(ProxyError::broken_off().into()),
         Err(_) => None,
     };
     let body = StreamedBody::new(listener, writer, heard, choices, quiet, facts);

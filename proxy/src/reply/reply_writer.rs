@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use fulgurite_renderers::Tokenizer;
 
-use crate::call::model_call::Finished;
 use crate::error::ProxyError;
-use crate::reply::sampled_answer::Taken;
+use crate::reply::call_event::Finished;
+use crate::reply::taken::Taken;
 
 /// What every response tells, in whatever dialect.
 pub(crate) struct ReplyContext {

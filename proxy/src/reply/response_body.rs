@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
-use crate::call::model_call::CallEvent;
 use crate::observe::call_facts::CallFacts;
+use crate::reply::call_event::CallEvent;
 use crate::reply::flight::{Listener, Said};
 use crate::reply::reply_writer::ReplyWriter;
 

@@ -8,8 +8,8 @@ use fulgurite_backends::UpstreamRequest;
 use serde_json::{Value, json};
 
 use super::route::Route;
-use crate::UpstreamModel;
 use crate::door::incoming::Incoming;
+use crate::models::served_model::UpstreamModel;
 
 /// Of one connection alone, and not of what is passed on.
 const OF_CONNECTION: [HeaderName; 8] =

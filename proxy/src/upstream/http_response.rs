@@ -8,9 +8,8 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::relay::{Head, Passed};
+use super::passed::{Head, Passed};
 use super::route::Route;
-use crate::call::model_call::broken_off;
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
 use crate::reply::flight::Listener;
@@ -22,17 +21,17 @@ pub(super) async fn respond(
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let head = match listener.hear().await.ok_or_else(broken_off)? {
+    let head = match listener.hear().await.ok_or_else(ProxyError::broken_off)? {
         Passed::Head(head) => head,
         Passed::Failed(error) => return Err(error),
-        Passed::Piece(_) | Passed::End => return Err(broken_off().into()),
+        Passed::Piece(_) | Passed::End => return Err(ProxyError::broken_off().into()),
     };
     if head.is_stream {
         return Ok(response(&head, Body::new(PassedBody { listener, route, facts, has_ended: false })));
     }
     let mut body = Vec::new();
     loop {
-        match listener.hear().await.ok_or_else(broken_off)? {
+        match listener.hear().await.ok_or_else(ProxyError::broken_off)? {
             Passed::Piece(bytes) => body.extend_from_slice(&bytes),
             Passed::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
             Passed::Failed(error) => return Err(error),

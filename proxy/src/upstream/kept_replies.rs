@@ -1,7 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::relay::Passed;
+use super::passed::Passed;
 
 /// Bytes of replies that are kept.
 const LIMIT: usize = 64 * 1024 * 1024;

@@ -1,50 +1,32 @@
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::http::{HeaderMap, Method};
 use axum::response::Response;
-use bytes::Bytes;
-use fulgurite_backends::UpstreamRequest;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::time::timeout_at;
 
-use super::forwarded_request::{request_headers, request_of, response_headers, without_key};
+use super::forwarded_request::request_of;
 use super::http_response::respond;
 use super::kept_replies::KeptReply;
-use super::relay::{Answered, BODY_LIMIT, Passed, Relay};
+use super::passed::Passed;
+use super::relay::{Answered, Relay};
 use super::route::Route;
-use crate::attempt::attribution::{Attribution, Owner};
-use crate::attempt::budget::{Admission, Asking, Spending};
-use crate::call::answer_request::attribute;
-use crate::call::model_call;
-use crate::call::sampling::Deadlines;
+use crate::attempt::attribution::{Attribution, attribute};
+use crate::attempt::owner::Owner;
+use crate::call::call_services::CallServices;
+use crate::clock::now;
+use crate::door::caller::Caller;
 use crate::door::incoming::Incoming;
 use crate::door::request_body;
 use crate::error::ProxyError;
-use crate::gateway::InFlight;
+use crate::gateway::pause_state::InFlight;
+use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
-use crate::record::record_call::mark;
+use crate::proxy::{Proxy, Shared};
+use crate::record::delivery::mark;
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
-use crate::{Proxy, UpstreamModel};
-
-/// A call that is passed on, and all that is recorded of it.
-pub(super) struct PassedCall {
-    pub(super) route: Route,
-    pub(super) model: UpstreamModel,
-    pub(super) request: UpstreamRequest,
-    pub(super) owner: Owner,
-    /// The client's body.
-    pub(super) fields: Map<String, Value>,
-    pub(super) digest: String,
-    pub(super) idempotency_key: Option<String>,
-    /// What lets it take from its attempt's budget, if it belongs to one.
-    pub(super) admission: Option<Admitted>,
-    pub(super) facts: Arc<CallFacts>,
-    /// Seconds since the epoch.
-    pub(super) start_time: f64,
-}
+use crate::upstream::passed_call::{Admitted, PassedCall};
+use crate::upstream::passed_calls::PassedCalls;
 
 /// Passes a request on to the upstream of its model, unless it is there already, and its answer back.
 pub(crate) async fn pass_on(
@@ -53,9 +35,13 @@ pub(crate) async fn pass_on(
     route: Route,
     mut incoming: Incoming,
 ) -> Result<Response, Arc<ProxyError>> {
+    let Shared { options, models, services, passed, .. } = &*proxy.shared;
     check_dialect(model, route)?;
     let attribution = match route.is_recorded() {
-        true => attribute(proxy, &incoming.caller).await?,
+        true => {
+            let Caller { whose, begins_attempt, .. } = &incoming.caller;
+            attribute(&services.store, options.rollout_defaults(), whose, *begins_attempt).await?
+        }
         false => None,
     };
     let digest = request_body::digest(&incoming.fields);
@@ -69,16 +55,16 @@ pub(crate) async fn pass_on(
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
-    let open = match proxy.shared.upstream_requests.claim(identity, reply_id, model_call::now() as u64).await? {
+    let open = match passed.requests.claim(identity, reply_id, now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
             facts.is_answered_in(&joined.request.attempt);
             return respond(joined.listener, route, facts).await;
         }
-        Claim::Replay(open) => match proxy.shared.kept_replies.get(&open.request.reply_id) {
+        Claim::Replay(open) => match passed.kept_replies.get(&open.request.reply_id) {
             Some(kept) => {
                 metrics.replayed.increment(1);
-                return replay(proxy, open, kept, route, facts).await;
+                return replay(services, open, kept, route, facts).await;
             }
             None => open,
         },
@@ -86,13 +72,16 @@ pub(crate) async fn pass_on(
     };
     let admission = match &attribution {
         Some(attribution) if route.is_generation() => {
-            Some(Admitted::of(proxy, attribution, route, &incoming.fields).await?)
+            let memory = services.memories.of(&services.store, models, attribution).await.map_err(ProxyError::from)?;
+            Some(Admitted::of(&memory, attribution, route, &incoming.fields)?)
         }
         _ => None,
     };
     let call = PassedCall {
         route,
         model: model.clone(),
+        // What was registered at the gateway has none.
+        gate: models.gate(&model.name).cloned().unwrap_or_default(),
         request: request_of(model, route, &incoming, attribution.as_ref().map(|whose| whose.rollout_id.clone())),
         owner: Owner::new(attribution, None, 1),
         fields: incoming.fields,
@@ -100,51 +89,9 @@ pub(crate) async fn pass_on(
         idempotency_key: incoming.caller.idempotency_key.take(),
         admission,
         facts,
-        start_time: model_call::now(),
+        start_time: now(),
     };
-    fly(proxy, open, call, incoming.caller.in_flight.take()).await
-}
-
-/// A call that was let in by its attempt's budget before anybody could count its prompt.
-pub(super) struct Admitted {
-    admission: Admission,
-    spending: Arc<Spending>,
-}
-
-impl Admitted {
-    /// A prompt is taken to have this many tokens until the upstream has counted it.
-    const PROMPT_TOKENS: usize = 1;
-
-    async fn of(
-        proxy: &Proxy,
-        attribution: &Attribution,
-        route: Route,
-        fields: &Map<String, Value>,
-    ) -> Result<Self, ProxyError> {
-        let memory = proxy.shared.memories.of(proxy, attribution).await?;
-        let asking = Asking {
-            prompt_tokens: Self::PROMPT_TOKENS,
-            choices: 1,
-            answer_tokens: asked_tokens(fields),
-            prompt_field: route.prompt_field(),
-        };
-        let spending = Arc::clone(&memory.spending);
-        Ok(Self { admission: spending.admit(attribution.allowance, asking)?, spending })
-    }
-
-    /// The call is recorded, with as many tokens as the upstream counts.
-    pub(super) fn is_recorded(&self, tokens: u64) {
-        self.admission.is_recorded();
-        let counted = usize::try_from(tokens).unwrap_or(usize::MAX);
-        self.spending.sampled(counted.saturating_sub(Self::PROMPT_TOKENS));
-    }
-}
-
-/// The most tokens that a request asks for, in any dialect; none if it does not say.
-fn asked_tokens(fields: &Map<String, Value>) -> usize {
-    let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let asked = limits.iter().find_map(|limit| fields.get(*limit)?.as_u64()).unwrap_or_default();
-    usize::try_from(asked).unwrap_or(usize::MAX)
+    fly(services, passed, open, call, incoming.caller.in_flight.take()).await
 }
 
 /// Refuses by name what the upstream has no words for.
@@ -182,52 +129,59 @@ fn identity(route: Route, incoming: &Incoming, attribution: Option<&Attribution>
 }
 
 async fn fly(
-    proxy: &Proxy,
+    services: &Arc<CallServices>,
+    passed: &Arc<PassedCalls>,
     mut open: OpenRequest<Passed>,
     call: PassedCall,
     in_flight: Option<InFlight>,
 ) -> Result<Response, Arc<ProxyError>> {
     let (route, facts) = (call.route, Arc::clone(&call.facts));
-    let Some(listener) = open.listener.take() else { return Err(model_call::broken_off().into()) };
+    let Some(listener) = open.listener.take() else { return Err(ProxyError::broken_off().into()) };
     if route.is_recorded() {
         open.request.attempt.get_or_init(|| call.owner.names());
         facts.is_answered_in(&open.request.attempt);
     }
     open.prepared(&Arc::default());
-    tokio::spawn(run(proxy.clone(), open, call, in_flight));
+    tokio::spawn(run(Arc::clone(services), Arc::clone(passed), open, call, in_flight));
     respond(listener, route, facts).await
 }
 
 /// Runs a call to its record, whether or not anybody still listens, and notes whether somebody took the answer.
-async fn run(proxy: Proxy, open: OpenRequest<Passed>, call: PassedCall, _in_flight: Option<InFlight>) {
-    let _under_way = proxy.shared.ending.begin();
-    let outcome = Relay::new(&proxy, &call, &open.flight).run().await;
+async fn run(
+    services: Arc<CallServices>,
+    passed_calls: Arc<PassedCalls>,
+    open: OpenRequest<Passed>,
+    call: PassedCall,
+    _in_flight: Option<InFlight>,
+) {
+    let _under_way = services.shutdown.begin();
+    let outcome = Relay::new(&services, &call, &open.flight).run().await;
     let was_delivered = open.flight.settled().await;
     let Some(Answered { passed, recorded }) = outcome else { return };
-    if mark(&proxy, recorded.as_slice(), was_delivered).await {
+    if mark(&services.store, recorded.as_slice(), was_delivered).await {
         let generation_id = recorded.map(|recorded| recorded.generation_id);
-        proxy.shared.kept_replies.keep(&open.request.reply_id, Arc::new(KeptReply { generation_id, passed }));
+        passed_calls.kept_replies.keep(&open.request.reply_id, Arc::new(KeptReply { generation_id, passed }));
         open.answered(was_delivered);
     }
 }
 
 /// Gives a kept reply to one who asks for it again.
 async fn replay(
-    proxy: &Proxy,
+    services: &Arc<CallServices>,
     mut open: OpenRequest<Passed>,
     kept: Arc<KeptReply>,
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let Some(listener) = open.listener.take() else { return Err(model_call::broken_off().into()) };
+    let Some(listener) = open.listener.take() else { return Err(ProxyError::broken_off().into()) };
     facts.is_answered_in(&open.request.attempt);
     open.prepared(&Arc::default());
-    let proxy = proxy.clone();
+    let services = Arc::clone(services);
     tokio::spawn(async move {
         kept.passed.iter().for_each(|passed| open.flight.tell(passed.clone()));
         let was_delivered = open.flight.settled().await;
         if let (Some(generation_id), true) = (&kept.generation_id, was_delivered)
-            && let Err(error) = proxy.shared.store.set_client_gone(generation_id, false).await
+            && let Err(error) = services.store.set_client_gone(generation_id, false).await
         {
             tracing::error!(%generation_id, %error, "could not note that a client took its answer");
         }
@@ -236,34 +190,4 @@ async fn replay(
         open.answered(was_delivered);
     });
     respond(listener, route, facts).await
-}
-
-/// Asks the upstream for a response that it keeps under an id. No model answers, so that nothing is recorded.
-pub(crate) async fn retrieve(
-    proxy: &Proxy,
-    model: &UpstreamModel,
-    response_id: &str,
-    headers: &HeaderMap,
-    query: Option<&str>,
-) -> Result<Response, ProxyError> {
-    let request = UpstreamRequest {
-        method: Method::GET,
-        path: format!("{}/{response_id}", Route::Responses.path()),
-        query: query.map(str::to_owned),
-        headers: request_headers(headers),
-        body: Bytes::new(),
-        affinity: None,
-    };
-    let asked = async {
-        let mut reply = model.upstream.send(&request).await?;
-        let body = reply.body(BODY_LIMIT).await?;
-        Ok::<_, ProxyError>((reply, body))
-    };
-    let until = Deadlines::new(proxy.shared.options.sampling_limits, None).whole;
-    let (reply, body) = timeout_at(until.at, asked).await.map_err(|_| until.error())??;
-    let key = model.upstream.api_key();
-    let mut response = Response::new(Body::from(without_key(body, key)));
-    *response.status_mut() = reply.status;
-    *response.headers_mut() = response_headers(&reply.headers, key);
-    Ok(response)
 }

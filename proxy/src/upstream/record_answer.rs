@@ -1,21 +1,20 @@
 use std::sync::Arc;
 
-use fulgurite_store::StoreError;
+use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{
     BranchReason, Defect, IncomingSpan, Ingested, NewGeneration, Object, RecordedSampling, Span, SpanStatus,
     StatusCode, StopReason,
 };
 use serde_json::{Map, Value, json};
 
-use super::pass_on::PassedCall;
+use super::passed_call::PassedCall;
 use super::route::Conversation;
 use super::upstream_answer::{Answer, Choice, Tokens};
-use crate::Proxy;
-use crate::call::model_call::now;
+use crate::clock::now;
 use crate::error::ProxyError;
-use crate::record::message_attributes::{REQUEST_EXTRA, add_message, add_messages, add_tools};
-use crate::record::record_call::Recorded;
-use crate::record::recorded_call::IDEMPOTENCY_KEY;
+use crate::record::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
+use crate::record::delivery::Recorded;
+use crate::record::message_attributes::{add_message, add_messages, add_tools};
 
 /// What is recorded of a failure's words, in characters.
 const MESSAGE_LIMIT: usize = 500;
@@ -32,7 +31,7 @@ pub(super) enum End {
 
 /// Records an answer, durable on return.
 pub(super) async fn record_answer(
-    proxy: &Proxy,
+    store: &Store,
     call: &PassedCall,
     host: &str,
     answer: Answer,
@@ -47,10 +46,10 @@ pub(super) async fn record_answer(
     add_answer(&mut attributes, &answer);
     if !call.route.is_generation() {
         let status = SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() };
-        record_span(proxy, call, attributes, status).await?;
+        record_span(store, call, attributes, status).await?;
         return Ok(None);
     }
-    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let (rollout_id, attempt_id) = call.owner.ids(store).await?;
     let Tokens { prompt, sampled, logprobs } =
         answer.tokens.unwrap_or_else(|| Tokens { prompt: Vec::new(), sampled: Vec::new(), logprobs: None });
     let own_id = format!("upstream_{}", uuid::Uuid::now_v7().simple());
@@ -81,7 +80,6 @@ pub(super) async fn record_answer(
     };
     let client_gone = generation.client_gone;
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
-    let store = &proxy.shared.store;
     let generation_id = match store.record_generation(generation.clone()).await {
         // Some servers give all their answers one id.
         Err(StoreError::Conflict { kind: "generation", .. }) => {
@@ -102,7 +100,7 @@ pub(super) async fn record_answer(
 /// Records that a call of an attempt came to nothing: `kind` says why for programs, `message` for people. A call of
 /// nobody opens no session for that.
 pub(super) async fn record_failure(
-    proxy: &Proxy,
+    store: &Store,
     call: &PassedCall,
     kind: &str,
     message: &str,
@@ -114,16 +112,16 @@ pub(super) async fn record_failure(
     attributes.insert("error.type".to_owned(), json!(kind));
     let description = Some(message.chars().take(MESSAGE_LIMIT).collect());
     let status = SpanStatus { status_code: StatusCode::Error, description, extra: Object::new() };
-    record_span(proxy, call, attributes, status).await
+    record_span(store, call, attributes, status).await
 }
 
 async fn record_span(
-    proxy: &Proxy,
+    store: &Store,
     call: &PassedCall,
     attributes: Object,
     status: SpanStatus,
 ) -> Result<(), ProxyError> {
-    let (rollout_id, attempt_id) = call.owner.ids(proxy).await?;
+    let (rollout_id, attempt_id) = call.owner.ids(store).await?;
     let span = Span {
         rollout_id,
         attempt_id: attempt_id.clone(),
@@ -144,10 +142,10 @@ async fn record_span(
         extra: Object::new(),
     };
     let incoming = IncomingSpan { span: span.clone(), sequence_id: None };
-    let stored = proxy.shared.store.ingest_spans(vec![incoming]).await?;
+    let stored = store.ingest_spans(vec![incoming]).await?;
     match stored.as_slice() {
         [Ingested::Stored { .. }] => {
-            proxy.shared.store.tell_of_span(&span);
+            store.tell_of_span(&span);
             Ok(())
         }
         _ => Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id }),

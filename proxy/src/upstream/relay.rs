@@ -2,23 +2,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
-use bytes::Bytes;
 use fulgurite_backends::{AnswerFault, UpstreamReply};
 use fulgurite_store::Refused;
 use serde_json::Value;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::event_stream::{Events, data};
 use super::forwarded_request::{response_headers, without_key};
-use super::pass_on::PassedCall;
+use super::passed::{Head, Passed};
+use super::passed_call::PassedCall;
 use super::record_answer::{End, record_answer, record_failure};
 use super::stream_assembly::Assembly;
 use super::upstream_answer::Answer;
-use crate::Proxy;
-use crate::call::sampling::{Deadline, Deadlines};
+use crate::call::call_services::CallServices;
+use crate::call::deadlines::{Deadline, Deadlines};
+use crate::call::interruption::{Interruption, unless_interrupted};
 use crate::error::ProxyError;
-use crate::record::record_call::Recorded;
+use crate::record::delivery::Recorded;
 use crate::reply::flight::Flight;
 
 /// More than a whole answer can need, in bytes.
@@ -29,53 +29,15 @@ const LIMIT_BEHIND_END: usize = 64 * 1024;
 /// For how long that is waited for.
 const TIME_BEHIND_END: Duration = Duration::from_secs(5);
 
-/// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
-/// end, and nothing after it.
-#[derive(Clone, Debug)]
-pub(crate) enum Passed {
-    Head(Arc<Head>),
-    Piece(Bytes),
-    /// The end. What came before is recorded.
-    End,
-    Failed(Arc<ProxyError>),
-}
-
-impl Passed {
-    /// Bytes that it holds, about.
-    pub(super) fn size(&self) -> usize {
-        match self {
-            Passed::Head(_) => 1_000,
-            Passed::Piece(bytes) => bytes.len(),
-            Passed::End | Passed::Failed(_) => 0,
-        }
-    }
-}
-
-/// How an answer begins.
-#[derive(Debug)]
-pub(crate) struct Head {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    /// Whether its body is passed on while it comes.
-    pub(super) is_stream: bool,
-}
-
 /// An answer, all of which was passed on.
 pub(super) struct Answered {
     pub(super) passed: Vec<Passed>,
     pub(super) recorded: Option<Recorded>,
 }
 
-/// Why the upstream is waited for no longer.
-enum Stop {
-    /// Everybody has left, or the server ends.
-    Left,
-    OutOfTime(Deadline),
-}
-
 /// Passes one answer on, and records it before its last byte leaves.
 pub(super) struct Relay<'r> {
-    proxy: &'r Proxy,
+    services: &'r CallServices,
     call: &'r PassedCall,
     flight: &'r Flight<Passed>,
     passed: Vec<Passed>,
@@ -84,25 +46,23 @@ pub(super) struct Relay<'r> {
 }
 
 impl<'r> Relay<'r> {
-    pub(super) fn new(proxy: &'r Proxy, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
-        Self { proxy, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
+    pub(super) fn new(services: &'r CallServices, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
+        Self { services, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
     /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing
     /// that nobody else can be given.
     pub(super) async fn run(mut self) -> Option<Answered> {
-        let PassedCall { model, request, fields, .. } = self.call;
-        // What was registered at the gateway has none.
-        let gate = self.proxy.gate(&model.name).cloned().unwrap_or_default();
-        let _inside = match self.unless_stopped(gate.enter()).await {
+        let PassedCall { model, gate, request, fields, .. } = self.call;
+        let _inside = match self.unless_interrupted(gate.enter()).await {
             Ok(inside) => inside,
             Err(why) => return self.stopped_before_an_answer(why).await,
         };
-        let deadlines = Deadlines::new(self.proxy.shared.options.sampling_limits, self.deadline);
+        let deadlines = Deadlines::new(self.services.limits, self.deadline);
         // An answer in one piece is silent until its end.
         let is_streamed = fields.get("stream") == Some(&Value::Bool(true));
         self.deadline = Some(if is_streamed { deadlines.first_token } else { deadlines.whole });
-        match self.unless_stopped(model.upstream.send(request)).await {
+        match self.unless_interrupted(model.upstream.send(request)).await {
             Err(why) => self.stopped_before_an_answer(why).await,
             Ok(Err(error)) => self.fail("upstream_unavailable", error.into()).await,
             Ok(Ok(reply)) if is_event_stream(&reply) => self.stream(reply, deadlines).await,
@@ -131,34 +91,13 @@ impl<'r> Relay<'r> {
     }
 
     /// What comes of some work, for as long as there is a reason to wait for it.
-    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
-        let mut cut = self.proxy.shared.ending.cut();
-        let out_of_time = async {
-            match self.deadline {
-                Some(deadline) => {
-                    sleep_until(deadline.at).await;
-                    deadline
-                }
-                None => std::future::pending().await,
-            }
-        };
-        tokio::pin!(work, out_of_time);
-        loop {
-            tokio::select! {
-                biased;
-                () = self.flight.abandoned() => if self.flight.close_if_abandoned() {
-                    return Err(Stop::Left);
-                },
-                Ok(_) = cut.wait_for(|cut| *cut) => return Err(Stop::Left),
-                done = &mut work => return Ok(done),
-                deadline = &mut out_of_time => return Err(Stop::OutOfTime(deadline)),
-            }
-        }
+    async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Interruption> {
+        unless_interrupted(work, self.flight, &mut self.services.shutdown.cut(), self.deadline).await
     }
 
     /// An answer in one piece: it leaves once all of it is there, and recorded.
     async fn whole(mut self, mut reply: UpstreamReply) -> Option<Answered> {
-        let body = match self.unless_stopped(reply.body(BODY_LIMIT)).await {
+        let body = match self.unless_interrupted(reply.body(BODY_LIMIT)).await {
             Err(why) => return self.stopped_before_an_answer(why).await,
             Ok(Err(error)) => return self.fail("upstream_broken", error.into()).await,
             Ok(Ok(body)) => body,
@@ -175,17 +114,17 @@ impl<'r> Relay<'r> {
     }
 
     async fn record_whole(&self, reply: &UpstreamReply, body: &[u8]) -> Result<Option<Recorded>, ProxyError> {
-        let (proxy, call) = (self.proxy, self.call);
+        let (store, call) = (&self.services.store, self.call);
         let read = || Answer::read(call.route, &serde_json::from_slice::<Value>(body).ok()?);
         let recorded = match reply.status.is_success().then(read).flatten() {
-            Some(answer) => record_answer(proxy, call, &reply.url, answer, End::Whole).await?,
+            Some(answer) => record_answer(store, call, &reply.url, answer, End::Whole).await?,
             None => {
                 let status = reply.status.as_str();
-                record_failure(proxy, call, status, &String::from_utf8_lossy(body)).await?;
+                record_failure(store, call, status, &String::from_utf8_lossy(body)).await?;
                 None
             }
         };
-        call.owner.end_call(proxy).await?;
+        call.owner.end_call(store).await?;
         Ok(recorded)
     }
 
@@ -195,9 +134,9 @@ impl<'r> Relay<'r> {
         let mut events = Events::new(BODY_LIMIT);
         let mut assembly = Assembly::new(self.call.route);
         let mut held = loop {
-            let came = match self.unless_stopped(reply.chunk()).await {
-                Err(Stop::Left) => return self.client_left(&reply, assembly).await,
-                Err(Stop::OutOfTime(deadline)) => return self.broken(&reply, assembly, deadline.error()).await,
+            let came = match self.unless_interrupted(reply.chunk()).await {
+                Err(Interruption::Abandoned | Interruption::Cut) => return self.client_left(&reply, assembly).await,
+                Err(Interruption::OutOfTime(deadline)) => return self.broken(&reply, assembly, deadline.error()).await,
                 Ok(came) => came,
             };
             let fault = match came {
@@ -254,8 +193,8 @@ impl<'r> Relay<'r> {
         held
     }
 
-    async fn stopped_before_an_answer(mut self, why: Stop) -> Option<Answered> {
-        if let Stop::OutOfTime(deadline) = why {
+    async fn stopped_before_an_answer(mut self, why: Interruption) -> Option<Answered> {
+        if let Interruption::OutOfTime(deadline) = why {
             let error = deadline.error();
             let kind = match error {
                 ProxyError::SamplerTimeout { .. } => "sampler_timeout",
@@ -263,7 +202,7 @@ impl<'r> Relay<'r> {
             };
             return self.fail(kind, error).await;
         }
-        if let Err(error) = record_failure(self.proxy, self.call, "client_gone", CLIENT_LEFT).await {
+        if let Err(error) = record_failure(&self.services.store, self.call, "client_gone", CLIENT_LEFT).await {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "a call that its client left could not be recorded");
         }
@@ -292,21 +231,21 @@ impl<'r> Relay<'r> {
         assembly: Assembly,
         end: End,
     ) -> Result<Option<Recorded>, ProxyError> {
-        let (proxy, call) = (self.proxy, self.call);
+        let (store, call) = (&self.services.store, self.call);
         let error = assembly.error().map(str::to_owned);
         let recorded = match (Answer::read(call.route, &assembly.into_reply()), end) {
-            (Some(answer), end) => record_answer(proxy, call, &reply.url, answer, end).await?,
+            (Some(answer), end) => record_answer(store, call, &reply.url, answer, end).await?,
             (None, End::ClientGone) => {
-                record_failure(proxy, call, "client_gone", CLIENT_LEFT).await?;
+                record_failure(store, call, "client_gone", CLIENT_LEFT).await?;
                 None
             }
             (None, End::Whole | End::Broken) => {
                 let message = error.as_deref().unwrap_or("the upstream's stream says nothing that can be read");
-                record_failure(proxy, call, "upstream_broken", message).await?;
+                record_failure(store, call, "upstream_broken", message).await?;
                 None
             }
         };
-        call.owner.end_call(proxy).await?;
+        call.owner.end_call(store).await?;
         Ok(recorded)
     }
 
@@ -318,7 +257,7 @@ impl<'r> Relay<'r> {
 
     /// Tells and records that there is no answer.
     async fn fail(mut self, kind: &str, error: ProxyError) -> Option<Answered> {
-        let recorded = record_failure(self.proxy, self.call, kind, &error.to_string()).await;
+        let recorded = record_failure(&self.services.store, self.call, kind, &error.to_string()).await;
         self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }

@@ -2,8 +2,7 @@ use fulgurite_backends::UpstreamDialect;
 use fulgurite_renderers::Message;
 use serde_json::{Map, Value, json};
 
-use crate::dialects::anthropic;
-use crate::dialects::openai;
+use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
 
 /// What is passed on.

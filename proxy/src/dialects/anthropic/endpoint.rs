@@ -6,12 +6,13 @@ use serde_json::json;
 
 use super::error::{RequestId, response};
 use super::message_request::{read, read_prompt};
-use crate::Proxy;
 use crate::call::answer_request::answer;
 use crate::door::incoming::Incoming;
 use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
-use crate::upstream::{Route, pass_on};
+use crate::proxy::Proxy;
+use crate::upstream::pass_on::pass_on;
+use crate::upstream::route::Route;
 
 /// `POST /v1/messages`, also below an attempt's path.
 pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPath>, request: Request) -> Response {
@@ -24,11 +25,11 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
     let incoming = Incoming::read(proxy, path, request).await?;
-    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return pass_on(proxy, model, Route::Messages, incoming).await;
     }
     let Incoming { caller, fields, .. } = incoming;
-    let request = caller.size.work(proxy, || read(fields, id.clone())).await??;
+    let request = caller.size.work(&proxy.shared.large_requests, || read(fields, id.clone())).await??;
     answer(proxy, caller, request).await
 }
 
@@ -43,13 +44,14 @@ pub(crate) async fn count_tokens(State(proxy): State<Proxy>, request: Request) -
 
 async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyError>> {
     let incoming = Incoming::read(proxy, CallPath::default(), request).await?;
-    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return pass_on(proxy, model, Route::CountTokens, incoming).await;
     }
     let Incoming { caller, fields, .. } = incoming;
-    let prompt = caller.size.work(proxy, || read_prompt(fields)).await??;
-    let model = proxy.shared.argued_renderers.of(proxy.sampled_model(&prompt.model)?, &prompt.rest)?;
+    let prompt = caller.size.work(&proxy.shared.large_requests, || read_prompt(fields)).await??;
+    let models = &proxy.shared.models;
+    let model = models.with_template_arguments(models.sampled(&prompt.model)?, &prompt.rest)?;
     let render = || model.renderer.render_prompt(&prompt.messages, &prompt.tools.shown);
-    let rendered = caller.size.work(proxy, render).await?.map_err(ProxyError::from)?;
+    let rendered = caller.size.work(&proxy.shared.large_requests, render).await?.map_err(ProxyError::from)?;
     Ok(axum::Json(json!({ "input_tokens": rendered.tokens.len() })).into_response())
 }

@@ -7,7 +7,7 @@ use super::error::RequestId;
 use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
 use crate::call::model_request::{Asked, Endpoint, ModelRequest, Prompt};
-use crate::call::structured_output::{AnswerForm, JsonForm};
+use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::openai::response_format;
 use crate::door::request_body::{digest, read_fields};
@@ -88,7 +88,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
     if fields.max_tokens.is_none() {
         refuse("max_tokens", "is required")?;
     }
-    let form = AnswerForm {
+    let form = StructuredOutput {
         json: output_format(&prompt.rest)?,
         call: prompt.tools.call,
         single_call: prompt.tools.single_call,

@@ -3,14 +3,15 @@ use serde_json::{Value, json};
 
 use super::content_blocks::ContentBlocks;
 use super::error::{self, RequestId};
-use crate::call::model_call::{FinishReason, Finished};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::Delta;
+use crate::reply::call_event::Finished;
+use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::sampled_answer::Taken;
+use crate::reply::taken::Taken;
 
 /// How Messages writes an answer.
 #[derive(Debug, PartialEq)]

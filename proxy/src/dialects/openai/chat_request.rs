@@ -7,7 +7,7 @@ use super::response_format;
 use super::sampling_fields::SamplingFields;
 use super::tool_fields::{ChatTools, ToolFields};
 use crate::call::model_request::{Asked, ModelRequest, Prompt};
-use crate::call::structured_output::AnswerForm;
+use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::refuse;
 use crate::door::request_body::{digest, read_fields};
 use crate::error::ProxyError;
@@ -46,7 +46,7 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
         None => ("max_tokens", fields.max_tokens),
     };
     let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    let asked = Asked { form: AnswerForm { json, call, single_call }, ..asked };
+    let asked = Asked { form: StructuredOutput { json, call, single_call }, ..asked };
     Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), asked, digest))
 }
 

@@ -4,13 +4,14 @@ use serde_json::{Map, Value};
 
 use super::error::OpenAiError;
 use super::{chat_request, completion_request};
-use crate::Proxy;
 use crate::call::answer_request::answer;
 use crate::call::model_request::ModelRequest;
 use crate::door::incoming::Incoming;
 use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
-use crate::upstream::{Route, pass_on};
+use crate::proxy::Proxy;
+use crate::upstream::pass_on::pass_on;
+use crate::upstream::route::Route;
 
 /// `POST /v1/chat/completions`, also below an attempt's path.
 pub(crate) async fn chat_completions(
@@ -53,10 +54,10 @@ async fn call(
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
     let incoming = Incoming::read(proxy, path, request).await?;
-    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return Ok(pass_on(proxy, model, route, incoming).await?);
     }
     let Incoming { caller, fields, .. } = incoming;
-    let request = caller.size.work(proxy, || read(fields)).await??;
+    let request = caller.size.work(&proxy.shared.large_requests, || read(fields)).await??;
     Ok(answer(proxy, caller, request).await?)
 }

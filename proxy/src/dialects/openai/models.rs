@@ -1,23 +1,24 @@
 use serde_json::{Value, json};
 
-use crate::{Proxy, ServedModel};
+use crate::models::served_model::ServedModel;
+use crate::models::served_models::ServedModels;
 
 /// `GET /v1/models`.
-pub(crate) async fn model_list(proxy: &Proxy) -> Value {
-    let mut models = Vec::new();
-    for served in proxy.shared.models.values() {
-        models.push(model(proxy, served).await);
+pub(crate) async fn model_list(models: &ServedModels, created: u64) -> Value {
+    let mut entries = Vec::new();
+    for served in models.iter() {
+        entries.push(model(served, created).await);
     }
-    json!({ "object": "list", "data": models })
+    json!({ "object": "list", "data": entries })
 }
 
 /// `GET /v1/models/{model}`: the list's entry.
-pub(crate) async fn model(proxy: &Proxy, model: &ServedModel) -> Value {
+pub(crate) async fn model(model: &ServedModel, created: u64) -> Value {
     let context_length = model.context_length().await;
     json!({
         "id": model.name(),
         "object": "model",
-        "created": proxy.shared.started as u64,
+        "created": created,
         "owned_by": "fulgurite",
         "max_model_len": context_length,
     })

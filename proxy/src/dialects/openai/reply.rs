@@ -2,13 +2,13 @@ use fulgurite_backends::SampledToken;
 use serde::Serialize;
 
 use super::reply_shape::{Logprobs, Said, Shape};
-use crate::call::model_call::Finished;
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::error::ProxyError;
 use crate::reply::assistant_message::Delta;
+use crate::reply::call_event::Finished;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::sampled_answer::Taken;
+use crate::reply::taken::Taken;
 
 /// How Chat Completions and Completions write answers.
 #[derive(Debug, PartialEq)]

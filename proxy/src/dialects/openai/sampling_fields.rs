@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::reply::OpenAiReply;
 use super::reply_shape::Shape;
 use crate::call::model_request::{Asked, ModelRequest, Prompt};
-use crate::call::structured_output::AnswerForm;
+use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
@@ -91,7 +91,7 @@ impl SamplingFields {
                 logit_bias: self.logit_bias()?,
                 ..sampling(self.temperature, self.top_p, self.top_k)?
             },
-            form: AnswerForm::default(),
+            form: StructuredOutput::default(),
             max_tokens,
             stop_strings: self.stop_strings()?,
             logprobs,

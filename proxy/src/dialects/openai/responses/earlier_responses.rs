@@ -1,11 +1,10 @@
 use std::collections::HashMap;
 
 use fulgurite_renderers::Message;
-use fulgurite_store::StoreError;
+use fulgurite_store::{Store, StoreError};
 use serde_json::{Map, Value};
 
 use super::output_items::response_of_item;
-use crate::Proxy;
 use crate::error::ProxyError;
 use crate::record::recorded_call::{RecordedCall, turn};
 
@@ -20,7 +19,7 @@ impl EarlierResponses {
     /// Reads the responses that a body names as its `previous_response_id` or by references to their items.
     pub(super) async fn named_in(
         body: &Map<String, Value>,
-        proxy: &Proxy,
+        store: &Store,
         rollout_id: Option<&str>,
     ) -> Result<Self, StoreError> {
         let items = body.get("input").and_then(Value::as_array).into_iter().flatten();
@@ -30,7 +29,7 @@ impl EarlierResponses {
         let mut found = HashMap::new();
         for id in previous.into_iter().chain(referenced) {
             if !found.contains_key(&id)
-                && let Some(call) = visible_response(proxy, rollout_id, &id).await?
+                && let Some(call) = visible_response(store, rollout_id, &id).await?
             {
                 found.insert(id, call);
             }
@@ -59,11 +58,10 @@ impl EarlierResponses {
 /// A recorded answer to messages, if there is one that the caller may see: its own rollout's, or, for a caller that
 /// names no rollout, one of a session.
 pub(super) async fn visible_response(
-    proxy: &Proxy,
+    store: &Store,
     rollout_id: Option<&str>,
     id: &str,
 ) -> Result<Option<RecordedCall>, StoreError> {
-    let store = &proxy.shared.store;
     let Some(call) = turn(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
     let is_visible = match rollout_id {
         Some(rollout_id) => rollout_id == call.generation.rollout_id,

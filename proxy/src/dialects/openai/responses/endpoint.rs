@@ -8,14 +8,17 @@ use serde_json::{Map, Value};
 use super::earlier_responses::{EarlierResponses, visible_response};
 use super::recorded_response::recorded_response;
 use super::response_request;
-use crate::Proxy;
-use crate::call::answer_request::{Caller, answer};
+use crate::call::answer_request::answer;
 use crate::call::model_request::ModelRequest;
 use crate::dialects::openai::error::OpenAiError;
+use crate::door::caller::Caller;
 use crate::door::incoming::Incoming;
 use crate::door::whose_call::{CallPath, WhoseCall};
 use crate::error::ProxyError;
-use crate::upstream::{Route, pass_on, retrieve as retrieve_upstream};
+use crate::proxy::{Proxy, Shared};
+use crate::upstream::pass_on::pass_on;
+use crate::upstream::retrieve_response::retrieve as retrieve_upstream;
+use crate::upstream::route::Route;
 
 /// `POST /v1/responses`, also below an attempt's path.
 pub(crate) async fn create(
@@ -24,7 +27,7 @@ pub(crate) async fn create(
     request: Request,
 ) -> Result<Response, OpenAiError> {
     let incoming = Incoming::read(&proxy, path, request).await?;
-    if let Some(model) = proxy.upstream_model(&incoming.fields) {
+    if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
         return Ok(pass_on(&proxy, model, Route::Responses, incoming).await?);
     }
     let Incoming { caller, fields, .. } = incoming;
@@ -34,8 +37,8 @@ pub(crate) async fn create(
 
 /// Reads and checks a request of a caller, who may go on from responses of its own rollout, or of none.
 pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
-    let earlier = EarlierResponses::named_in(&body, proxy, caller.whose.named_rollout()).await?;
-    caller.size.work(proxy, || response_request::read(body, &earlier)).await?
+    let earlier = EarlierResponses::named_in(&body, &proxy.shared.services.store, caller.whose.named_rollout()).await?;
+    caller.size.work(&proxy.shared.large_requests, || response_request::read(body, &earlier)).await?
 }
 
 /// The path of a response, which may be below an attempt's.
@@ -52,13 +55,16 @@ pub(crate) async fn retrieve(
     Path(ResponsePath { response_id, call }): Path<ResponsePath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
+    let Shared { options, models, services, .. } = &*proxy.shared;
     let whose = WhoseCall::read(call, request.headers(), request.extensions())?;
-    let found = visible_response(&proxy, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
+    let found =
+        visible_response(&services.store, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
         Some(call) if call.generation.defect == Some(Defect::Upstream) => {
             let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };
-            let model = proxy.upstream_named(&call.generation.model).ok_or_else(unknown)?;
-            Ok(retrieve_upstream(&proxy, model, &response_id, request.headers(), request.uri().query()).await?)
+            let model = models.upstream(&call.generation.model).ok_or_else(unknown)?;
+            let (limits, query) = (options.sampling_limits, request.uri().query());
+            Ok(retrieve_upstream(limits, model, &response_id, request.headers(), query).await?)
         }
         Some(call) => Ok(Json(recorded_response(&call)).into_response()),
         None => Err(ProxyError::UnknownTarget { kind: "response", id: response_id }.into()),

@@ -3,15 +3,16 @@ use serde_json::{Map, Value, json};
 
 use super::output_items::{Change, OutputItems, ReasoningForm};
 use super::response_object::{Standing, response, usage};
-use crate::call::model_call::{FinishReason, Finished};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::{body, message};
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
 use crate::reply::assistant_message::Delta;
+use crate::reply::call_event::Finished;
+use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::sampled_answer::Taken;
+use crate::reply::taken::Taken;
 
 /// How Responses writes an answer.
 #[derive(Debug)]

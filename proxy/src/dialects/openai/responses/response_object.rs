@@ -1,6 +1,6 @@
 use serde_json::{Map, Value, json};
 
-use crate::call::model_call::Finished;
+use crate::reply::call_event::Finished;
 
 /// The fields of a request that its response says again.
 const ECHOED: [&str; 16] = [

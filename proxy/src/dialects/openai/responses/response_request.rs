@@ -9,7 +9,7 @@ use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tools::DeclaredTools;
 use crate::call::model_request::{Asked, Endpoint, ModelRequest, Prompt};
-use crate::call::structured_output::AnswerForm;
+use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
@@ -63,7 +63,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     };
     let json = response_format::read("text.format", fields.rest.get("text").and_then(|text| text.get("format")))?;
     // That calls shall not be parallel stays a wish: agents send it with every request.
-    let form = AnswerForm { json, call, single_call: None };
+    let form = StructuredOutput { json, call, single_call: None };
     Ok(ModelRequest {
         endpoint: &RESPONSES,
         asked: fields.asked(form, reply.logprobs)?,
@@ -121,7 +121,7 @@ impl ResponseFields {
         Ok(messages)
     }
 
-    fn asked(&self, form: AnswerForm, logprobs: bool) -> Result<Asked, ProxyError> {
+    fn asked(&self, form: StructuredOutput, logprobs: bool) -> Result<Asked, ProxyError> {
         let top_logprobs = self.top_logprobs.unwrap_or(0);
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
             refuse("top_logprobs", &format!("must be at most {MAXIMUM_TOP_LOGPROBS}"))?;

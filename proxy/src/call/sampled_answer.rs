@@ -1,65 +1,21 @@
-use std::ops::Deref;
-
 use fulgurite_backends::SampledToken;
 use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
 use fulgurite_types::WeightsVersion;
 
 use crate::call::model_call::{Call, Reading};
-use crate::reply::assistant_message::{Delta, ReplyMessage, ToolCallIds};
+use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
+use crate::reply::taken::{Deltas, Taken};
 
 /// What has been sampled so far, and the message that it makes.
-pub(crate) struct Answer {
+pub(crate) struct SampledAnswer {
     stop_tokens: Vec<u32>,
     tokens: Vec<SampledToken>,
     reader: Reader,
-    message: ReplyMessage,
+    message: AssistantMessage,
     single_call: bool,
     /// How many of the tokens an earlier sampling gave.
     earlier_tokens: usize,
     cached_tokens: Option<usize>,
-}
-
-/// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
-pub(crate) struct Taken {
-    pub(crate) token: SampledToken,
-    /// Whether it is more than the end of the turn.
-    pub(crate) is_text: bool,
-    pub(crate) deltas: Deltas,
-}
-
-/// What leaves with a token: one delta at most, but for the few tokens that end one thing and begin another.
-pub(crate) enum Deltas {
-    Few(Option<Delta>),
-    Many(Vec<Delta>),
-}
-
-impl Default for Deltas {
-    fn default() -> Self {
-        Self::Few(None)
-    }
-}
-
-impl Deltas {
-    fn push(&mut self, delta: Delta) {
-        match self {
-            Self::Few(few) => match few.take() {
-                None => *few = Some(delta),
-                Some(first) => *self = Self::Many(vec![first, delta]),
-            },
-            Self::Many(deltas) => deltas.push(delta),
-        }
-    }
-}
-
-impl Deref for Deltas {
-    type Target = [Delta];
-
-    fn deref(&self) -> &[Delta] {
-        match self {
-            Self::Few(few) => few.as_slice(),
-            Self::Many(deltas) => deltas,
-        }
-    }
 }
 
 /// An answer that has ended.
@@ -76,7 +32,7 @@ pub(crate) struct WholeAnswer {
     pub(crate) cached_tokens: Option<usize>,
 }
 
-impl Answer {
+impl SampledAnswer {
     /// An answer of which nothing has been sampled.
     pub(crate) fn new(call: &Call) -> Self {
         let renderer = &call.model.renderer;
@@ -95,7 +51,7 @@ impl Answer {
             stop_tokens: renderer.stop_tokens().to_vec(),
             tokens: Vec::new(),
             reader,
-            message: ReplyMessage::new(call.stop_strings.clone(), ids),
+            message: AssistantMessage::new(call.stop_strings.clone(), ids),
             single_call: call.single_call,
             earlier_tokens: 0,
             cached_tokens: None,

@@ -1,0 +1,59 @@
+use fulgurite_renderers::Message;
+use fulgurite_types::StopReason as RecordedStop;
+
+use crate::error::ProxyError;
+use crate::reply::finish_reason::FinishReason;
+
+/// How sampling ended.
+pub(crate) enum End {
+    Finished(FinishReason),
+    ClientGone,
+    /// The server ends before it does.
+    Cut,
+    Broken(ProxyError),
+}
+
+impl End {
+    /// Why an answer ended that did; of any other, that it stopped.
+    pub(crate) fn reason(&self) -> FinishReason {
+        match self {
+            End::Finished(reason) => *reason,
+            End::ClientGone | End::Cut | End::Broken(_) => FinishReason::Stop,
+        }
+    }
+
+    /// The end, at which a failure about the prompt names the request's field that holds it.
+    pub(crate) fn of_prompt(self, parameter: &'static str) -> Self {
+        match self {
+            End::Broken(error) => End::Broken(error.about_prompt(parameter)),
+            other => other,
+        }
+    }
+
+    /// The end where a stop string stood in what was held back to the last.
+    pub(crate) fn at_stop_string(self) -> Self {
+        match self {
+            End::Finished(_) => End::Finished(FinishReason::Stop),
+            other => other,
+        }
+    }
+
+    /// As a message's reader is told.
+    pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
+        match self {
+            End::Finished(reason) => reason.of_message(message).as_str(),
+            End::ClientGone | End::Cut => RecordedStop::CLIENT_GONE,
+            End::Broken(_) => RecordedStop::ERROR,
+        }
+    }
+
+    /// As the record has it.
+    pub(crate) fn stop_reason(&self) -> RecordedStop {
+        match self {
+            End::Finished(FinishReason::Length) => RecordedStop::Length,
+            End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => RecordedStop::Stop,
+            End::ClientGone | End::Cut => RecordedStop::ClientGone,
+            End::Broken(_) => RecordedStop::Error,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+use tokio::sync::watch;
+use tokio::time::sleep_until;
+
+use crate::call::deadlines::Deadline;
+use crate::reply::flight::Flight;
+
+/// Why a model's host is waited for no longer.
+pub(crate) enum Interruption {
+    /// Nobody listens any more.
+    Abandoned,
+    /// The server ends.
+    Cut,
+    OutOfTime(Deadline),
+}
+
+/// What comes of some work, for as long as somebody listens to its answer, `cut` is false, and there is time.
+pub(crate) async fn unless_interrupted<T, E: Clone>(
+    work: impl Future<Output = T>,
+    flight: &Flight<E>,
+    cut: &mut watch::Receiver<bool>,
+    deadline: Option<Deadline>,
+) -> Result<T, Interruption> {
+    let out_of_time = async {
+        match deadline {
+            Some(deadline) => {
+                sleep_until(deadline.at).await;
+                deadline
+            }
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(work, out_of_time);
+    loop {
+        tokio::select! {
+            biased;
+            () = flight.abandoned() => if flight.close_if_abandoned() {
+                return Err(Interruption::Abandoned);
+            },
+            Ok(_) = cut.wait_for(|cut| *cut) => return Err(Interruption::Cut),
+            done = &mut work => return Ok(done),
+            deadline = &mut out_of_time => return Err(Interruption::OutOfTime(deadline)),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+use std::sync::Arc;
+
+use axum::extract::Request;
+
+use crate::door::large_requests::RequestSize;
+use crate::door::whose_call::{CallPath, WhoseCall};
+use crate::error::ProxyError;
+use crate::gateway::pause_state::InFlight;
+use crate::observe::call_facts::CallFacts;
+
+/// Header by which a client says whether the answers may be trained.
+const TRAINABLE: &str = "x-fulgurite-trainable";
+
+/// Whose request it is, and whether it came before.
+#[derive(Default)]
+pub(crate) struct Caller {
+    pub(crate) whose: WhoseCall,
+    /// Whether the attempt is made if it is not there.
+    pub(crate) begins_attempt: bool,
+    /// If the gateway counts it.
+    pub(crate) in_flight: Option<InFlight>,
+    /// `Idempotency-Key`.
+    pub(crate) idempotency_key: Option<String>,
+    /// How often the client's library says that it sent the request before.
+    pub(crate) retries: u32,
+    /// Whether its answers may be trained, whatever the rules for side requests say.
+    pub(crate) trainable: Option<bool>,
+    pub(crate) facts: Arc<CallFacts>,
+    /// Of the body.
+    pub(crate) size: RequestSize,
+}
+
+impl Caller {
+    pub(crate) fn new(path: CallPath, request: &Request) -> Result<Self, ProxyError> {
+        let whose = WhoseCall::read(path, request.headers(), request.extensions())?;
+        Self { whose, ..Self::default() }.told_by(request)
+    }
+
+    /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.
+    pub(crate) fn told_by(self, request: &Request) -> Result<Self, ProxyError> {
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let trainable = header(TRAINABLE).map(|value| {
+            value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))
+        });
+        Ok(Self {
+            idempotency_key: header("idempotency-key").map(str::to_owned),
+            retries: header("x-stainless-retry-count").and_then(|count| count.parse().ok()).unwrap_or_default(),
+            trainable: trainable.transpose()?,
+            facts: request.extensions().get().map(Arc::clone).unwrap_or_default(),
+            ..self
+        })
+    }
+}

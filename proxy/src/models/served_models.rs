@@ -1,0 +1,112 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Map, Value};
+
+use crate::error::ProxyError;
+use crate::models::gate::Gate;
+use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
+use crate::models::template_arguments::ArguedRenderers;
+use crate::models::weights_loads::WeightsLoads;
+
+/// The models that are served, by name.
+pub(crate) struct ServedModels {
+    models: BTreeMap<String, Served>,
+    argued_renderers: ArguedRenderers,
+}
+
+/// A model with what holds its calls and what puts weights behind it.
+struct Served {
+    model: ServedModel,
+    gate: Gate,
+    weights_loads: WeightsLoads,
+    /// Whether the log has said that it hears of no tools.
+    is_warned_of_tools: AtomicBool,
+}
+
+impl ServedModels {
+    pub(crate) fn new(models: Vec<ServedModel>) -> Self {
+        let served = models.into_iter().map(|model| {
+            let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
+            (model.name().to_owned(), Served { model, gate, weights_loads, is_warned_of_tools: AtomicBool::new(false) })
+        });
+        Self { models: served.collect(), argued_renderers: ArguedRenderers::default() }
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ServedModel> {
+        self.models.values().map(|served| &served.model)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.models.keys()
+    }
+
+    /// What holds the calls of each.
+    pub(crate) fn gates(&self) -> impl Iterator<Item = &Gate> {
+        self.models.values().map(|served| &served.gate)
+    }
+
+    /// The model of that name, if there is one.
+    pub(crate) fn get(&self, name: &str) -> Option<&ServedModel> {
+        self.models.get(name).map(|served| &served.model)
+    }
+
+    pub(crate) fn model(&self, name: &str) -> Result<&ServedModel, ProxyError> {
+        Ok(&self.served(name)?.model)
+    }
+
+    /// A model that is sampled here.
+    pub(crate) fn sampled(&self, name: &str) -> Result<&SampledModel, ProxyError> {
+        self.model(name)?.sampled().ok_or_else(|| {
+            ProxyError::invalid("model", format!("the calls of `{name}` are passed on, and not sampled here"))
+        })
+    }
+
+    /// The model of that name, if its calls are passed on.
+    pub(crate) fn upstream(&self, name: &str) -> Option<&UpstreamModel> {
+        match self.get(name)? {
+            ServedModel::Upstream(model) => Some(model),
+            ServedModel::Sampled(_) => None,
+        }
+    }
+
+    /// The model that a request's body names, if its calls are passed on.
+    pub(crate) fn upstream_of(&self, fields: &Map<String, Value>) -> Option<&UpstreamModel> {
+        self.upstream(fields.get("model")?.as_str()?)
+    }
+
+    /// What holds a model's calls.
+    pub(crate) fn gate(&self, name: &str) -> Result<&Gate, ProxyError> {
+        Ok(&self.served(name)?.gate)
+    }
+
+    /// What puts weights behind a model.
+    pub(crate) fn weights_loads(&self, name: &str) -> Result<&WeightsLoads, ProxyError> {
+        Ok(&self.served(name)?.weights_loads)
+    }
+
+    /// The model, whose template is told what a request says to it, given the request's fields that have no place elsewhere.
+    pub(crate) fn with_template_arguments(
+        &self,
+        model: &SampledModel,
+        extra: &Map<String, Value>,
+    ) -> Result<SampledModel, ProxyError> {
+        self.argued_renderers.of(model, extra)
+    }
+
+    /// Whether the log is to say that a model hears of no tools, which it does once.
+    pub(crate) fn is_first_warning_of_tools(&self, name: &str) -> bool {
+        self.models.get(name).is_some_and(|served| !served.is_warned_of_tools.swap(true, Ordering::Relaxed))
+    }
+
+    fn served(&self, name: &str) -> Result<&Served, ProxyError> {
+        self.models.get(name).ok_or_else(|| ProxyError::UnknownModel {
+            model: name.to_owned(),
+            served: match self.models.keys().cloned().collect::<Vec<_>>() {
+                names if names.is_empty() => "none".to_owned(),
+                names => names.join(", "),
+            },
+        })
+    }
+}

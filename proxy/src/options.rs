@@ -1,0 +1,69 @@
+use std::time::Duration;
+
+use fulgurite_renderers::ContinuationPolicy;
+
+use crate::attempt::attribution::RolloutDefaults;
+use crate::attempt::budget::Budget;
+use crate::call::auxiliary_rules::AuxiliaryRule;
+use crate::call::deadlines::SamplingLimits;
+use crate::door::large_requests::LargeRequestLimits;
+
+/// Limits and choices of the proxy.
+#[derive(Clone, Debug)]
+pub struct ProxyOptions {
+    /// Greatest request body, in bytes.
+    pub body_limit: usize,
+    /// Seed of calls whose rollout brings none of its own.
+    pub seed: u64,
+    /// Whether a call that names its rollout, by path or header, is answered with token ids and logprobs though it did not ask for them,
+    /// so that a tracer in the agent records them.
+    pub token_ids_on_attributed_path: bool,
+    /// Temperature of the gateway's calls in mode `train`, whatever the agent asks for.
+    pub train_temperature: f32,
+    /// The same in mode `val`.
+    pub val_temperature: f32,
+    /// How turns that were sampled appear in later prompts of their conversation.
+    pub continuation: ContinuationPolicy,
+    /// Bytes that conversations of running attempts may take in memory, about. Those that do not fit are read from the
+    /// store again.
+    pub conversation_memory_bytes: usize,
+    /// Which calls are recognised as made beside the task, and are not trained.
+    pub auxiliary_rules: Vec<AuxiliaryRule>,
+    /// What the calls of an attempt may take together. Sessions, which begin with a call of their own, have no budget.
+    pub budget: Budget,
+    /// How long a model's host may take.
+    pub sampling_limits: SamplingLimits,
+    /// For how long a stream says nothing before it gives a sign of life.
+    pub keep_alive: Duration,
+    /// How requests of more than 64 KiB are worked at.
+    pub large_requests: LargeRequestLimits,
+    /// Bytes that the schemas may have that an answer is to keep to.
+    pub schema_bytes: usize,
+}
+
+impl ProxyOptions {
+    /// What a rollout has that says nothing else.
+    pub(crate) fn rollout_defaults(&self) -> RolloutDefaults {
+        RolloutDefaults { budget: self.budget, seed: self.seed }
+    }
+}
+
+impl Default for ProxyOptions {
+    fn default() -> Self {
+        Self {
+            body_limit: 32 * 1024 * 1024,
+            seed: 0,
+            token_ids_on_attributed_path: true,
+            train_temperature: 1.0,
+            val_temperature: 1.0,
+            continuation: ContinuationPolicy::default(),
+            conversation_memory_bytes: 256 * 1024 * 1024,
+            auxiliary_rules: AuxiliaryRule::built_in(),
+            budget: Budget::default(),
+            sampling_limits: SamplingLimits::default(),
+            keep_alive: Duration::from_secs(10),
+            large_requests: LargeRequestLimits::default(),
+            schema_bytes: 256 * 1024,
+        }
+    }
+}

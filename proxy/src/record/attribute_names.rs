@@ -1,0 +1,16 @@
+//! Names of attributes of a call's span, beside those of its messages.
+
+/// Attribute of how many tokens of a prompt its host had in its cache.
+pub(crate) const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+
+/// What attributes that tell how a prompt stands to the calls before it begin with.
+pub(crate) const PLACE: [&str; 2] = ["fulgurite.continues", "fulgurite.departure."];
+
+/// Attribute of an answer to a request that asked for several.
+pub(crate) const CHOICE: &str = "fulgurite.choice";
+
+/// Attribute of an answer to a request that carried a key.
+pub(crate) const IDEMPOTENCY_KEY: &str = "fulgurite.request.idempotency_key";
+
+/// JSON text of a request's fields that have no attributes of their own.
+pub(crate) const REQUEST_EXTRA: &str = "fulgurite.request.extra";

@@ -1,0 +1,23 @@
+use fulgurite_store::Store;
+
+/// A generation that holds an answer, or the part of it that was sampled before its client had gone.
+pub(crate) struct Recorded {
+    pub(crate) generation_id: String,
+    /// As the store has it.
+    pub(crate) client_gone: bool,
+}
+
+/// Notes in the store whether somebody took the answers; tells whether it could.
+pub(crate) async fn mark(store: &Store, recorded: &[Recorded], was_delivered: bool) -> bool {
+    let mut could = true;
+    for Recorded { generation_id, client_gone } in recorded {
+        if *client_gone != was_delivered {
+            continue;
+        }
+        if let Err(error) = store.set_client_gone(generation_id, !was_delivered).await {
+            tracing::error!(%generation_id, %error, "could not note whether a client took its answer");
+            could = false;
+        }
+    }
+    could
+}

@@ -1,0 +1,50 @@
+use fulgurite_backends::StopReason;
+use fulgurite_renderers::Message;
+use fulgurite_types::StopReason as RecordedStop;
+
+/// Why an answer ended, as every dialect tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FinishReason {
+    /// By itself, or at a stop string.
+    Stop,
+    /// The same, with calls that are to be answered.
+    ToolCalls,
+    /// At a limit of tokens.
+    Length,
+}
+
+impl From<StopReason> for FinishReason {
+    fn from(reason: StopReason) -> Self {
+        match reason {
+            StopReason::StopToken => FinishReason::Stop,
+            StopReason::Length => FinishReason::Length,
+        }
+    }
+}
+
+impl FinishReason {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::ToolCalls => "tool_calls",
+            FinishReason::Length => "length",
+        }
+    }
+
+    /// How sampling ended, from the record; `None` if it was broken off.
+    pub(crate) fn recorded(stop_reason: &RecordedStop) -> Option<Self> {
+        match stop_reason {
+            RecordedStop::Stop => Some(FinishReason::Stop),
+            RecordedStop::Length => Some(FinishReason::Length),
+            RecordedStop::ClientGone | RecordedStop::Error | RecordedStop::Other(_) => None,
+        }
+    }
+
+    /// How sampling ended, as it is told of a message.
+    pub(crate) fn of_message(self, message: &Message) -> Self {
+        match self {
+            FinishReason::Stop if !message.tool_calls.is_empty() => FinishReason::ToolCalls,
+            reason => reason,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, StatusCode};
+use bytes::Bytes;
+
+use crate::error::ProxyError;
+
+/// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
+/// end, and nothing after it.
+#[derive(Clone, Debug)]
+pub(crate) enum Passed {
+    Head(Arc<Head>),
+    Piece(Bytes),
+    /// The end. What came before is recorded.
+    End,
+    Failed(Arc<ProxyError>),
+}
+
+impl Passed {
+    /// Bytes that it holds, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Passed::Head(_) => 1_000,
+            Passed::Piece(bytes) => bytes.len(),
+            Passed::End | Passed::Failed(_) => 0,
+        }
+    }
+}
+
+/// How an answer begins.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// Whether its body is passed on while it comes.
+    pub(super) is_stream: bool,
+}

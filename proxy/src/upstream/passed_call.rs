@@ -1,0 +1,75 @@
+use std::sync::Arc;
+
+use fulgurite_backends::UpstreamRequest;
+use serde_json::{Map, Value};
+
+use super::route::Route;
+use crate::attempt::attempt_memory::AttemptMemory;
+use crate::attempt::attribution::Attribution;
+use crate::attempt::budget::{Admission, Asking, Spending};
+use crate::attempt::owner::Owner;
+use crate::error::ProxyError;
+use crate::models::gate::Gate;
+use crate::models::served_model::UpstreamModel;
+use crate::observe::call_facts::CallFacts;
+
+/// A call that is passed on, and all that is recorded of it.
+pub(super) struct PassedCall {
+    pub(super) route: Route,
+    pub(super) model: UpstreamModel,
+    /// What holds the model's calls.
+    pub(super) gate: Gate,
+    pub(super) request: UpstreamRequest,
+    pub(super) owner: Owner,
+    /// The client's body.
+    pub(super) fields: Map<String, Value>,
+    pub(super) digest: String,
+    pub(super) idempotency_key: Option<String>,
+    /// What lets it take from its attempt's budget, if it belongs to one.
+    pub(super) admission: Option<Admitted>,
+    pub(super) facts: Arc<CallFacts>,
+    /// Seconds since the epoch.
+    pub(super) start_time: f64,
+}
+
+/// A call that was let in by its attempt's budget before anybody could count its prompt.
+pub(super) struct Admitted {
+    admission: Admission,
+    spending: Arc<Spending>,
+}
+
+impl Admitted {
+    /// A prompt is taken to have this many tokens until the upstream has counted it.
+    const PROMPT_TOKENS: usize = 1;
+
+    /// Lets a call take from an attempt's budget, unless that is spent.
+    pub(super) fn of(
+        memory: &AttemptMemory,
+        attribution: &Attribution,
+        route: Route,
+        fields: &Map<String, Value>,
+    ) -> Result<Self, ProxyError> {
+        let asking = Asking {
+            prompt_tokens: Self::PROMPT_TOKENS,
+            choices: 1,
+            answer_tokens: asked_tokens(fields),
+            prompt_field: route.prompt_field(),
+        };
+        let spending = Arc::clone(&memory.spending);
+        Ok(Self { admission: spending.admit(attribution.allowance, asking)?, spending })
+    }
+
+    /// The call is recorded, with as many tokens as the upstream counts.
+    pub(super) fn is_recorded(&self, tokens: u64) {
+        self.admission.is_recorded();
+        let counted = usize::try_from(tokens).unwrap_or(usize::MAX);
+        self.spending.sampled(counted.saturating_sub(Self::PROMPT_TOKENS));
+    }
+}
+
+/// The most tokens that a request asks for, in any dialect; none if it does not say.
+fn asked_tokens(fields: &Map<String, Value>) -> usize {
+    let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    let asked = limits.iter().find_map(|limit| fields.get(*limit)?.as_u64()).unwrap_or_default();
+    usize::try_from(asked).unwrap_or(usize::MAX)
+}

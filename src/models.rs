@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fulgurite_backends::tinker::wire::LoraConfig;
-use fulgurite_backends::tinker::{
-    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
-};
 use fulgurite_backends::{
     BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
     SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
 };
 use fulgurite_engine::Engine;
-use fulgurite_engine::tinker_server::TinkerBase;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
 use fulgurite_renderers::Renderer;
+use fulgurite_tinker::server::TinkerBase;
+use fulgurite_tinker::wire::LoraConfig;
+use fulgurite_tinker::{
+    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
+};
 use serde_json::Value;
 
 use crate::config::{Config, public_part};

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use fulgurite_engine::tinker_server::{self, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions};
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_store::{Store, StoreOptions, redact_url};
+use fulgurite_tinker::server::{
+    self as tinker_server, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
+};
 
 use crate::admin_key;
 use crate::cli::ServeArguments;

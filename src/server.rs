@@ -9,11 +9,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use fulgurite_backends::{FairShare, ShareLimits};
-use fulgurite_engine::tinker_server::TinkerBase;
-use fulgurite_engine::{Engine, EngineOptions, TokenText, Vocabulary};
+use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
 use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store, Turns, TurnsFull};
+use fulgurite_tinker::server::TinkerBase;
 use fulgurite_types::ModelWeights;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
@@ -49,7 +49,9 @@ impl LoadedModel {
 
     /// The model as clients of the Tinker API have it.
     pub fn tinker_base(&self) -> Result<TinkerBase> {
-        TinkerBase::new(&self.served.name, &self.engine).with_context(|| format!("model `{}`", self.served.name))
+        let model = EmbeddedTinkerModel::new(&self.engine);
+        let model = model.with_context(|| format!("model `{}`", self.served.name))?;
+        Ok(TinkerBase::new(&self.served.name, Arc::new(model)))
     }
 }
 

@@ -4,7 +4,7 @@
 mod common;
 #[path = "../backends/tests/scripted/mod.rs"]
 mod scripted;
-#[path = "../backends/tests/scripted/tinker.rs"]
+#[path = "../tinker/tests/scripted/tinker.rs"]
 mod tinker_host;
 
 use std::path::Path;

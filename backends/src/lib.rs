@@ -5,8 +5,9 @@
 //! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
 //!   [`RemoteOptions`].
+//! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
 //! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
-//! - [`tinker`]: hosts that speak the Tinker API, and its messages.
+//! - [`remote`]: what remote hosts are built of.
 //! - [`Replicas`]: several hosts of one model as one.
 //! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
 //! - [`FairShare`]: places for work whose size clients choose, which take turns. [`aside`] keeps other tasks from waiting for it.
@@ -22,16 +23,15 @@ mod llama_cpp;
 mod loss_function;
 mod new_weights;
 mod plain_words;
-mod probe;
+mod prompt_scores;
 mod publishing_learner;
-mod remote;
+pub mod remote;
 mod replicas;
 mod sample_stream;
 mod sampler;
 mod seed;
 mod sglang;
 mod telemetry;
-pub mod tinker;
 mod upstream;
 mod vllm;
 
@@ -47,6 +47,7 @@ pub use llama_cpp::LlamaCppSampler;
 pub use loss_function::{LossFunction, RatioBounds};
 pub use new_weights::{Changeover, NewWeights, WeightsReceiver, WeightsSource};
 pub use plain_words::{Notation, nearest_name, plain_words};
+pub use prompt_scores::{PromptQuestions, PromptScores};
 pub use publishing_learner::PublishingLearner;
 pub use remote::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;

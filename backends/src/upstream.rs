@@ -6,7 +6,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
-use crate::remote::host::{CONNECT_LIMIT, describe, read_url};
+use crate::remote::address::{CONNECT_LIMIT, read_url};
+use crate::remote::error_words::describe;
 use crate::replicas::{Replica, Turn, order};
 use crate::{AnswerFault, BackendError, ReplicaOptions};
 

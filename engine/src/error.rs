@@ -135,12 +135,6 @@ pub enum EngineError {
         /// The norm that was found.
         norm: f64,
     },
-    /// The system gives no random numbers, of which a secret would be made.
-    #[error("the system gives no random numbers: {message}")]
-    NoRandomness {
-        /// What it says.
-        message: String,
-    },
     /// A thread of the engine has panicked.
     #[error("a thread of the engine has panicked: {message}")]
     Panicked {
@@ -181,10 +175,9 @@ impl From<EngineError> for BackendError {
             | EngineError::Request { .. }
             | EngineError::Constraint { .. }
             | EngineError::Optimizer { .. } => BackendError::InvalidRequest { message: error.to_string() },
-            EngineError::Device { .. }
-            | EngineError::GradientNotFinite { .. }
-            | EngineError::NoRandomness { .. }
-            | EngineError::Panicked { .. } => BackendError::Internal { message: error.to_string() },
+            EngineError::Device { .. } | EngineError::GradientNotFinite { .. } | EngineError::Panicked { .. } => {
+                BackendError::Internal { message: error.to_string() }
+            }
         }
     }
 }

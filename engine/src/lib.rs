@@ -5,7 +5,7 @@
 //! - [`EmbeddedSampler`] and [`EmbeddedLearner`] are its two halves. They share one set of kernels, whose result for a
 //!   token does not depend on what else is in the batch: at temperature 1 the sampler's logprob of a token is the
 //!   learner's, bit for bit, under the same weights.
-//! - [`tinker_server`]: both over the Tinker API, for clients elsewhere.
+//! - [`EmbeddedTinkerModel`]: both as a server of the Tinker API has them, for clients elsewhere.
 
 mod adapter;
 mod adapter_files;
@@ -49,7 +49,7 @@ mod shard;
 mod stop_sequences;
 mod telemetry;
 mod threads;
-pub mod tinker_server;
+mod tinker_model;
 mod verification;
 mod vocabulary;
 mod weights;
@@ -75,4 +75,5 @@ pub use rope_scaling::RopeScaling;
 pub use sampler::EmbeddedSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
 pub use threads::square_product;
+pub use tinker_model::EmbeddedTinkerModel;
 pub use vocabulary::{TokenText, Vocabulary};

@@ -1,4 +1,4 @@
-use fulgurite_backends::BackendError;
+use fulgurite_backends::{BackendError, PromptQuestions, PromptScores};
 use fulgurite_types::SamplingParameters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -10,40 +10,15 @@ use crate::kernels::LogSoftmax;
 use crate::loss::TokenLoss;
 use crate::published::WeightsSnapshot;
 
-/// How likely the tokens of a prompt were, each after those before it. The first has nothing before it, so every list
-/// begins with the second.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PromptScores {
-    /// The logprob of each token.
-    pub(crate) logprobs: Vec<f32>,
-    /// The likeliest tokens in the place of each, likeliest first.
-    pub(crate) likeliest: Vec<Vec<(u32, f32)>>,
-    /// The logprobs of the tokens that were named for each place.
-    pub(crate) named: Vec<Vec<f32>>,
-    /// Tokens that were drawn in the place of each, with their logprobs under what they were drawn from.
-    pub(crate) drawn: Vec<Vec<(u32, f32)>>,
-}
-
-/// What is to be told of each place of a prompt beside the logprob of its token.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AskedOfPlaces<'a> {
-    /// How many of the likeliest tokens.
-    pub(crate) alternatives: usize,
-    /// The logprobs of these, a row for each place or none at all.
-    pub(crate) named: &'a [Vec<u32>],
-    /// How many tokens, drawn independently.
-    pub(crate) draws: usize,
-    /// Of what they are drawn from; 0 draws the likeliest.
-    pub(crate) temperature: f32,
-    /// The same seed draws the same tokens.
-    pub(crate) seed: u64,
-}
-
 impl WeightsSnapshot {
     /// Scores a prompt of known tokens, no longer than the context. Takes as long as reading the prompt does. Fails where
     /// tokens are to be drawn and the logits are not finite.
-    pub(crate) fn score_prompt(&self, prompt: &[u32], asked: AskedOfPlaces<'_>) -> Result<PromptScores, BackendError> {
-        let AskedOfPlaces { alternatives, named, draws, temperature, seed } = asked;
+    pub(crate) fn score_prompt(
+        &self,
+        prompt: &[u32],
+        asked: PromptQuestions<'_>,
+    ) -> Result<PromptScores, BackendError> {
+        let PromptQuestions { alternatives, named, draws, temperature, seed } = asked;
         let sampling = SamplingParameters { temperature, ..SamplingParameters::default() };
         let (mut generator, mut scratch) = (ChaCha8Rng::seed_from_u64(seed), Vec::new());
         let policy = &self.0.policy;
@@ -90,8 +65,7 @@ mod tests {
     use fulgurite_types::WeightsVersion;
     use std::sync::Arc;
 
-    use super::AskedOfPlaces;
-    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs};
+    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, PromptQuestions};
 
     use crate::test_models::tiny_config;
     use crate::{EmbeddedLearner, create_model};
@@ -113,7 +87,7 @@ mod tests {
         let told = learner.forward_backward_telling_all(data, LossFunction::CrossEntropy).await.unwrap();
         let named = [vec![1, 9], vec![4, 9], vec![1, 9], vec![5, 9]];
         let snapshot = learner.snapshot(WeightsVersion(0)).await.unwrap();
-        let asked = AskedOfPlaces { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };
+        let asked = PromptQuestions { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };
         let scores = snapshot.score_prompt(&prompt, asked).unwrap();
         assert_eq!(scores.logprobs, told.logprobs[0]);
         assert_eq!(scores.named.iter().map(|row| row[0]).collect::<Vec<_>>(), scores.logprobs);
@@ -129,7 +103,7 @@ mod tests {
             assert!(drawn.iter().all(|(_, told)| *told == logprob));
         }
         assert_eq!(snapshot.score_prompt(&prompt, asked).unwrap(), scores);
-        let greedy = AskedOfPlaces { draws: 2, alternatives: 1, ..AskedOfPlaces::default() };
+        let greedy = PromptQuestions { draws: 2, alternatives: 1, ..PromptQuestions::default() };
         let greedy = snapshot.score_prompt(&prompt, greedy).unwrap();
         for (row, likeliest) in greedy.drawn.iter().zip(&greedy.likeliest) {
             assert_eq!(*row, [(likeliest[0].0, 0.0); 2]);

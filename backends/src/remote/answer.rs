@@ -10,17 +10,17 @@ const ROUNDING: f64 = 1e-3;
 
 /// A part of an answer as one event of a wire tells it, not yet believed.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Piece {
+pub struct Piece {
     /// The prompt, where the host repeats it.
-    pub(crate) prompt: Option<Elements<i64>>,
+    pub prompt: Option<Elements<i64>>,
     /// What was sampled since the last piece.
-    pub(crate) tokens: Elements<PieceToken>,
+    pub tokens: Elements<PieceToken>,
     /// The weights behind the whole answer, where the host tells them at its end.
-    pub(crate) weights: Option<Vec<WeightsSpan>>,
+    pub weights: Option<Vec<WeightsSpan>>,
     /// How many of the prompt's tokens the host had in its cache.
-    pub(crate) cached: Option<usize>,
+    pub cached: Option<usize>,
     /// Why the answer ended with this piece, if it did.
-    pub(crate) end: Option<StopReason>,
+    pub end: Option<StopReason>,
 }
 
 impl Piece {
@@ -32,17 +32,20 @@ impl Piece {
 
 /// A sampled token as a wire tells it.
 #[derive(Clone, Debug)]
-pub(crate) struct PieceToken {
-    pub(crate) id: i64,
-    pub(crate) logprob: Option<f64>,
+pub struct PieceToken {
+    /// Its id.
+    pub id: i64,
+    /// Its logprob, if it came.
+    pub logprob: Option<f64>,
     /// The likeliest tokens in any order, the sampled one perhaps among them although it is none of them.
-    pub(crate) alternatives: Elements<(i64, f64)>,
-    pub(crate) weights_version: Option<WeightsVersion>,
+    pub alternatives: Elements<(i64, f64)>,
+    /// The weights behind it, where the host tells them.
+    pub weights_version: Option<WeightsVersion>,
 }
 
 /// Who may end an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndsAt {
+pub enum EndsAt {
     /// The request's stop tokens alone.
     StopTokens,
     /// Also what the host itself takes for the end of a text.
@@ -51,7 +54,7 @@ pub(crate) enum EndsAt {
 
 /// An answer under way: pieces in, checked events out.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
     prompt: Vec<u32>,
     stop_tokens: Vec<u32>,
     max_tokens: usize,
@@ -66,7 +69,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn new(request: &SampleRequest, vocabulary_size: usize, ends_at: EndsAt) -> Self {
+    /// Nothing of the answer to `request` has come. Token ids are below `vocabulary_size`.
+    pub fn new(request: &SampleRequest, vocabulary_size: usize, ends_at: EndsAt) -> Self {
         Self {
             prompt: request.prompt.clone(),
             stop_tokens: request.stop_tokens.clone(),
@@ -81,7 +85,7 @@ impl Answer {
     }
 
     /// With the weights behind every token, where that is certain.
-    pub(crate) fn of_weights(self, certain_weights: Option<WeightsVersion>) -> Self {
+    pub fn of_weights(self, certain_weights: Option<WeightsVersion>) -> Self {
         Self { certain_weights, ..self }
     }
 
@@ -92,7 +96,7 @@ impl Answer {
 
     /// What a piece says, in order. `Finished` is the last of it if it ends the answer; a stop token does, whether or
     /// not the host says so.
-    pub(crate) fn take(&mut self, piece: Piece) -> Result<Elements<SampleEvent>, AnswerFault> {
+    pub fn take(&mut self, piece: Piece) -> Result<Elements<SampleEvent>, AnswerFault> {
         if let Some(prompt) = &piece.prompt
             && !prompt.iter().copied().eq(self.prompt.iter().map(|&token| i64::from(token)))
         {

@@ -11,8 +11,9 @@ use http_body::Body;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::remote::address::CONNECT_LIMIT;
 use crate::remote::body_decoder::BodyDecoder;
-use crate::remote::host::{CONNECT_LIMIT, describe};
+use crate::remote::error_words::{describe, in_words};
 use crate::remote::response_head::ResponseHead;
 
 /// How long a connection may wait for its next request.
@@ -262,17 +263,6 @@ fn poll_data(body: &mut reqwest::Body, context: &mut Context<'_>) -> Poll<Option
             None => return Poll::Ready(None),
         }
     }
-}
-
-/// An error with its causes.
-pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -5,20 +5,15 @@ use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::remote::connections::{Connections, ReplyBody, in_words};
+use crate::remote::address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
+use crate::remote::connections::{Connections, ReplyBody};
+use crate::remote::error_words::{MESSAGE_LIMIT, describe, error_message, fault_of_error, in_words, refusal};
 use crate::{AnswerFault, BackendError, Changeover};
 
-/// How long a host may take to accept a connection.
-pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long a host may take to say how it is.
-pub(crate) const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 /// What is read of an answer that is no stream, in bytes.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
-/// What is told of a host's own words, in characters.
-const MESSAGE_LIMIT: usize = 500;
-
 /// One model host that is reached over HTTP.
 #[derive(Clone)]
 pub struct RemoteOptions {
@@ -260,70 +255,6 @@ fn direct_address(base: &Url) -> Option<String> {
     (base.scheme() == "http" && is_proxied().is_none()).then_some(address)
 }
 
-/// Where a server is, its path ending in a slash and without `version`, which people may write there.
-pub(crate) fn base_url(url: &str, version: &str) -> Result<Url, BackendError> {
-    let mut base = read_url(url)?;
-    let path = base.path().trim_end_matches('/');
-    let path = format!("{}/", path.strip_suffix(version).unwrap_or(path));
-    base.set_path(&path);
-    base.set_query(None);
-    Ok(base)
-}
-
-/// The URL of a server, which tells no secret.
-pub(crate) fn read_url(url: &str) -> Result<Url, BackendError> {
-    let refuse = |message: String| BackendError::Configuration { message };
-    let base = Url::parse(url).map_err(|error| refuse(format!("`{url}` is no URL: {error}")))?;
-    if !matches!(base.scheme(), "http" | "https") || base.host().is_none() {
-        return Err(refuse(format!("`{url}` is no URL of a model host: it must begin with http:// or https://")));
-    }
-    if !base.username().is_empty() || base.password().is_some() {
-        let message = "the URL of a model host holds a user or a password, which errors would show: give the key by \
-                       api_key_env";
-        return Err(refuse(message.to_owned()));
-    }
-    Ok(base)
-}
-
-/// An error of the client with its causes, without the URL, which may hold a password.
-pub(crate) fn describe(error: reqwest::Error) -> String {
-    in_words(&error.without_url())
-}
-
-/// A server's words for what went wrong, in any of the forms that servers have for it.
-pub(crate) fn error_message(value: &Value) -> String {
-    let found = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];
-    let message = found.into_iter().find(|found| !found.is_null()).unwrap_or(value);
-    let text = message.as_str().map_or_else(|| message.to_string(), str::to_owned);
-    text.chars().take(MESSAGE_LIMIT).collect()
-}
-
-/// An error in the middle of a stream. Servers begin some streams before they look at the request.
-pub(crate) fn fault_of_error(error: &Value) -> AnswerFault {
-    let message = error_message(&json!({ "error": error }));
-    match [&error["code"], &error["status_code"]].into_iter().find_map(Value::as_u64) {
-        Some(400 | 413 | 422) => AnswerFault::Refused { message },
-        _ => AnswerFault::HostError { message },
-    }
-}
-
-/// What a status other than success means for whoever asked.
-pub(crate) fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
-    let told = format!("{host} answers {}: {message}", status.as_u16());
-    match status {
-        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-            BackendError::InvalidRequest { message: AnswerFault::Refused { message: message.to_owned() }.to_string() }
-        }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BackendError::Configuration {
-            message: format!("{told} (is the variable that api_key_env names set to a key of this host?)"),
-        },
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-            BackendError::Configuration { message: format!("{told} (is the right kind of server behind this URL?)") }
-        }
-        _ => BackendError::Unavailable { message: told },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -362,30 +293,5 @@ mod tests {
         assert!(!shown.contains("secret"), "{shown}");
         let error = Host::new(&RemoteOptions { api_key: Some("secret\n".into()), ..options }).unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn a_servers_words_are_found_wherever_it_puts_them() {
-        for value in [
-            json!({ "error": { "message": "why", "code": 400 } }),
-            json!({ "error": "why" }),
-            json!({ "message": "why", "object": "error" }),
-            json!({ "detail": "why" }),
-            json!("why"),
-        ] {
-            assert_eq!(error_message(&value), "why");
-        }
-        assert_eq!(error_message(&json!({ "detail": [1] })), "[1]");
-    }
-
-    #[test]
-    fn a_status_says_whose_fault_it_is() {
-        for (status, is_hosts) in
-            [(400, false), (413, false), (422, false), (401, true), (404, true), (429, true), (503, true)]
-        {
-            let error = refusal("http://h", StatusCode::from_u16(status).unwrap(), "why");
-            assert_eq!(error.is_hosts_fault(), is_hosts, "{error}");
-            assert!(error.to_string().contains("why"));
-        }
     }
 }

@@ -14,7 +14,7 @@ const DEPTH_LIMIT: usize = 128;
 pub(crate) type Read<T> = Result<T, AnswerFault>;
 
 /// The elements of an array. What hosts stream tells of one token at a time, for which no memory is taken.
-pub(crate) type Elements<T> = SmallVec<[T; 1]>;
+pub type Elements<T> = SmallVec<[T; 1]>;
 
 /// A place in a JSON text.
 pub(crate) struct JsonReader<'d> {

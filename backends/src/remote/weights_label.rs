@@ -13,7 +13,7 @@ pub(crate) fn weights_version(label: &str) -> Option<WeightsVersion> {
 
 /// Tokens `start` to `end` (exclusive) of an answer, and the weights that sampled them.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct WeightsSpan {
+pub struct WeightsSpan {
     version: String,
     start: usize,
     end: usize,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::sampler::Sglang;
-use crate::probe::{PROBED_TOKENS, probe, tells_certainty};
+use crate::remote::probe::{PROBED_TOKENS, probe, tells_certainty};
 use crate::remote::sampler::{Remote, Wire};
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;

@@ -6,9 +6,4 @@ mod other_wires;
 mod replicas;
 #[path = "../scripted/mod.rs"]
 mod scripted;
-#[path = "../scripted/tinker.rs"]
-mod tinker_host;
-mod tinker_learner;
-mod tinker_sampler;
-mod tinker_wire;
 mod vllm;

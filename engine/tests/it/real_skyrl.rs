@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::common::{open, policy, request, supervised};
 use crate::real_hosts::{TOLERANCE, answer, greatest_difference};
-use fulgurite_backends::tinker::wire::LoraConfig;
-use fulgurite_backends::tinker::{
-    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
-};
 use fulgurite_backends::{
     AdamParameters, BackendError, Learner, LossFunction, SampleRequest, SampledToken, Sampler, StopReason,
+};
+use fulgurite_tinker::wire::LoraConfig;
+use fulgurite_tinker::{
+    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 

@@ -1,0 +1,36 @@
+//! Short requests that find out what a host tells of what it samples.
+
+use crate::{BackendError, SampleEvent, SampleRequest, SampleStream};
+use fulgurite_types::SamplingParameters;
+
+/// How many tokens try out which logprobs a host tells: a model is hardly sure of so many by itself.
+pub const PROBED_TOKENS: usize = 4;
+/// A certain token's logprob is above minus this.
+const UNCERTAIN: f32 = 1e-2;
+
+/// A request for a few tokens after a prompt of one.
+pub fn probe(sampling: SamplingParameters, max_tokens: usize, top_logprobs: usize) -> SampleRequest {
+    SampleRequest {
+        prompt: vec![0],
+        max_tokens,
+        sampling,
+        stop_tokens: Vec::new(),
+        stop_sequences: vec![],
+        seed: 0,
+        top_logprobs,
+        stream_interval: 1,
+        affinity: None,
+    }
+}
+
+/// Whether a host tells that tokens were certain which had to be.
+pub async fn tells_certainty(mut stream: SampleStream) -> Result<bool, BackendError> {
+    let mut are_certain = true;
+    loop {
+        match stream.next().await? {
+            SampleEvent::Token(token) => are_certain &= token.logprob > -UNCERTAIN,
+            SampleEvent::WeightsVersions(_) | SampleEvent::CachedPrompt(_) => {}
+            SampleEvent::Finished(_) => return Ok(are_certain),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The embedded models as a Tinker server has them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fulgurite_backends::{
+    BackendError, Datum, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest,
+    SampleStream, Sampler,
+};
+use fulgurite_tinker::server::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
+use fulgurite_tinker::wire::LoraConfig;
+use fulgurite_types::WeightsVersion;
+use serde_json::Value;
+
+use crate::files::{CONFIG, GENERATION_CONFIG};
+use crate::published::WeightsSnapshot;
+use crate::weights::Weights;
+use crate::{EmbeddedLearner, EmbeddedSampler, Engine, EngineError, LoraModule, LoraOptions, ModelConfig};
+
+/// A model of an engine, for clients of the Tinker API. Texts can end an answer only if the engine was opened with the
+/// model's vocabulary.
+#[derive(Debug)]
+pub struct EmbeddedTinkerModel {
+    facts: ModelFacts,
+    sampler: Arc<EmbeddedSampler>,
+    /// As the model was opened: what adapters stand beside, whatever is put behind the sampler.
+    weights: Arc<Weights>,
+    /// The same, to be sampled from.
+    opened: Arc<SampledSnapshot>,
+}
+
+impl EmbeddedTinkerModel {
+    /// The model of an engine. Fails if its directory does not tell what it ends texts with.
+    pub fn new(engine: &Engine) -> Result<Self, EngineError> {
+        let (directory, config, sampler) = (engine.directory(), engine.config(), engine.sampler());
+        let directory = std::fs::canonicalize(directory).map_err(EngineError::io("find", directory))?;
+        let facts = ModelFacts {
+            architecture: config.architecture.name().to_owned(),
+            context_length: config.max_position_embeddings,
+            vocabulary_size: config.vocab_size,
+            end_tokens: end_tokens(&directory, config)?,
+            queue_limit: sampler.queue_limit(),
+            directory,
+        };
+        let opened = Arc::new(SampledSnapshot { sampler: sampler.clone(), snapshot: sampler.snapshot() });
+        Ok(Self { facts, sampler, weights: engine.weights(), opened })
+    }
+}
+
+impl HostedModel for EmbeddedTinkerModel {
+    fn facts(&self) -> &ModelFacts {
+        &self.facts
+    }
+
+    fn sampler(&self) -> Arc<dyn Sampler> {
+        self.sampler.clone()
+    }
+
+    fn opened(&self) -> Arc<dyn HostedWeights> {
+        self.opened.clone()
+    }
+
+    fn read_weights(&self, directory: &Path) -> Result<Arc<dyn HostedWeights>, BackendError> {
+        let snapshot = WeightsSnapshot::read(directory, &self.weights, WeightsVersion::default())?;
+        Ok(Arc::new(SampledSnapshot { sampler: self.sampler.clone(), snapshot }))
+    }
+
+    fn begin_training(
+        &self,
+        adapter: Option<&LoraConfig>,
+        threads: usize,
+    ) -> Result<Box<dyn HostedLearner>, BackendError> {
+        let (weights, directory) = (&self.weights, &self.facts.directory);
+        let learner = match adapter {
+            Some(config) => EmbeddedLearner::over(weights.clone(), &lora_options(config), threads, directory)?,
+            None => EmbeddedLearner::open(directory, threads, weights.model.device.clone())?,
+        };
+        Ok(Box::new(TrainingRun { learner, sampler: self.sampler.clone() }))
+    }
+}
+
+/// Weights, and the sampler in whose batch they are sampled from.
+#[derive(Debug)]
+struct SampledSnapshot {
+    sampler: Arc<EmbeddedSampler>,
+    snapshot: WeightsSnapshot,
+}
+
+#[async_trait]
+impl HostedWeights for SampledSnapshot {
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        self.sampler.sample_from(&self.snapshot, request).await
+    }
+
+    fn score_prompt(&self, prompt: &[u32], asked: PromptQuestions<'_>) -> Result<PromptScores, BackendError> {
+        self.snapshot.score_prompt(prompt, asked)
+    }
+
+    fn publish(&self, version: WeightsVersion) {
+        self.sampler.publish(&self.snapshot, version);
+    }
+}
+
+/// A learner, and the sampler that its snapshots are sampled by.
+struct TrainingRun {
+    learner: EmbeddedLearner,
+    sampler: Arc<EmbeddedSampler>,
+}
+
+#[async_trait]
+impl HostedLearner for TrainingRun {
+    fn learner(&self) -> &dyn Learner {
+        &self.learner
+    }
+
+    async fn forward_backward_with_all_logprobs(
+        &self,
+        data: Arc<[Datum]>,
+        loss: LossFunction,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.learner.forward_backward_telling_all(data, loss).await
+    }
+
+    async fn forward_with_loss(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
+        self.learner.forward_with_loss(data, loss).await
+    }
+
+    async fn drop_gradient(&self) -> Result<(), BackendError> {
+        self.learner.drop_gradient().await
+    }
+
+    async fn load_weights(&self, directory: &Path) -> Result<(), BackendError> {
+        self.learner.load_weights(directory).await
+    }
+
+    async fn snapshot(&self) -> Result<Arc<dyn HostedWeights>, BackendError> {
+        let snapshot = self.learner.snapshot(WeightsVersion::default()).await?;
+        Ok(Arc::new(SampledSnapshot { sampler: self.sampler.clone(), snapshot }))
+    }
+}
+
+/// The tokens that a model ends texts with, as its directory tells.
+fn end_tokens(directory: &Path, config: &ModelConfig) -> Result<Vec<u32>, EngineError> {
+    let path = directory.join(GENERATION_CONFIG);
+    let told = match path.exists() {
+        true => {
+            let text = std::fs::read(&path).map_err(EngineError::io("read", &path))?;
+            let malformed =
+                |error: serde_json::Error| EngineError::Malformed { path: path.clone(), message: error.to_string() };
+            serde_json::from_slice::<Value>(&text).map_err(malformed)?["eos_token_id"].clone()
+        }
+        false => Value::Null,
+    };
+    let told = if told.is_null() { config.other.get("eos_token_id").cloned().unwrap_or_default() } else { told };
+    let all = if let Value::Array(all) = told { all } else { Vec::from([told]) };
+    let token = |id: &Value| match id.as_u64().and_then(|id| u32::try_from(id).ok()) {
+        Some(id) => Ok(id),
+        None => Err(EngineError::Malformed {
+            path: directory.join(CONFIG),
+            message: format!("eos_token_id is {id}, but must be a token's id or a list of them"),
+        }),
+    };
+    all.iter().filter(|id| !id.is_null()).map(token).collect()
+}
+
+/// What a client asks to be trained beside the base, in the engine's words.
+fn lora_options(config: &LoraConfig) -> LoraOptions {
+    let seed = config.seed.unwrap_or_default();
+    LoraOptions { modules: modules(config), ..LoraOptions::new(config.rank as usize, seed) }
+}
+
+fn modules(config: &LoraConfig) -> BTreeSet<LoraModule> {
+    let attention = config.train_attn.then_some(LoraModule::ATTENTION).into_iter().flatten();
+    let feed_forward = config.train_mlp.then_some(LoraModule::FEED_FORWARD).into_iter().flatten();
+    attention.chain(feed_forward).chain(config.train_unembed.then_some(LoraModule::Head)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: LoraConfig =
+        LoraConfig { rank: 4, seed: Some(7), train_unembed: false, train_mlp: true, train_attn: true };
+
+    #[test]
+    fn what_is_asked_for_is_what_is_trained() {
+        let options = lora_options(&CONFIG);
+        assert_eq!((options.rank, options.seed, options.alpha), (4, 7, 32.0));
+        assert_eq!(options.modules, LoraModule::ALL[..7].iter().copied().collect());
+        let head = LoraConfig { train_unembed: true, train_mlp: false, train_attn: false, ..CONFIG };
+        assert_eq!(lora_options(&head).modules, [LoraModule::Head].into());
+    }
+}

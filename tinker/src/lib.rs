@@ -1,0 +1,13 @@
+//! Everything for the Tinker API, by which models elsewhere are sampled from and trained.
+//!
+//! - [`wire`]: its messages, for client and server.
+//! - [`TinkerService`]: a service that speaks it, behind [`TinkerSampler`] and [`TinkerLearner`].
+//! - [`server`]: models of a host that is handed in, for clients that speak it.
+
+mod client;
+pub mod server;
+pub mod wire;
+
+pub use client::{
+    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
+};

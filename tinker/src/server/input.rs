@@ -1,0 +1,100 @@
+//! Reading bodies and query parameters, with errors that say which field is at fault.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use fulgurite_backends::aside;
+use serde::de::DeserializeOwned;
+
+use crate::server::refusals::Refusal;
+
+/// Query parameters.
+pub(crate) struct Parameters<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Parameters<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Refusal> {
+        let read = Query::try_from_uri(&parts.uri).map(|Query(parameters)| Self(parameters));
+        read.map_err(|error| {
+            let source = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            Refusal { status: StatusCode::BAD_REQUEST, ..Refusal::unreadable(source) }
+        })
+    }
+}
+
+/// A body of JSON.
+pub(crate) fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    unless_small(body.len(), || serde_json::from_slice(body).map_err(|error| unreadable::<T>(body, &error)))
+}
+
+/// Why a body cannot be read, and which of its fields is at fault.
+fn unreadable<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Refusal {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    match serde_path_to_error::deserialize::<_, T>(&mut reader) {
+        Err(placed) => Refusal::unreadable_at(&placed.path().to_string(), placed.inner()),
+        Ok(_) => Refusal::unreadable(error),
+    }
+}
+
+/// Bodies up to this size are read where they arrive: it takes less than a millisecond.
+const SMALL: usize = 64 * 1024;
+
+/// Works at what came of a body of so many bytes: aside from other requests, unless it is small.
+pub(crate) fn unless_small<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes <= SMALL { work() } else { aside(work) }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::{CreateModelRequest, JsonForwardRequest, SampleRequest};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::server::management::page::Part;
+
+    #[tokio::test]
+    async fn a_mistake_is_told_with_its_place_and_not_in_serdes_words() {
+        fn told<T: DeserializeOwned>(body: &Value) -> String {
+            read::<T>(&Bytes::from(body.to_string())).err().unwrap().detail
+        }
+        let model = |rank: Value| json!({ "session_id": "s", "model_seq_id": 0, "base_model": "m", "lora_config": { "rank": rank } });
+        let pass = |chunk: Value| {
+            let input = json!({ "data": [{ "model_input": { "chunks": [chunk] } }], "loss_fn": "cross_entropy" });
+            json!({ "model_id": "m", "forward_input": input })
+        };
+        let sample = |parameters: Value| json!({ "prompt": { "chunks": [] }, "sampling_params": parameters });
+        let said = [
+            told::<CreateModelRequest>(&model(json!("x"))),
+            told::<CreateModelRequest>(&model(json!(8589934592_u64))),
+            told::<CreateModelRequest>(&json!([])),
+            told::<CreateModelRequest>(&json!({ "session_id": 5 })),
+            told::<JsonForwardRequest>(&json!({ "model_id": "m", "forward_input": 5 })),
+            told::<JsonForwardRequest>(&pass(json!({ "type": "audio" }))),
+            told::<JsonForwardRequest>(&pass(json!({ "tokens": [1] }))),
+            told::<SampleRequest>(&sample(json!({ "temperature": "hot" }))),
+            told::<SampleRequest>(&sample(json!({ "stop": {} }))),
+        ];
+        let said = said.map(|said| said.strip_prefix("the request cannot be read: ").unwrap().to_owned());
+        let said = said.map(|said| said.rsplit_once(" at line ").map_or(said.clone(), |(said, _)| said.to_owned()));
+        assert_eq!(
+            said,
+            [
+                "lora_config.rank is \"x\", but must be a whole number, 0 or more",
+                "lora_config.rank is 8589934592, which is too large",
+                "it is a list, but must be an object",
+                "session_id is 5, but must be a string",
+                "forward_input is 5, but must be an object",
+                "forward_input.data[0].model_input.chunks[0].type cannot be `audio`; there is `encoded_text`, `image`, `image_asset_pointer`, `dmel`",
+                "forward_input.data[0].model_input.chunks[0] needs `type`, which is missing",
+                "sampling_params.temperature is \"hot\", but must be a number",
+                "sampling_params.stop has none of the forms that it may have",
+            ]
+        );
+
+        let mut parts = axum::http::Request::builder().uri("/x?limit=ten").body(()).unwrap().into_parts().0;
+        let refusal = Parameters::<Part>::from_request_parts(&mut parts, &()).await.err().unwrap();
+        assert_eq!(refusal.detail, "the request cannot be read: limit must be a whole number");
+    }
+}

@@ -1,0 +1,69 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::server::base::TinkerBase;
+use crate::wire::{CheckpointKind, CheckpointPath};
+use async_trait::async_trait;
+use fulgurite_backends::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
+use fulgurite_types::WeightsVersion;
+
+use crate::server::tinker_server::TinkerServer;
+
+/// The sampler of a base model that also takes weights which training runs of this server have saved for sampling, by
+/// their names (`tinker://...`): whoever trains over the Tinker API can put them behind the model that agents call.
+pub struct KeptWeightsSampler {
+    base: Arc<TinkerBase>,
+    server: Arc<TinkerServer>,
+}
+
+impl KeptWeightsSampler {
+    /// What samples the base model of that name, if the server has it.
+    pub fn new(server: Arc<TinkerServer>, base_model: &str) -> Option<Self> {
+        let base = server.base(base_model).ok()?;
+        Some(Self { base, server })
+    }
+
+    /// Where weights are that were saved for sampling.
+    fn directory(&self, path: &str) -> Result<PathBuf, BackendError> {
+        let refuse = |message: String| BackendError::Configuration { message };
+        let parsed: CheckpointPath = path.parse().map_err(|error| refuse(format!("{error}")))?;
+        if parsed.kind != CheckpointKind::SamplerWeights {
+            return Err(refuse(format!("`{path}` holds no weights to sample from")));
+        }
+        let registry = self.server.registry();
+        let found = registry.checkpoints.get(&parsed.to_string());
+        let found = found.ok_or_else(|| refuse(format!("`{path}` is not there, or was saved at another server")))?;
+        if found.base_model != self.base.name {
+            return Err(refuse(format!("`{path}` is of base model `{}`, not `{}`", found.base_model, self.base.name)));
+        }
+        Ok(self.server.state.resolve(&found.directory))
+    }
+}
+
+#[async_trait]
+impl Sampler for KeptWeightsSampler {
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
+        self.base.model.sampler().info().await
+    }
+
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        self.base.model.sampler().weights_version()
+    }
+
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        self.base.model.sampler().sample(request).await
+    }
+
+    async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
+        let WeightsSource::Kept(path) = &weights.source else {
+            return self.base.model.sampler().load_weights(weights).await;
+        };
+        let saved = self.server.weights.get(&self.base.model, &self.directory(path)?).await?;
+        saved.publish(weights.version);
+        Ok(())
+    }
+
+    async fn check_health(&self) -> Result<(), BackendError> {
+        self.base.model.sampler().check_health().await
+    }
+}

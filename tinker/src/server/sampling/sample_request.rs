@@ -1,0 +1,124 @@
+use fulgurite_backends::{SampleRequest, StopSequence};
+use fulgurite_types::SamplingParameters;
+
+use super::prompt_report::{AskedOfPrompt, NamedTokens};
+use crate::server::base::TinkerBase;
+use crate::server::refusals::Refusal;
+use crate::server::state::names::fresh_seed;
+use crate::server::training::training_request::text_tokens;
+use crate::wire::{SampleRequest as WireRequest, StopSequences as AskedStops};
+
+/// The greatest number of alternatives that is told for a place.
+const GREATEST_ALTERNATIVES: usize = 1000;
+
+/// What ends an answer before its limit: `ends` are the tokens that the model ends texts with, which count unless the
+/// request asks for others.
+fn stops(asked: Option<AskedStops>, ends: &[u32]) -> (Vec<u32>, Vec<StopSequence>) {
+    let texts = match asked {
+        None => return (ends.to_vec(), Vec::new()),
+        Some(AskedStops::Tokens(tokens)) => return (tokens, Vec::new()),
+        Some(AskedStops::Text(text)) => vec![text],
+        Some(AskedStops::Texts(texts)) => texts,
+    };
+    (Vec::new(), texts.into_iter().filter(|text| !text.is_empty()).map(StopSequence::Text).collect())
+}
+
+/// Stop texts of a request, and bytes of one of them.
+const GREATEST_STOPS: (usize, usize) = (64, 1024);
+/// Stop tokens of a request.
+const GREATEST_STOP_TOKENS: usize = 1024;
+
+/// Refuses more and longer stops than a request may have.
+fn check_stops(asked: Option<&AskedStops>) -> Result<(), String> {
+    let (count, limit, longest) = match asked {
+        None => return Ok(()),
+        Some(AskedStops::Tokens(tokens)) => (tokens.len(), GREATEST_STOP_TOKENS, 0),
+        Some(AskedStops::Text(text)) => (1, GREATEST_STOPS.0, text.len()),
+        Some(AskedStops::Texts(texts)) => {
+            (texts.len(), GREATEST_STOPS.0, texts.iter().map(String::len).max().unwrap_or(0))
+        }
+    };
+    match (count > limit, longest > GREATEST_STOPS.1) {
+        (true, _) => Err(format!("stop holds {count} stops, but may hold at most {limit}")),
+        (_, true) => Err(format!("stop: a text has {longest} bytes, but at most {} may be", GREATEST_STOPS.1)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a request, and refuses what can never be answered.
+pub(crate) fn read_request(
+    request: &WireRequest,
+    base: &TinkerBase,
+) -> Result<(SampleRequest, AskedOfPrompt), Refusal> {
+    let context_length = base.facts().context_length;
+    let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
+    let limit = base.facts().queue_limit;
+    if request.num_samples == 0 || request.num_samples > limit {
+        let message = format!("num_samples is {}, but must be from 1 to {limit}", request.num_samples);
+        return Err(Refusal::bad_request(message));
+    }
+    for (name, asked) in [
+        ("topk_prompt_logprobs", request.topk_prompt_logprobs),
+        ("topk_sample_logprobs", request.topk_sample_logprobs),
+        ("prompt_alt_tokens_k", request.prompt_alt_tokens_k),
+    ] {
+        if asked > GREATEST_ALTERNATIVES {
+            return Err(Refusal::bad_request(format!(
+                "{name} is {asked}, but must be at most {GREATEST_ALTERNATIVES}"
+            )));
+        }
+    }
+    let parameters = &request.sampling_params;
+    let top_k = match parameters.top_k {
+        -1 => None,
+        top_k => match usize::try_from(top_k) {
+            Ok(top_k) => Some(top_k),
+            Err(_) => return Err(Refusal::bad_request(format!("top_k is {top_k}, but must be -1 or from 1 up"))),
+        },
+    };
+    check_stops(parameters.stop.as_ref()).map_err(Refusal::bad_request)?;
+    let (stop_tokens, stop_sequences) = stops(parameters.stop.clone(), &base.facts().end_tokens);
+    let room = context_length.saturating_sub(prompt.len()).max(1);
+    let asked = SampleRequest {
+        max_tokens: parameters.max_tokens.unwrap_or(room),
+        sampling: SamplingParameters {
+            temperature: parameters.temperature as f32,
+            top_p: parameters.top_p as f32,
+            top_k,
+            ..SamplingParameters::default()
+        },
+        stop_tokens,
+        stop_sequences,
+        seed: parameters.seed.map_or_else(fresh_seed, |seed| seed as u64),
+        top_logprobs: request.topk_sample_logprobs,
+        stream_interval: 1,
+        affinity: None,
+        prompt,
+    };
+    let asked_of_prompt = AskedOfPrompt {
+        logprobs: request.prompt_logprobs.unwrap_or_default(),
+        last: request.prompt_logprobs_last_n,
+        alternatives: request.topk_prompt_logprobs,
+        draws: request.prompt_alt_tokens_k,
+        named: (request.target_prompt_logprobs.as_ref())
+            .map(|named| NamedTokens::read(named, asked.prompt.len(), base.facts().vocabulary_size))
+            .transpose()
+            .map_err(|error| Refusal::bad_request(format!("target_prompt_logprobs: {error}")))?,
+    };
+    Ok((asked, asked_of_prompt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_names_no_stops_ends_where_the_model_does() {
+        let text = |text: &str| StopSequence::Text(text.to_owned());
+        assert_eq!(stops(None, &[3]), (vec![3], vec![]));
+        assert_eq!(stops(Some(AskedStops::Tokens(vec![])), &[3]), (vec![], vec![]));
+        assert_eq!(stops(Some(AskedStops::Text("x".into())), &[3]), (vec![], vec![text("x")]));
+        let two = AskedStops::Texts(vec![String::new(), "y".into()]);
+        assert_eq!(stops(Some(two), &[3]), (vec![], vec![text("y")]));
+    }
+}

@@ -5,21 +5,31 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::Learner;
 use fulgurite_engine::{Engine, EngineOptions};
 use fulgurite_renderers::{Renderer, RendererChoice, ToolWriting};
 use fulgurite_runner::Program;
-use fulgurite_trainer::{Reporter, SupervisedResult, train_supervised};
+use fulgurite_trainer::{Reporter, RunIdentity, Supervised, SupervisedResult};
+use fulgurite_types::NewRun;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config::BaseConfig;
+use crate::config::{BaseConfig, StoreConfig};
+use crate::exclusive_lock::ExclusiveLock;
 use crate::model_config::auto;
+use crate::run_files::STORE_FILE;
+use crate::serve::open_store;
 
 /// Says in the model directory what it was made from.
 const RECIPE_FILE: &str = "fulgurite_base.json";
+/// The metrics of the steps in which it was made, a line each.
+const METRICS_FILE: &str = "fulgurite_base_metrics.jsonl";
+/// What it is made from, in the directory in which it is made.
+const CORPUS_FILE: &str = "corpus.jsonl";
+/// Where the model is, in the directory in which it is made, before it is trained.
+const UNTRAINED: &str = "untrained";
 
-/// Makes `directory` if it is missing. One that was made from other settings is refused rather than trained on.
+/// Makes `directory` if it is missing; goes on where that was cut short before. One that was made from other settings is
+/// refused rather than trained on.
 ///
 /// Programs are looked for on the PATH, in the directory of this program first; the corpus command runs in
 /// `working_directory`, without the variables that are `secrets`.
@@ -31,23 +41,45 @@ pub async fn make_if_missing(
     options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<()> {
-    let Recipe { base, seed, .. } = recipe;
     if directory.exists() {
         return check_recipe(directory, recipe);
     }
-    let parent = directory.parent().context("the model's path has no parent directory")?;
-    std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-    let raw = sibling(directory, "untrained");
-    let fresh = sibling(directory, "unfinished");
-    for left_over in [&raw, &fresh] {
-        remove(left_over)?;
-    }
+    let workshop = sibling(directory, "training");
+    std::fs::create_dir_all(&workshop).with_context(|| format!("cannot create {}", workshop.display()))?;
+    let _lock = ExclusiveLock::of_run(&workshop)?;
+    let Recipe { base, seed, .. } = recipe;
     let corpus = run_corpus_command(&base.corpus, *seed, working_directory, secrets).await?;
-    create_untrained(base, *seed, &corpus, &raw)?;
-    let result = train(recipe, &corpus, &raw, &fresh, options, reporter).await?;
-    write_recipe(&fresh, recipe, &result)?;
-    std::fs::rename(&fresh, directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    remove(&raw)
+    begin(recipe, &corpus, &workshop)?;
+    let result = train(recipe, &corpus, &workshop, options, reporter).await?;
+    let made = result.run.checkpoint.clone().context("the base model has no checkpoint")?;
+    write_recipe(&made, recipe, &result)?;
+    let metrics = made.join(METRICS_FILE);
+    std::fs::copy(workshop.join("metrics.jsonl"), &metrics)
+        .with_context(|| format!("cannot write {}", metrics.display()))?;
+    std::fs::rename(&made, directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    remove(&workshop)
+}
+
+/// Makes the untrained model in `workshop`, unless what is there was begun from the same recipe and corpus.
+fn begin(recipe: &Recipe, corpus: &str, workshop: &Path) -> Result<()> {
+    let [recipe_file, corpus_file] = [RECIPE_FILE, CORPUS_FILE].map(|name| workshop.join(name));
+    let begun = format!("{:#}\n", json!({ "recipe": recipe }));
+    let is_there = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|there| there == text);
+    if is_there(&recipe_file, &begun) && is_there(&corpus_file, corpus) {
+        return Ok(());
+    }
+    for name in [RECIPE_FILE, STORE_FILE, "fulgurite.db-wal", "fulgurite.db-shm", "metrics.jsonl"] {
+        remove_file(&workshop.join(name))?;
+    }
+    for name in [UNTRAINED, "checkpoints"] {
+        remove(&workshop.join(name))?;
+    }
+    create_untrained(&recipe.base, recipe.seed, corpus, &workshop.join(UNTRAINED))?;
+    // The recipe last: where it stands, the rest is whole.
+    for (path, text) in [(corpus_file, corpus), (recipe_file, &begun)] {
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// What a model was made from.
@@ -94,7 +126,7 @@ fn write_recipe(directory: &Path, recipe: &Recipe, result: &SupervisedResult) ->
     let path = directory.join(RECIPE_FILE);
     let made = json!({
         "recipe": recipe,
-        "steps": result.steps,
+        "steps": result.run.steps,
         "loss": result.loss,
         "validation_accuracy": result.validation_accuracy,
     });
@@ -151,22 +183,35 @@ fn create_untrained(base: &BaseConfig, seed: u64, corpus: &str, directory: &Path
     Ok(())
 }
 
+/// Trains the untrained model in `workshop`, on from its last checkpoint if there is one.
 async fn train(
     recipe: &Recipe,
     corpus: &str,
-    raw: &Path,
-    fresh: &Path,
+    workshop: &Path,
     options: EngineOptions,
     reporter: &mut dyn Reporter,
 ) -> Result<SupervisedResult> {
+    let untrained = workshop.join(UNTRAINED);
     // Nothing is sampled.
-    let engine = Engine::open(raw, EngineOptions { prefix_cache_bytes: 0, ..options })?;
-    let renderer = recipe.open_renderer(raw)?;
-    let learner = engine.learner();
-    let options = &recipe.base.training;
-    let result = train_supervised(learner.as_ref(), renderer.as_ref(), corpus, options, recipe.seed, reporter).await?;
-    learner.save_checkpoint(fresh).await?;
-    Ok(result)
+    let engine = Engine::open(&untrained, EngineOptions { prefix_cache_bytes: 0, ..options })?;
+    let store_url = format!("sqlite://{}", workshop.join(STORE_FILE).display());
+    let store = open_store(&store_url, &StoreConfig::default()).await?;
+    let run_id = "base".to_owned();
+    let is_begun = store.run(&run_id).await?.is_some();
+    if !is_begun {
+        let config = json!({ "recipe": recipe });
+        store.create_run(NewRun { run_id: run_id.clone(), name: run_id.clone(), config, seed: recipe.seed }).await?;
+    }
+    let supervised = Supervised {
+        record: Arc::new(store.clone()),
+        learner: engine.learner(),
+        renderer: recipe.open_renderer(&untrained)?,
+        options: recipe.base.training.clone(),
+        identity: RunIdentity { run_id, seed: recipe.seed, directory: workshop.to_owned() },
+    };
+    let result = supervised.run(corpus, is_begun, reporter).await;
+    store.close().await;
+    Ok(result?)
 }
 
 /// A directory beside `directory`, so that a rename moves it there in one step.
@@ -175,6 +220,15 @@ fn sibling(directory: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     directory.with_file_name(name)
+}
+
+fn remove_file(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn remove(directory: &Path) -> Result<()> {

@@ -30,6 +30,7 @@ mod query;
 mod report;
 mod report_command;
 mod run;
+mod run_files;
 mod runner_process;
 mod serve;
 mod server;

@@ -28,8 +28,8 @@ use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
 use crate::config::LoadedConfig;
+use crate::run_files::STORE_FILE;
 use crate::serve::store_url;
-use crate::train::STORE_FILE;
 
 use arguments::{RolloutSelection, StoreArguments};
 

@@ -333,8 +333,16 @@ fn every_key_of_metrics_jsonl_is_documented() {
     let grade = "import sys; n = len(sys.stdin.read()); print('{\\\"reward\\\": %d, \\\"exact\\\": 1}' % (n % 3))";
     let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
     let project = Project::new(&runner, "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 2\n");
-    project.train("run", &[]);
-    let text = std::fs::read_to_string(project.path("run/metrics.jsonl")).unwrap();
+    let mut text = String::new();
+    for (run, more) in
+        [("plain", ""), ("near", "kl = { coefficient = 0.1 }\n"), ("cut", "zero_reward_on_limit = true\n")]
+    {
+        let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+        std::fs::write(project.path("t.toml"), format!("{config}{more}")).unwrap();
+        project.train(run, &[]);
+        std::fs::write(project.path("t.toml"), config).unwrap();
+        text += &std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();
+    }
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Map<String, Value>>(line).unwrap());
     let keys: std::collections::BTreeSet<String> = lines
         .flat_map(|line| line.into_iter().map(|(key, _)| key).collect::<Vec<_>>())

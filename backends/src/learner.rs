@@ -50,11 +50,28 @@ pub struct OptimizerStep {
     pub metrics: BTreeMap<String, f64>,
 }
 
+/// Of a host that has no weights but those that it trains.
+const NO_REFERENCE: &str = "this model host cannot tell logprobs of the weights that training began with";
+
 /// A model host that learns. Calls are made one after another; gradients add up until the optimizer steps.
 #[async_trait]
 pub trait Learner: Send + Sync + 'static {
     /// Logprob of each target token of each datum; no gradient.
     async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError>;
+
+    /// Keeps the weights as they are now, for [`forward_reference`](Self::forward_reference); those that were kept before are
+    /// let go.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that cannot.
+    async fn keep_reference(&self) -> Result<(), BackendError> {
+        Err(BackendError::Configuration { message: NO_REFERENCE.to_owned() })
+    }
+
+    /// As [`forward`](Self::forward), under the weights that were kept.
+    async fn forward_reference(&self, _: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        Err(BackendError::Configuration { message: NO_REFERENCE.to_owned() })
+    }
 
     /// Adds the gradient of `loss` over `data` to what has accumulated.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError>;

@@ -54,6 +54,14 @@ impl Learner for PublishingLearner {
         self.learner.forward(data).await
     }
 
+    async fn keep_reference(&self) -> Result<(), BackendError> {
+        self.learner.keep_reference().await
+    }
+
+    async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        self.learner.forward_reference(data).await
+    }
+
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
         self.learner.forward_backward(data, loss).await
     }

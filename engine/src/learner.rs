@@ -49,6 +49,8 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct LearnerState {
     policy: Policy,
+    /// What was kept to be held against.
+    reference: Option<Policy>,
     pub(crate) adam: AdamState,
     shards: Vec<Shard>,
     threads: usize,
@@ -66,7 +68,7 @@ impl EmbeddedLearner {
         let config = &policy.weights.model.config;
         let budget = activation_budget(config, policy.trained_count());
         let shards = (0..shard_count(config)).map(|_| Shard::new(budget)).collect();
-        let state = LearnerState { policy, adam: AdamState::default(), shards, threads, source };
+        let state = LearnerState { policy, reference: None, adam: AdamState::default(), shards, threads, source };
         Self { state: Arc::new(Mutex::new(state)), published }
     }
 
@@ -178,6 +180,19 @@ impl Learner for EmbeddedLearner {
         self.run(move |state| state.forward(&data)).await
     }
 
+    async fn keep_reference(&self) -> Result<(), BackendError> {
+        self.run(|state| {
+            state.reference = Some(state.policy.clone());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        let none = || BackendError::Configuration { message: "no reference weights were kept".to_owned() };
+        self.run(move |state| state.forward_reference(&data)).await?.ok_or_else(none)
+    }
+
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
         self.run(move |state| state.forward_backward(&data, loss, Told::Trained)).await
@@ -224,6 +239,15 @@ impl LearnerState {
         let examples = self.examples(data, losses)?;
         let scored = self.in_shards(examples, Shard::score)?;
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
+    }
+
+    /// `None` if no weights were kept.
+    fn forward_reference(&mut self, data: &[Datum]) -> Result<Option<Vec<Vec<f32>>>, EngineError> {
+        let Some(reference) = self.reference.clone() else { return Ok(None) };
+        let current = std::mem::replace(&mut self.policy, reference);
+        let logprobs = self.forward(data);
+        self.policy = current;
+        logprobs.map(Some)
     }
 
     fn forward_with_loss(&mut self, data: &[Datum], loss: LossFunction) -> Result<ForwardBackward, EngineError> {

@@ -20,6 +20,7 @@ use crate::exclusive_lock::ExclusiveLock;
 use crate::model_config::ModelEntry;
 use crate::models::ServersModel;
 use crate::server::Interruptions;
+use crate::train::reference::ReferenceModel;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(10);
@@ -121,10 +122,12 @@ impl Daemon {
             let served = RemotelyServedModel::new(self.server.clone(), &self.model.name);
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
-            let mut grpo = Grpo {
+            let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
+            let grpo = Grpo {
                 record: self.record.clone(),
                 learner: opened.learner.clone(),
                 options: self.loaded.config.trainer.clone(),
+                reference: reference.reference(),
                 tasks: self.tasks.clone(),
                 identity: self.identity.clone(),
                 rollout_config: rollout_config(&self.loaded),

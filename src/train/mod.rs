@@ -2,6 +2,7 @@
 
 mod at_server;
 mod checks;
+mod reference;
 mod run_directory;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
 
 use self::checks::{check_commands, check_config};
-pub use self::run_directory::{STORE_FILE, run_tokenizers};
+use self::reference::ReferenceModel;
+pub use self::run_directory::run_tokenizers;
 use self::run_directory::{begin_run, run_directory};
 use crate::admin_key;
 use crate::base_model::{self, Recipe};
@@ -32,6 +34,7 @@ use crate::metrics_page::MetricsPage;
 use crate::model_config::ModelEntry;
 use crate::models::TrainedModel;
 use crate::report::{JsonReporter, TableReporter};
+use crate::run_files::{STORE_FILE, fill_seed};
 use crate::runner_process::{RunnerCommand, RunnerProcess};
 use crate::serve::open_store;
 use crate::server::{Interruptions, Listening, RunningServer, write_ready_file};
@@ -117,6 +120,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let store = open_store(&store_url, &loaded.config.store).await?;
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
+    let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
 
     let mut server_config = loaded.config.clone();
     if !loaded.config.runner.command.is_empty() {
@@ -140,10 +144,11 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
         None => None,
     };
-    let mut grpo = Grpo {
+    let grpo = Grpo {
         record,
         learner: opened.learner,
         options: loaded.config.trainer.clone(),
+        reference: reference.reference(),
         tasks,
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
@@ -253,8 +258,12 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
     }
 }
 
+/// The model that is trained: the only one beside the reference, if there is one.
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
-    match loaded.config.models.as_slice() {
+    let reference = reference::name(&loaded.config);
+    let models: Vec<&ModelEntry> =
+        loaded.config.models.iter().filter(|model| Some(model.name.as_str()) != reference).collect();
+    match models.as_slice() {
         [model] if model.backend.upstream_dialect().is_some() => {
             bail!(
                 "the calls of `{}` are passed on, so that it cannot be trained: its backend is {}",
@@ -262,7 +271,7 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
                 model.backend.name()
             )
         }
-        [model] => Ok(model.clone()),
+        [model] => Ok((*model).clone()),
         models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
     }
 }
@@ -270,10 +279,6 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
 /// Reads a model's tokens.
 fn decode(renderer: Arc<dyn Renderer>) -> Decode {
     Arc::new(move |tokens| renderer.tokenizer().decode(tokens))
-}
-
-fn fill_seed(path: &Path, seed: u64) -> PathBuf {
-    PathBuf::from(path.display().to_string().replace("{seed}", &seed.to_string()))
 }
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {

@@ -10,10 +10,8 @@ use uuid::Uuid;
 
 use crate::cli::TrainArguments;
 use crate::config::LoadedConfig;
-use crate::train::fill_seed;
+use crate::run_files::{STORE_FILE, fill_seed};
 
-/// Name of the database in a run's directory.
-pub const STORE_FILE: &str = "fulgurite.db";
 /// Name of the file there that says which run it is, and how it was configured.
 const CONFIG_FILE: &str = "config.json";
 

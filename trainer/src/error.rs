@@ -5,8 +5,8 @@ use fulgurite_backends::BackendError;
 use fulgurite_renderers::RenderError;
 
 use crate::RecordError;
-use crate::failures::Failures;
-use crate::policy_metrics::PolicyDataError;
+use crate::objectives::PolicyDataError;
+use crate::rollouts::Failures;
 
 /// Why training could not go on.
 #[derive(Debug, thiserror::Error)]

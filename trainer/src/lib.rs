@@ -1,58 +1,46 @@
 //! The loops that change weights.
 //!
-//! - [`Grpo`]: group-relative policy optimisation driven through the store: enqueue groups of rollouts, wait for
-//!   whoever runs them, turn what was recorded into datums, update, put the new weights behind the sampler, evaluate.
-//! - [`HarvestOptions`]: the same loop over rewarded rollouts of agents that live a life of their own.
-//! - [`train_supervised`]: cross entropy on conversations, to make a base model.
-//! - [`Record`]: where a loop reads and writes what happens: a store in this process, or over HTTP a server's
-//!   ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights.
-//! - [`TrainEvent`], [`Reporter`]: what a loop tells while it runs.
+//! A run is one thing, whatever it learns from: `run` keeps steps, checkpoints, publication, the account of every token,
+//! metrics and the stop rule. A way of training is a source of data (`sources`), an objective (`objectives`) and what it is
+//! scored on (`evaluation`):
 //!
-//! Pure parts: `advantages`, `policy_metrics`, `rollout_metrics`, `task_order`, `accounting` (why a sampled token was
-//! not trained).
+//! - [`Grpo`]: tasks that are done in groups, or rewarded rollouts that are harvested ([`HarvestOptions`]), and the policy
+//!   gradient.
+//! - [`Supervised`]: conversations and cross entropy, to make a base model.
+//!
+//! [`Record`] is where a run reads and writes what happens: a store in this process, or over HTTP a server's
+//! ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights. [`TrainEvent`], [`Reporter`]: what a
+//! run tells while it goes on.
 
-mod accounting;
-mod advantages;
-mod batch;
-mod checkpoints;
-mod collection;
 mod error;
+mod evaluation;
 mod events;
-mod failures;
 mod grpo;
-mod harvest;
-mod metrics_file;
+mod objectives;
 mod options;
-mod options_check;
-mod policy_metrics;
 mod publishing;
 mod record;
-mod reward_check;
-mod rollout_metrics;
-mod served_model;
-mod summary;
+mod rollouts;
+mod run;
+mod run_identity;
+mod schedule;
+mod sources;
 mod supervised;
-mod task_order;
-mod tasks;
-mod without_gradient;
 
-pub use advantages::{
-    AdvantageOptions, Baseline, KlPenalty, STANDARD_DEVIATION_FLOOR, group_advantages, is_constant, penalize_kl,
-    split_into_substeps,
-};
 pub use error::TrainError;
+pub use evaluation::{EvaluationOptions, Scores, StopRule};
 pub use events::{Reporter, TrainEvent};
-pub use failures::Failures;
-pub use grpo::{Grpo, RunIdentity};
-pub use harvest::HarvestOptions;
-pub use options::{EvaluationOptions, GrpoOptions, StopRule};
-pub use policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
+pub use grpo::Grpo;
+pub use objectives::{
+    AdvantageOptions, Baseline, KlPenalty, PolicyDataError, PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR,
+    group_advantages, is_constant, penalize_kl, policy_metrics, rollout_metrics, split_into_substeps,
+};
+pub use options::{GrpoOptions, KlOptions, LossParameters, PolicyLoss, SupervisedOptions, TrainedMessages};
 pub use publishing::PolicyEndpoint;
-pub use record::{Record, RecordError, RemoteRecord};
-pub use reward_check::{RewardFinding, RewardOddity};
-pub use rollout_metrics::rollout_metrics;
-pub use served_model::RemotelyServedModel;
-pub use summary::{RunSummary, Scores};
-pub use supervised::{SupervisedOptions, SupervisedResult, TrainedMessages, train_supervised};
-pub use tasks::{TaskForm, TaskSource, Tasks};
-pub use without_gradient::{Decode, SampleAnswer};
+pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
+pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer};
+pub use run::RunSummary;
+pub use run_identity::RunIdentity;
+pub use schedule::LearningRateSchedule;
+pub use sources::{HarvestOptions, TaskForm, TaskSource, Tasks};
+pub use supervised::{Supervised, SupervisedResult};

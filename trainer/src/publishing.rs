@@ -24,20 +24,25 @@ pub(crate) fn resources_id(run_id: &str, weights_version: u64) -> String {
     format!("{run_id}-weights-{weights_version}")
 }
 
-/// Stores the resource of one version of the weights, for rollouts that are enqueued from now on.
-pub(crate) async fn publish(
-    record: &dyn Record,
-    resources_id: &str,
-    endpoint: &PolicyEndpoint,
-    sampling_parameters: &Map<String, Value>,
-) -> Result<(), TrainError> {
-    let resource = json!({
-        "resource_type": "proxy_llm",
-        "endpoint": endpoint.url,
-        "model": endpoint.model,
-        "api_key": endpoint.api_key,
-        "sampling_parameters": sampling_parameters,
-    });
-    record.update_resources(resources_id, Map::from_iter([(RESOURCE_NAME.to_owned(), resource)])).await?;
-    Ok(())
+/// Tells agents of new weights.
+pub(crate) struct Publisher {
+    pub(crate) endpoint: PolicyEndpoint,
+    /// What agents are told to send with their calls.
+    pub(crate) sampling_parameters: Map<String, Value>,
+}
+
+impl Publisher {
+    /// Stores the resource of one version of the weights, for rollouts that are enqueued from now on.
+    pub(crate) async fn publish(&self, record: &dyn Record, run_id: &str, version: u64) -> Result<(), TrainError> {
+        let resource = json!({
+            "resource_type": "proxy_llm",
+            "endpoint": self.endpoint.url,
+            "model": self.endpoint.model,
+            "api_key": self.endpoint.api_key,
+            "sampling_parameters": self.sampling_parameters,
+        });
+        let resources = Map::from_iter([(RESOURCE_NAME.to_owned(), resource)]);
+        record.update_resources(&resources_id(run_id, version), resources).await?;
+        Ok(())
+    }
 }

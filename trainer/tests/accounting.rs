@@ -13,8 +13,8 @@ use fulgurite_backends::{
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
-    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, RemoteRecord, Reporter, RunIdentity, RunSummary,
-    Tasks, TrainError, TrainEvent,
+    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RunIdentity,
+    RunSummary, Tasks, TrainError, TrainEvent,
 };
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, RecordedSampling, Reward, RolloutConfig,
@@ -200,7 +200,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
     let run = NewRun { run_id: "run".into(), name: "run".into(), config: json!({}), seed: 1 };
     store.create_run(run).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
-    let mut grpo = Grpo {
+    let grpo = Grpo {
         record: reached.record(&store).await,
         learner: Arc::clone(pupil) as Arc<dyn Learner>,
         options: GrpoOptions {
@@ -211,6 +211,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
             evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
             ..GrpoOptions::default()
         },
+        reference: Reference::Start,
         tasks: Tasks {
             train: tasks.iter().map(|task| json!(task)).collect(),
             held_out: vec![json!("held out")],
@@ -322,10 +323,11 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
     let url = format!("sqlite://{}", directory.path().join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
     let (_runner_lives, runner) = watch::channel(None);
-    let mut grpo = Grpo {
+    let grpo = Grpo {
         record: Arc::new(store),
         learner: Arc::new(Pupil::default()),
         options: GrpoOptions { group_size: 1, ..GrpoOptions::default() },
+        reference: Reference::Start,
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),

@@ -3,7 +3,11 @@
 use fulgurite_backends::nearest_name;
 use serde_json::{Map, Value, json};
 
-use crate::{GrpoOptions, HarvestOptions, StopRule, SupervisedOptions, TrainError};
+use super::grpo::{GrpoOptions, KlOptions};
+use super::supervised::SupervisedOptions;
+use crate::TrainError;
+use crate::evaluation::StopRule;
+use crate::sources::HarvestOptions;
 
 /// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
 const SAMPLING_PARAMETERS: [&str; 22] = [
@@ -60,6 +64,8 @@ impl GrpoOptions {
         share("[trainer] beta2", self.beta2)?;
         clip("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
         check_bounds(self.reward_bounds)?;
+        self.loss_parameters.of(self.loss)?;
+        self.kl.as_ref().map_or(Ok(()), KlOptions::check)?;
         least("[trainer] checkpoint_every", self.checkpoint_every, 1, "1 is after each update")?;
         least("[trainer] keep_checkpoints", self.keep_checkpoints as u64, 1, "a run goes on from the last")?;
         least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
@@ -67,6 +73,16 @@ impl GrpoOptions {
         least("[trainer] evaluation.samples_per_task", samples, 1, "a task that is not tried has no score")?;
         self.stop.check()?;
         check_sampling(&self.sampling_parameters)
+    }
+}
+
+impl KlOptions {
+    fn check(&self) -> Result<(), TrainError> {
+        if !self.coefficient.is_finite() || self.coefficient < 0.0 {
+            let message = "must be a finite number of at least 0";
+            return refuse("[trainer] kl.coefficient", self.coefficient, message);
+        }
+        share("[trainer] kl.discount", f64::from(self.discount))
     }
 }
 
@@ -98,6 +114,7 @@ impl SupervisedOptions {
         adam("[base.training] learning_rate", self.learning_rate)?;
         clip("[base.training] gradient_clip_norm", self.gradient_clip_norm)?;
         least("[base.training] max_steps", self.max_steps, 1, "without a step nothing is learnt")?;
+        least("[base.training] checkpoint_every", self.checkpoint_every, 1, "1 is after each step")?;
         match self.validation_accuracy {
             Some(share) if !(0.0..=1.0).contains(&share) => {
                 refuse("[base.training] validation_accuracy", share, "must be a share from 0 to 1")

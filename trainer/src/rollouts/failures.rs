@@ -1,12 +1,13 @@
+//! Why rollouts failed, for people.
+
 //! Why rollouts failed, told once for a whole step.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 
 use serde_json::Value;
 
-use crate::TrainError;
-use crate::collection::{Member, Policy};
+use super::member::Member;
 
 /// Lines of an agent's standard error that are shown.
 const TAIL_LINES: usize = 12;
@@ -92,27 +93,6 @@ fn last_lines(text: &str) -> String {
     let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
     let characters = tail.chars().count();
     tail.chars().skip(characters.saturating_sub(TAIL_CHARACTERS)).collect()
-}
-
-/// Refuses rollouts none of which called the model that is trained: whatever they earned, it was not the model's doing.
-pub(crate) fn check_calls(
-    members: &[Member],
-    policy: &Policy,
-    phase: &'static str,
-    step: u64,
-) -> Result<(), TrainError> {
-    let calls = || members.iter().flat_map(|member| &member.generations);
-    if calls().any(|call| call.model == policy.model && !call.sampled_tokens.is_empty()) {
-        return Ok(());
-    }
-    let others: BTreeSet<&str> =
-        calls().map(|call| call.model.as_str()).filter(|model| *model != policy.model).collect();
-    let others = match others.len() {
-        0 => "the server has heard of no model call of theirs".to_owned(),
-        _ => format!("their calls were for {}", others.into_iter().collect::<Vec<_>>().join(", ")),
-    };
-    let model = policy.model.clone();
-    Err(TrainError::NoModelCalls { rollouts: members.len(), phase: phase.to_owned(), step, model, others })
 }
 
 #[cfg(test)]

@@ -1,21 +1,30 @@
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! From the rollouts of a step to rows with advantages.
 
-use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data};
+use std::collections::BTreeMap;
+
+use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data, zero_reward_on_limit};
 use fulgurite_backends::Datum;
 use fulgurite_types::Generation;
 
+use super::advantages::{AdvantageOptions, group_advantages, is_constant};
+use super::rollout_metrics::rollout_metrics;
 use crate::TrainError;
-use crate::advantages::{AdvantageOptions, group_advantages, is_constant};
-use crate::collection::{Collected, Member};
-use crate::harvest::HarvestState;
-use crate::rollout_metrics::rollout_metrics;
+use crate::rollouts::{Collected, Member};
+use crate::sources::HarvestState;
+
+/// How the rewards of a group become advantages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credit {
+    pub(crate) advantages: AdvantageOptions,
+    /// Whether a rollout that a limit cut off earns 0 at most.
+    pub(crate) zero_reward_on_limit: bool,
+}
 
 /// What a step learns from.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// The rows; empty if no group has anything to teach.
-    pub(crate) data: Arc<[Datum]>,
+    /// The rows of each group that has something to teach.
+    pub(crate) groups: Vec<Vec<Datum>>,
     /// Rewards of the harvested rollouts that were alone with their task.
     pub(crate) alone: Vec<f64>,
     /// `env/all/...`
@@ -27,42 +36,50 @@ pub(crate) struct Batch {
 /// its group is measured against the running baseline. Notes of groups without a signal that they are not trained.
 pub(crate) fn assemble(
     collected: &mut Collected,
-    options: &AdvantageOptions,
+    credit: Credit,
     harvest: Option<&HarvestState>,
 ) -> Result<Batch, TrainError> {
     let groups: Vec<TrajectoryGroup> =
-        collected.groups.iter().map(|members| trajectories(members)).collect::<Result<_, _>>()?;
+        collected.groups.iter().map(|members| trajectories(members, credit)).collect::<Result<_, _>>()?;
     let rewards: Vec<Vec<f64>> = groups.iter().map(TrajectoryGroup::total_rewards).collect();
     let is_alone = |rewards: &[f64]| harvest.is_some() && rewards.len() == 1;
     let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
     let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
 
-    let mut data = Vec::new();
+    let mut rows = Vec::new();
     for ((group, rewards), members) in groups.iter().zip(&rewards).zip(&mut collected.groups) {
         let (advantages, has_signal) = match rewards.as_slice() {
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
-            rewards => (group_advantages(rewards, *options), !is_constant(rewards)),
+            rewards => (group_advantages(rewards, credit.advantages), !is_constant(rewards)),
         };
-        if has_signal {
-            for (trajectory, advantage) in group.trajectories.iter().zip(advantages) {
-                if !trajectory.transitions.is_empty() {
-                    data.extend(trajectory_to_data(trajectory, advantage)?);
-                }
-            }
-        } else {
+        if !has_signal {
             members.iter_mut().for_each(Member::learn_nothing);
+            continue;
+        }
+        let mut of_group = Vec::new();
+        for (trajectory, advantage) in group.trajectories.iter().zip(advantages) {
+            if !trajectory.transitions.is_empty() {
+                of_group.extend(trajectory_to_data(trajectory, advantage)?);
+            }
+        }
+        if !of_group.is_empty() {
+            rows.push(of_group);
         }
     }
-    Ok(Batch { data: data.into(), rollout_metrics: rollout_metrics(&groups), alone })
+    Ok(Batch { groups: rows, rollout_metrics: rollout_metrics(&groups), alone })
 }
 
-fn trajectories(members: &[Member]) -> Result<TrajectoryGroup, TrainError> {
+fn trajectories(members: &[Member], credit: Credit) -> Result<TrajectoryGroup, TrainError> {
     let mut group = TrajectoryGroup::default();
     for member in members.iter().filter(|member| member.succeeded()) {
         let trained: Vec<&Generation> = member.trained().collect();
         let mut trajectory: Trajectory = merge_generations(&trained, &member.rewards)?;
         let components = member.reward().into_iter().flat_map(|reward| reward.components.iter().cloned());
         trajectory.metrics.extend(components);
+        if credit.zero_reward_on_limit {
+            trajectory.stop_reason = member.stop;
+            zero_reward_on_limit(&mut trajectory);
+        }
         group.trajectories.push(trajectory);
     }
     Ok(group)

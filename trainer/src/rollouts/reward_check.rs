@@ -4,7 +4,7 @@ use std::fmt;
 
 use fulgurite_types::{RecordedReward, UntrainedCause};
 
-use crate::collection::{Collected, Member};
+use super::member::{Collected, Member};
 
 /// The greatest magnitude that is learnt from: advantages are 32-bit numbers, whose squares and sums have to be finite.
 const GREATEST_MAGNITUDE: f64 = 1e15;
@@ -160,6 +160,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_adapters::EpisodeStop;
     use fulgurite_types::Reward;
 
     use super::*;
@@ -209,6 +210,7 @@ mod tests {
             refused: refusal(&rewards, total_reward, Some([0.0, 1.0])),
             rewards,
             total_reward,
+            stop: EpisodeStop::Completed,
             generations: Vec::new(),
             verdicts: Vec::new(),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fulgurite_adapters::{EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 use fulgurite_backends::Chunk;
 
-use crate::advantages::is_constant;
+use super::advantages::is_constant;
 
 /// Total reward from which a group in which everybody earned the same counts as good.
 const GOOD_REWARD: f64 = 0.5;

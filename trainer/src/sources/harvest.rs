@@ -5,15 +5,18 @@
 //! has none, at once.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use fulgurite_types::{Rewarded, RewardedAttempts, Rollout, RolloutMode, RolloutRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::collection::{Collected, Member, Phase, Policy, is_session, member_of};
-use crate::reward_check::RewardBounds;
+use super::harvest_state::HarvestState;
+use super::source::{DataPosition, Source};
+use crate::rollouts::{Collected, Member, Phase, Policy, RewardRules, is_session, member_of};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// How often the store is looked at while there is too little.
@@ -38,63 +41,45 @@ impl Default for HarvestOptions {
     }
 }
 
-/// How far a run has harvested; part of its checkpoint.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HarvestState {
-    /// The place among the rewards up to which the store has been read.
-    cursor: u64,
-    /// Attempts that were rewarded before they ended.
-    running: Vec<Rewarded>,
-    /// The running mean of rewards; `None` before the first.
-    baseline: Option<f64>,
+/// Rewarded rollouts, read on from where the position stands; waits until there are enough of them to train on.
+pub(crate) struct HarvestedRollouts {
+    pub(crate) record: Arc<dyn Record>,
+    pub(crate) options: HarvestOptions,
+    /// What has to have sampled what is trained; how old that may be is for the options to say.
+    pub(crate) policy: Policy,
+    pub(crate) reward_rules: RewardRules,
+    pub(crate) run_id: String,
 }
 
-impl HarvestState {
-    /// What a rollout that is alone with its task is measured against. The first ones are measured against their own mean.
-    pub(crate) fn baseline(&self, alone: &[f64]) -> f64 {
-        let mean = alone.iter().sum::<f64>() / alone.len().max(1) as f64;
-        self.baseline.unwrap_or(mean)
-    }
-
-    /// Takes these rewards, in order, into the running mean.
-    pub(crate) fn learn(&mut self, alone: &[f64], decay: f64) {
-        let mut baseline = self.baseline(alone);
-        for reward in alone {
-            baseline = decay * baseline + (1.0 - decay) * reward;
+#[async_trait]
+impl Source<Collected> for HarvestedRollouts {
+    async fn next(
+        &mut self,
+        step: u64,
+        position: &mut DataPosition,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
+        let state = &mut position.harvest;
+        let max_staleness = self.options.max_staleness;
+        let mut harvest = Harvest {
+            record: self.record.as_ref(),
+            run_id: &self.run_id,
+            wanted: self.options.rollouts_per_step,
+            policy: Policy { weights_version: step, max_staleness, ..self.policy.clone() },
+            reward_rules: self.reward_rules,
+            members: Vec::new(),
+            ripe: 0,
+        };
+        loop {
+            harvest.take_ended(state).await?;
+            harvest.read_on(state).await?;
+            let (done, total) = (harvest.ripe, harvest.wanted);
+            reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
+            if harvest.ripe >= harvest.wanted {
+                return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members) });
+            }
+            sleep(LOOK_INTERVAL).await;
         }
-        self.baseline = (!alone.is_empty()).then_some(baseline).or(self.baseline);
-    }
-
-    /// Once learnt from: how many rewards of the step were measured against the running mean, where that is now, and how
-    /// many attempts are rewarded and have not ended.
-    pub(crate) fn metrics(&self, alone: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
-        let counts = [("harvest/alone", alone.len() as f64), ("harvest/running", self.running.len() as f64)];
-        counts.into_iter().chain(self.baseline.map(|baseline| ("harvest/baseline", baseline)))
-    }
-}
-
-/// Reads rewarded rollouts on from where the state stands, and waits until there are enough of them to train on.
-pub(crate) async fn gather(
-    record: &dyn Record,
-    options: &HarvestOptions,
-    policy: Policy,
-    reward_bounds: RewardBounds,
-    run_id: &str,
-    state: &mut HarvestState,
-    reporter: &mut dyn Reporter,
-) -> Result<Collected, TrainError> {
-    let step = policy.weights_version;
-    let wanted = options.rollouts_per_step;
-    let mut harvest = Harvest { record, run_id, wanted, policy, reward_bounds, members: Vec::new(), ripe: 0 };
-    loop {
-        harvest.take_ended(state).await?;
-        harvest.read_on(state).await?;
-        let (done, total) = (harvest.ripe, harvest.wanted);
-        reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
-        if harvest.ripe >= harvest.wanted {
-            return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members) });
-        }
-        sleep(LOOK_INTERVAL).await;
     }
 }
 
@@ -104,7 +89,7 @@ struct Harvest<'r> {
     run_id: &'r str,
     wanted: usize,
     policy: Policy,
-    reward_bounds: RewardBounds,
+    reward_rules: RewardRules,
     members: Vec<Member>,
     /// Members that have something to train.
     ripe: usize,
@@ -167,7 +152,7 @@ impl Harvest<'_> {
 
     /// Takes a rollout, unless another attempt than the rewarded one counts.
     fn take(&mut self, recorded: RolloutRecord, rewarded: &Rewarded) -> Result<(), TrainError> {
-        let member = member_of(recorded, self.reward_bounds, Phase::Train, &self.policy)?;
+        let member = member_of(recorded, self.reward_rules, Phase::Train, &self.policy)?;
         if !member.is_latest(&rewarded.attempt_id) || !is_of(&member.rollout, self.run_id) {
             return Ok(());
         }
@@ -206,6 +191,7 @@ fn by_task(members: Vec<Member>) -> Vec<Vec<Member>> {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_adapters::EpisodeStop;
     use serde_json::json;
 
     use super::*;
@@ -220,6 +206,7 @@ mod tests {
             attempts: Vec::new(),
             rewards: Vec::new(),
             total_reward: 0.0,
+            stop: EpisodeStop::Completed,
             generations: Vec::new(),
             verdicts: Vec::new(),
             refused: None,
@@ -249,20 +236,5 @@ mod tests {
         assert!(of(json!({}), None) && of(json!({ "run_id": "run" }), Some("train")));
         assert!(!of(json!({ "run_id": "other" }), None));
         assert!(!of(json!({}), Some("val")) && !of(json!({}), Some("test")));
-    }
-
-    #[test]
-    fn the_baseline_runs_after_the_rewards() {
-        let mut state = HarvestState::default();
-        assert_eq!(state.baseline(&[1.0, 2.0]), 1.5, "the first are measured against their mean");
-        state.learn(&[], 0.5);
-        assert_eq!(state.baseline, None);
-        state.learn(&[1.0, 2.0], 0.5);
-        // 1.5 -> 1.25 -> 1.625
-        assert_eq!(state.baseline(&[100.0]), 1.625);
-        state.learn(&[], 0.5);
-        assert_eq!(state.baseline, Some(1.625));
-        let text = serde_json::to_string(&state).unwrap();
-        assert_eq!(serde_json::from_str::<HarvestState>(&text).unwrap(), state);
     }
 }

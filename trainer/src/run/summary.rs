@@ -1,8 +1,12 @@
+//! How a run went.
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+
+use crate::evaluation::Scores;
 
 /// How a run ended, and where every sampled token went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,19 +37,6 @@ pub struct RunSummary {
     pub sampled_tokens: u64,
     /// Seconds that this process took for the run.
     pub wall_seconds: f64,
-}
-
-/// Means over the rollouts of an evaluation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Scores {
-    /// Mean reward of the rollouts that succeeded.
-    pub reward: f64,
-    /// Means of the reward's named components.
-    pub components: BTreeMap<String, f64>,
-    /// Rollouts that succeeded.
-    pub rollouts: usize,
-    /// Rollouts that failed, and so are in no mean.
-    pub failed: usize,
 }
 
 impl RunSummary {

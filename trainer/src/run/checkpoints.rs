@@ -9,7 +9,7 @@ use fulgurite_backends::{
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
-use crate::harvest::HarvestState;
+use crate::sources::{DataPosition, HarvestState};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
@@ -28,6 +28,13 @@ pub(crate) struct CheckpointState {
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: FileDigests,
+}
+
+impl CheckpointState {
+    /// Where the data are read on.
+    pub(crate) fn position(&self) -> DataPosition {
+        DataPosition { data_cursor: self.data_cursor, harvest: self.harvest.clone() }
+    }
 }
 
 /// The checkpoints of one run.
@@ -150,6 +157,14 @@ async fn in_background<T: Send + 'static>(
     let path = PathBuf::from(path);
     let ended = tokio::task::spawn_blocking(work).await;
     ended.map_err(|error| TrainError::File { path, message: error.to_string() })?
+}
+
+/// Removes a directory, if it is there.
+pub(crate) fn remove_directory(directory: &Path) -> Result<(), TrainError> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(file_error(directory, &error)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

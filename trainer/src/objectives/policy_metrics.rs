@@ -126,7 +126,17 @@ pub fn policy_metrics(
     data: &[Datum],
     training_logprobs: &[Vec<f32>],
 ) -> Result<Option<PolicyMetrics>, PolicyDataError> {
-    let targets = trained_targets(data, training_logprobs)?.concat();
+    policy_metrics_of([(data, training_logprobs)])
+}
+
+/// As [`policy_metrics`], of several passes together.
+pub(crate) fn policy_metrics_of<'p>(
+    passes: impl IntoIterator<Item = (&'p [Datum], &'p [Vec<f32>])>,
+) -> Result<Option<PolicyMetrics>, PolicyDataError> {
+    let mut targets = Vec::new();
+    for (data, logprobs) in passes {
+        targets.extend(trained_targets(data, logprobs)?.into_iter().flatten());
+    }
     if targets.is_empty() {
         return Ok(None);
     }

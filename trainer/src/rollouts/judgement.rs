@@ -1,20 +1,19 @@
-use std::collections::{HashMap, HashSet};
+//! Whether a generation is trained, decided once.
 
 use fulgurite_adapters::exclusion;
-use fulgurite_types::{AttemptStatus, Generation, GenerationUse, Rollout, RolloutStatus, TokenUse, UntrainedCause};
-use serde_json::Value;
+use fulgurite_types::{AttemptStatus, Generation, RolloutStatus, UntrainedCause, Verdict};
 
-use crate::collection::{Collected, Member, Phase, Policy};
-use crate::{Record, TrainError};
+use super::member::{Member, Phase, Policy};
+
+/// Decides whether each of a member's generations is trained, as long as its group has something to teach.
+pub(crate) fn judge(member: &mut Member, phase: Phase, policy: &Policy) {
+    let causes = member.generations.iter().map(|generation| untrained_cause(generation, member, phase, policy));
+    member.verdicts = causes.map(Verdict::of).collect();
+}
 
 /// Why a generation is not trained, whatever its group has to teach; `None` if it is. What belongs to the rollout comes
 /// before what belongs to the generation, so that each token has one cause.
-pub(crate) fn untrained_cause(
-    generation: &Generation,
-    member: &Member,
-    phase: Phase,
-    policy: &Policy,
-) -> Option<UntrainedCause> {
+fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, policy: &Policy) -> Option<UntrainedCause> {
     if phase != Phase::Train {
         return Some(UntrainedCause::Evaluation);
     }
@@ -50,78 +49,9 @@ pub(crate) fn untrained_cause(
     })
 }
 
-impl Policy {
-    /// Whether weights of a version are too old to be trained on; those of a version that is not there yet are another
-    /// run's.
-    fn is_stale(&self, version: u64) -> bool {
-        self.weights_version.checked_sub(version).is_none_or(|behind| behind > self.max_staleness)
-    }
-}
-
-/// What became of every token that a set of rollouts sampled.
-pub(crate) fn uses(collected: &Collected) -> Vec<GenerationUse> {
-    let judged = collected.groups.iter().flatten().flat_map(Member::judged);
-    judged
-        .map(|(generation, verdict)| GenerationUse {
-            generation_id: generation.generation_id.clone(),
-            cause: verdict.into(),
-            tokens: generation.sampled_tokens.len() as u64,
-        })
-        .collect()
-}
-
-/// What no step has accounted for at the end of a run: calls that arrived after their step was over, and calls that
-/// belong to no rollout of the run. `accounted` is what is about to be recorded.
-pub(crate) async fn leftovers(
-    record: &dyn Record,
-    run_id: &str,
-    accounted: &[GenerationUse],
-) -> Result<Vec<GenerationUse>, TrainError> {
-    // Its step is over, so a late call was made by an attempt that nobody waits for any more.
-    let mut uses = account_late(record, run_id, UntrainedCause::SupersededAttempt).await?;
-    let accounted: HashSet<&str> = accounted.iter().map(|one| one.generation_id.as_str()).collect();
-    uses.retain(|one| !accounted.contains(one.generation_id.as_str()));
-    Ok(uses)
-}
-
-/// What was sampled for a step that a crash cut short.
-pub(crate) async fn undone(record: &dyn Record, run_id: &str) -> Result<Vec<GenerationUse>, TrainError> {
-    account_late(record, run_id, UntrainedCause::AfterLastCheckpoint).await
-}
-
-/// Accounts for everything that is not accounted for yet; `cause` is that of the run's own training rollouts.
-async fn account_late(
-    record: &dyn Record,
-    run_id: &str,
-    cause: UntrainedCause,
-) -> Result<Vec<GenerationUse>, TrainError> {
-    let mut phases: HashMap<String, Option<Phase>> = HashMap::new();
-    let mut uses = Vec::new();
-    for late in record.unaccounted_generations(run_id).await? {
-        if !phases.contains_key(&late.rollout_id) {
-            let rollout = record.rollout(&late.rollout_id).await?;
-            phases.insert(late.rollout_id.clone(), rollout.and_then(|rollout| phase_in_run(&rollout, run_id)));
-        }
-        let cause = match phases.get(&late.rollout_id).copied().flatten() {
-            None => UntrainedCause::Unattributed,
-            Some(Phase::Train) => cause,
-            Some(Phase::HeldOut | Phase::Final) => UntrainedCause::Evaluation,
-        };
-        let cause = TokenUse::Untrained(cause);
-        uses.push(GenerationUse { generation_id: late.generation_id, cause, tokens: late.sampled_tokens });
-    }
-    Ok(uses)
-}
-
-/// What the run made a rollout for; `None` if it is not the run's.
-fn phase_in_run(rollout: &Rollout, run_id: &str) -> Option<Phase> {
-    let metadata = rollout.metadata.as_ref()?;
-    let text = |key: &str| metadata.get(key).and_then(Value::as_str);
-    (text("run_id") == Some(run_id)).then(|| Phase::from_name(text("phase")?)).flatten()
-}
-
 #[cfg(test)]
 mod tests {
+    use fulgurite_adapters::EpisodeStop;
     use serde_json::json;
 
     use super::*;
@@ -150,6 +80,7 @@ mod tests {
             attempts: attempts.iter().enumerate().map(|one| serde_json::from_value(attempt(one)).unwrap()).collect(),
             rewards: Vec::new(),
             total_reward: 0.0,
+            stop: EpisodeStop::Completed,
             generations: Vec::new(),
             verdicts: Vec::new(),
             refused: None,

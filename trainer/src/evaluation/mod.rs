@@ -1,0 +1,16 @@
+//! Scores of what a run does not learn from.
+
+mod evaluator;
+mod options;
+mod scores;
+mod stop_rule;
+mod tasks;
+mod validation_rows;
+
+pub(crate) use self::evaluator::{Evaluation, Evaluator};
+pub use self::options::EvaluationOptions;
+pub use self::scores::Scores;
+pub(crate) use self::scores::{FINAL, HELD_OUT};
+pub use self::stop_rule::StopRule;
+pub(crate) use self::tasks::TaskEvaluator;
+pub(crate) use self::validation_rows::{ACCURACY, RowEvaluator};

@@ -1,0 +1,115 @@
+//! The policy gradient on groups of rollouts: rewards against their group's mean, under one of the per-token losses.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fulgurite_backends::{Datum, Learner, LossFunction};
+use serde_json::{Map, Value};
+
+use super::kl_penalty::{KlPenalty, penalize_kl};
+use super::objective::{Lesson, Measurement, Objective, Pass};
+use super::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics, policy_metrics_of};
+use super::reference::Reference;
+use super::substeps::split_into_substeps;
+use super::trajectories::{Credit, assemble};
+use crate::rollouts::{Collected, Decode, findings, reward_metrics, sample_answers};
+use crate::sources::DataPosition;
+use crate::{Reporter, TrainError, TrainEvent};
+
+/// Learns from groups of rollouts.
+pub(crate) struct PolicyGradient {
+    pub(crate) credit: Credit,
+    pub(crate) loss: LossFunction,
+    /// Optimizer steps that a batch becomes.
+    pub(crate) substeps: NonZeroUsize,
+    /// What leaving a reference costs.
+    pub(crate) kl: Option<(KlPenalty, Reference)>,
+    /// Of a run that harvests, what the running baseline keeps of itself at each reward.
+    pub(crate) baseline_decay: Option<f64>,
+    /// Reads tokens, for people.
+    pub(crate) decode: Decode,
+}
+
+#[async_trait]
+impl Objective<Collected> for PolicyGradient {
+    async fn lesson(
+        &mut self,
+        step: u64,
+        mut collected: Collected,
+        position: &mut DataPosition,
+        learner: &dyn Learner,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Lesson, TrainError> {
+        let harvest = self.baseline_decay.map(|_| &position.harvest);
+        let batch = assemble(&mut collected, self.credit, harvest)?;
+        let mut metrics = Map::new();
+        for (key, value) in batch.rollout_metrics {
+            metrics.insert(key, value.into());
+        }
+        for (key, count) in report_odd_rewards(&collected, step, reporter) {
+            metrics.insert(key, count.into());
+        }
+        if let Some(decay) = self.baseline_decay {
+            position.harvest.learn(&batch.alone, decay);
+            for (key, value) in position.harvest.metrics(&batch.alone) {
+                metrics.insert(key.to_owned(), value.into());
+            }
+        }
+        let groups = self.penalized(batch.groups, learner, &mut metrics).await?;
+        let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
+        let substeps = split_into_substeps(groups, self.substeps).into_iter().map(|groups| groups.concat().into());
+        Ok(Lesson { substeps: substeps.collect(), loss: self.loss, metrics, uses: collected.uses(), answers })
+    }
+
+    /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
+    /// the weights; all else of all.
+    fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
+        let of_pass = |pass: &Pass| policy_metrics(&pass.data, &pass.logprobs);
+        let all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
+        let first = passes.first().map(of_pass).transpose()?.flatten();
+        let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
+        for (key, value) in &mut metrics {
+            if *key == GREATEST_LOGPROB_DIFFERENCE {
+                *value = first.map_or(*value, |first| first.greatest_logprob_difference);
+            }
+        }
+        metrics.push(("optim/loss:sum", passes.iter().map(|pass| pass.loss_sum).sum()));
+        Ok(Measurement { metrics, trained_tokens: all.map_or(0, |all| all.trained_tokens) })
+    }
+}
+
+impl PolicyGradient {
+    /// The rows with what leaving the reference costs taken into their advantages.
+    async fn penalized(
+        &self,
+        groups: Vec<Vec<Datum>>,
+        learner: &dyn Learner,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<Vec<Vec<Datum>>, TrainError> {
+        let Some((penalty, reference)) = self.kl.as_ref().filter(|_| !groups.is_empty()) else { return Ok(groups) };
+        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        let data: Arc<[Datum]> = groups.concat().into();
+        let logprobs = reference.logprobs(learner, Arc::clone(&data)).await?;
+        let mut rows = data.to_vec();
+        if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
+            metrics.insert("kl_policy_base".to_owned(), mean.into());
+        }
+        let mut rows = rows.into_iter();
+        Ok(sizes.into_iter().map(|size| rows.by_ref().take(size).collect()).collect())
+    }
+}
+
+/// Says which rewards of a set of rollouts are odd, and counts them by the names of their metrics.
+pub(crate) fn report_odd_rewards(
+    collected: &Collected,
+    step: u64,
+    reporter: &mut dyn Reporter,
+) -> Vec<(String, usize)> {
+    let findings = findings(collected);
+    let counts = reward_metrics(collected, &findings);
+    if !findings.is_empty() {
+        reporter.report(TrainEvent::OddRewards { phase: collected.phase.as_str(), step, findings });
+    }
+    counts
+}

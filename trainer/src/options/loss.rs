@@ -1,0 +1,138 @@
+use fulgurite_backends::{LossFunction, RatioBounds};
+use serde::{Deserialize, Serialize};
+
+use crate::TrainError;
+
+/// What is made of a token's advantage `A`, and of the ratio `r` of its probability to that under the sampler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyLoss {
+    /// `-r A`: the policy gradient of what was sampled.
+    #[default]
+    ImportanceSampling,
+    /// `-min(r A, clip(r) A)` (PPO: Schulman et al. 2017), between 0.8 and 1.2.
+    Ppo,
+    /// `-clip(r) A logprob`, without a gradient through the ratio (CISPO: MiniMax 2025), between 0 and 4.
+    Cispo,
+    /// As `ppo`, with one ratio for a whole trajectory, the geometric mean of its tokens' (GSPO: Zheng et al. 2025), between
+    /// 0.9997 and 1.0004.
+    Gspo,
+    /// `-(A logprob - beta / 2 (logprob - sampler's)^2)` (DRO: Richemond et al. 2024); `beta` has no usual value.
+    Dro,
+}
+
+impl PolicyLoss {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ImportanceSampling => "importance_sampling",
+            Self::Ppo => "ppo",
+            Self::Cispo => "cispo",
+            Self::Gspo => "gspo",
+            Self::Dro => "dro",
+        }
+    }
+
+    /// The least and the greatest ratio, unless told otherwise.
+    fn usual_bounds(self) -> Option<RatioBounds> {
+        let bounds = |low, high| Some(RatioBounds { low, high });
+        match self {
+            Self::ImportanceSampling | Self::Dro => None,
+            Self::Ppo => bounds(0.8, 1.2),
+            Self::Cispo => bounds(0.0, 4.0),
+            Self::Gspo => bounds(0.9997, 1.0004),
+        }
+    }
+}
+
+/// The numbers of a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LossParameters {
+    /// Least ratio of a token's probability to that under the sampler, of `ppo`, `cispo` and `gspo`: 0.8, say, and not 0.2.
+    pub clip_low: Option<f32>,
+    /// Greatest ratio.
+    pub clip_high: Option<f32>,
+    /// How much a distance from the sampler costs, of `dro`.
+    pub beta: Option<f32>,
+}
+
+impl LossParameters {
+    /// The loss with these numbers.
+    ///
+    /// # Errors
+    /// Names the number that the loss has not, lacks, or that cannot be.
+    pub(crate) fn of(self, loss: PolicyLoss) -> Result<LossFunction, TrainError> {
+        let wrong = |key: &str, message: String| {
+            Err(TrainError::Option { key: format!("[trainer] loss_parameters.{key}"), message })
+        };
+        let given = [("clip_low", self.clip_low), ("clip_high", self.clip_high), ("beta", self.beta)];
+        for (key, value) in given {
+            let Some(value) = value else { continue };
+            let has = if key == "beta" { loss == PolicyLoss::Dro } else { loss.usual_bounds().is_some() };
+            if !has {
+                return wrong(key, format!("is no number of the loss `{}`: leave it out", loss.name()));
+            }
+            if !value.is_finite() || value < 0.0 {
+                return wrong(key, format!("is {value}, but must be a finite number of at least 0"));
+            }
+        }
+        let bounds = |usual: RatioBounds| RatioBounds {
+            low: self.clip_low.unwrap_or(usual.low),
+            high: self.clip_high.unwrap_or(usual.high),
+        };
+        if let Some(RatioBounds { low, high }) = loss.usual_bounds().map(bounds)
+            && low > high
+        {
+            return wrong("clip_low", format!("is {low}, above the {high} of clip_high"));
+        }
+        Ok(match (loss, loss.usual_bounds().map(bounds)) {
+            (PolicyLoss::Ppo, Some(bounds)) => LossFunction::Ppo(bounds),
+            (PolicyLoss::Cispo, Some(bounds)) => LossFunction::Cispo(bounds),
+            (PolicyLoss::Gspo, Some(bounds)) => LossFunction::Gspo(bounds),
+            (PolicyLoss::Dro, _) => match self.beta {
+                Some(beta) => LossFunction::Dro { beta },
+                None => return wrong("beta", "is missing: the loss `dro` has no usual one".to_owned()),
+            },
+            (PolicyLoss::ImportanceSampling | PolicyLoss::Ppo | PolicyLoss::Cispo | PolicyLoss::Gspo, _) => {
+                LossFunction::ImportanceSampling
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn loss(name: &str, parameters: Value) -> Result<LossFunction, String> {
+        let loss: PolicyLoss = serde_json::from_value(json!(name)).unwrap();
+        let parameters: LossParameters = serde_json::from_value(parameters).unwrap();
+        parameters.of(loss).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_loss_has_its_usual_numbers_unless_told_otherwise() {
+        let bounds = |low, high| RatioBounds { low, high };
+        assert_eq!(loss("importance_sampling", json!({})), Ok(LossFunction::ImportanceSampling));
+        assert_eq!(loss("ppo", json!({})), Ok(LossFunction::Ppo(bounds(0.8, 1.2))));
+        assert_eq!(loss("ppo", json!({ "clip_high": 1.28 })), Ok(LossFunction::Ppo(bounds(0.8, 1.28))));
+        assert_eq!(loss("cispo", json!({})), Ok(LossFunction::Cispo(bounds(0.0, 4.0))));
+        assert_eq!(loss("gspo", json!({ "clip_low": 0.5 })), Ok(LossFunction::Gspo(bounds(0.5, 1.0004))));
+        assert_eq!(loss("dro", json!({ "beta": 0.25 })), Ok(LossFunction::Dro { beta: 0.25 }));
+    }
+
+    #[test]
+    fn a_number_that_a_loss_cannot_have_is_refused_by_name() {
+        let is = |name: &str, parameters: Value, expected: &str| {
+            assert_eq!(loss(name, parameters), Err(format!("[trainer] loss_parameters.{expected}")));
+        };
+        is("dro", json!({}), "beta is missing: the loss `dro` has no usual one");
+        is("ppo", json!({ "beta": 1.0 }), "beta is no number of the loss `ppo`: leave it out");
+        let none = "clip_low is no number of the loss `importance_sampling`: leave it out";
+        is("importance_sampling", json!({ "clip_low": 0.8 }), none);
+        is("ppo", json!({ "clip_low": -0.2 }), "clip_low is -0.2, but must be a finite number of at least 0");
+        is("ppo", json!({ "clip_low": 2.0 }), "clip_low is 2, above the 1.2 of clip_high");
+    }
+}

@@ -1,0 +1,142 @@
+//! Rollouts that have ended, as a step learns from them.
+
+use fulgurite_adapters::EpisodeStop;
+use fulgurite_types::{
+    Attempt, Generation, GenerationUse, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus, UntrainedCause,
+    Verdict,
+};
+use serde_json::Value;
+
+/// What rollouts are run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// To learn from.
+    Train,
+    /// To measure progress.
+    HeldOut,
+    /// To score the end.
+    Final,
+}
+
+impl Phase {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::Train => "train",
+            Phase::HeldOut => "held_out",
+            Phase::Final => "final",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Phase::Train, Phase::HeldOut, Phase::Final].into_iter().find(|phase| phase.as_str() == name)
+    }
+
+    pub(crate) fn mode(self) -> RolloutMode {
+        match self {
+            Phase::Train => RolloutMode::Train,
+            Phase::HeldOut => RolloutMode::Val,
+            Phase::Final => RolloutMode::Test,
+        }
+    }
+}
+
+/// What has to have sampled a generation that is trained.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Policy {
+    /// Fingerprint of the tokenizer.
+    pub(crate) tokenizer: String,
+    /// What agents call it.
+    pub(crate) model: String,
+    /// The weights that are trained.
+    pub(crate) weights_version: u64,
+    /// Updates that the weights which sampled may be behind them.
+    pub(crate) max_staleness: u64,
+}
+
+impl Policy {
+    /// Whether weights of a version are too old to be trained on; those of a version that is not there yet are another
+    /// run's.
+    pub(crate) fn is_stale(&self, version: u64) -> bool {
+        self.weights_version.checked_sub(version).is_none_or(|behind| behind > self.max_staleness)
+    }
+}
+
+/// A rollout that has ended, with all that was recorded of it.
+pub(crate) struct Member {
+    pub(crate) rollout: Rollout,
+    /// In order; the last one counts.
+    pub(crate) attempts: Vec<Attempt>,
+    /// Of the last attempt, if the rollout is over and succeeded, or is a session; in the order in which they were given.
+    pub(crate) rewards: Vec<RecordedReward>,
+    /// What was earned in all: the reward of the whole, and those of single calls; 0 at most for a rollout whose limit
+    /// takes its reward away.
+    pub(crate) total_reward: f64,
+    /// Why its last attempt ended, as far as its calls tell.
+    pub(crate) stop: EpisodeStop,
+    /// Of all attempts.
+    pub(crate) generations: Vec<Generation>,
+    /// Whether each of them is trained, in the same order.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Why nothing may be learnt from what it was rewarded with; it counts as failed then.
+    pub(crate) refused: Option<UntrainedCause>,
+}
+
+/// Whether a rollout is a client's session: it has no end of its own, and its reward says that it may be judged.
+pub(crate) fn is_session(rollout: &Rollout) -> bool {
+    let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
+    kind.and_then(Value::as_str) == Some("session")
+}
+
+impl Member {
+    /// Its generations, each with whether it is trained.
+    pub(crate) fn judged(&self) -> impl Iterator<Item = (&Generation, Verdict)> {
+        self.generations.iter().zip(self.verdicts.iter().copied())
+    }
+
+    /// Those that are trained.
+    pub(crate) fn trained(&self) -> impl Iterator<Item = &Generation> {
+        self.judged().filter(|(_, verdict)| verdict.is_trained()).map(|(generation, _)| generation)
+    }
+
+    /// Its group has nothing to teach: what would have been trained is not.
+    pub(crate) fn learn_nothing(&mut self) {
+        for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.is_trained()) {
+            *verdict = Verdict::Untrained(UntrainedCause::ConstantGroup);
+        }
+    }
+
+    pub(crate) fn succeeded(&self) -> bool {
+        let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout);
+        is_over && !self.rewards.is_empty() && self.refused.is_none()
+    }
+
+    /// The reward of the rollout as a whole: the one given last, as for Agent-lightning's readers.
+    pub(crate) fn reward(&self) -> Option<&Reward> {
+        let whole = self.rewards.iter().rev().find(|reward| reward.generation_id.is_none());
+        whole.map(|recorded| &recorded.reward)
+    }
+
+    pub(crate) fn is_latest(&self, attempt_id: &str) -> bool {
+        self.attempts.last().is_some_and(|attempt| attempt.attempt_id == attempt_id)
+    }
+}
+
+/// The rollouts of one plan, group by group.
+pub(crate) struct Collected {
+    pub(crate) phase: Phase,
+    pub(crate) groups: Vec<Vec<Member>>,
+}
+
+impl Collected {
+    /// What became of every token that was sampled.
+    pub(crate) fn uses(&self) -> Vec<GenerationUse> {
+        let judged = self.groups.iter().flatten().flat_map(Member::judged);
+        judged
+            .map(|(generation, verdict)| GenerationUse {
+                generation_id: generation.generation_id.clone(),
+                cause: verdict.into(),
+                tokens: generation.sampled_tokens.len() as u64,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,18 @@
+//! Rollouts as a step learns from them: run in groups, read, judged, and what there is to say of them.
+
+mod collection;
+mod failures;
+mod judgement;
+mod member;
+mod reading;
+mod reward_check;
+mod sample_answers;
+
+pub(crate) use self::collection::{Plan, collect};
+pub use self::failures::Failures;
+pub(crate) use self::member::{Collected, Member, Phase, Policy, is_session};
+pub(crate) use self::reading::{RewardRules, member_of};
+pub use self::reward_check::{RewardFinding, RewardOddity};
+pub(crate) use self::reward_check::{findings, metrics as reward_metrics};
+pub(crate) use self::sample_answers::sample_answers;
+pub use self::sample_answers::{Decode, SampleAnswer};

@@ -1,0 +1,439 @@
+//! The loop of every run, whatever it learns from: evaluate, read data, update, publish, record; and going on from a
+//! checkpoint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fulgurite_backends::{AdamParameters, Learner};
+use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TokenUse, WeightsVersion};
+use serde_json::{Map, Value, json};
+
+use super::checkpoints::{CheckpointState, Checkpoints, file_digests, remove_directory};
+use super::ledger;
+use super::metrics_file::MetricsFile;
+use super::summary::RunSummary;
+use super::without_gradient;
+use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores};
+use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Pass};
+use crate::publishing::Publisher;
+use crate::schedule::Schedule;
+use crate::sources::{DataPosition, Source};
+use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
+
+/// When checkpoints are made, and which are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Checkpointing {
+    /// A checkpoint after every this many updates, and after the last.
+    pub(crate) every: u64,
+    /// Those that are kept; older ones are removed once a newer one is recorded.
+    pub(crate) kept: usize,
+}
+
+/// A run: data from a source, learnt from as an objective says, in the steps of a schedule.
+pub(crate) struct TrainingRun<Data> {
+    /// Where what happens is written.
+    pub(crate) record: Arc<dyn Record>,
+    /// What learns.
+    pub(crate) learner: Arc<dyn Learner>,
+    pub(crate) identity: RunIdentity,
+    pub(crate) source: Box<dyn Source<Data>>,
+    pub(crate) objective: Box<dyn Objective<Data>>,
+    pub(crate) evaluator: Box<dyn Evaluator>,
+    pub(crate) schedule: Schedule,
+    /// Its step size is the greatest of the schedule.
+    pub(crate) optimizer: AdamParameters,
+    pub(crate) checkpointing: Checkpointing,
+    /// Puts new weights behind a sampler; `None` if nobody samples.
+    pub(crate) publisher: Option<Publisher>,
+    /// Whether the weights that the run began with are asked for later.
+    pub(crate) keeps_reference: bool,
+}
+
+/// Where the run stands between two steps.
+struct Progress {
+    /// Updates made; also the version of the weights.
+    step: u64,
+    position: DataPosition,
+    metrics_file: MetricsFile,
+}
+
+/// How a run ended.
+struct End {
+    /// Updates made.
+    step: u64,
+    stopped_by_rule: bool,
+}
+
+impl<Data> TrainingRun<Data> {
+    /// Trains until the stop rule or the limit of steps ends it, then scores once what is left for that.
+    ///
+    /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
+    pub(crate) async fn train(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
+        let started = Instant::now();
+        if resume && let Some(end) = self.recorded_end().await? {
+            self.tell_recorded(reporter).await?;
+            return self.summarize(end, started, reporter).await;
+        }
+        let (step, position) = self.begin(resume, reporter).await?;
+        reporter.report(TrainEvent::RunStarted {
+            run_id: self.identity.run_id.clone(),
+            directory: self.identity.directory.clone(),
+            step,
+            max_steps: self.schedule.max_steps(),
+        });
+        let mut progress = Progress { step, position, metrics_file: self.tell_recorded(reporter).await? };
+        let end = loop {
+            let evaluation = self.evaluate_if_due(progress.step, reporter).await?;
+            let met = match &evaluation {
+                Some(evaluation) => self.is_met_by(evaluation).await?,
+                None => false,
+            };
+            if met {
+                self.schedule.end_early(progress.step);
+            }
+            if self.schedule.is_over(progress.step) {
+                self.finish(&mut progress, evaluation, reporter).await?;
+                break End { step: progress.step, stopped_by_rule: met };
+            }
+            self.step(&mut progress, evaluation, reporter).await?;
+        };
+        self.summarize(end, started, reporter).await
+    }
+
+    /// Where the run ended, if it has; a limit of steps that was raised since lets it go on.
+    async fn recorded_end(&mut self) -> Result<Option<End>, TrainError> {
+        let steps = self.record.steps(&self.identity.run_id).await?;
+        // Only the record after the last update has no update of its own.
+        let Some(last) = steps.last().filter(|last| last.weights_version < last.step) else { return Ok(None) };
+        let mut schedule = self.schedule.clone();
+        self.end_as_recorded(&mut schedule, &steps);
+        let stopped_by_rule = self.evaluator.is_met(&history(&steps));
+        if stopped_by_rule {
+            schedule.end_early(last.weights_version);
+        }
+        let is_over = schedule.is_over(last.weights_version);
+        Ok(is_over.then_some(End { step: last.weights_version, stopped_by_rule }))
+    }
+
+    /// Begins the cool-down where an evaluation in the record began it.
+    fn end_as_recorded(&self, schedule: &mut Schedule, steps: &[Step]) {
+        if !schedule.cools_down() {
+            return;
+        }
+        let history = history(steps);
+        for (index, step) in steps.iter().enumerate() {
+            if self.evaluator.is_met(&history[..=index]) {
+                // An evaluation stands in the record of the update that came after it.
+                return schedule.end_early(step.step - 1);
+            }
+        }
+    }
+
+    /// Restores the last checkpoint that is whole, or starts at the weights that the learner was opened with.
+    async fn begin(&mut self, resume: bool, reporter: &mut dyn Reporter) -> Result<(u64, DataPosition), TrainError> {
+        let run_id = self.identity.run_id.clone();
+        if self.keeps_reference {
+            self.learner.keep_reference().await?;
+        }
+        let (mut step, mut position) = (0, DataPosition::default());
+        if resume {
+            if let Some(restored) = self.checkpoints().restore(reporter).await? {
+                step = restored.step;
+                position = restored.position();
+            }
+            self.record.rewind_run(&run_id, step).await?;
+            let undone = ledger::undone(self.record.as_ref(), &run_id).await?;
+            self.record.record_uses(&run_id, undone).await?;
+            let steps = self.record.steps(&run_id).await?;
+            let mut schedule = self.schedule.clone();
+            self.end_as_recorded(&mut schedule, &steps);
+            self.schedule = schedule;
+        }
+        self.publish(step).await?;
+        Ok((step, position))
+    }
+
+    /// Tells of the steps that are recorded and stand in no metrics file, which is to say that a crash came before they
+    /// could be told of; and writes that file anew.
+    async fn tell_recorded(&self, reporter: &mut dyn Reporter) -> Result<MetricsFile, TrainError> {
+        let path = self.identity.directory.join("metrics.jsonl");
+        let told = MetricsFile::steps(&path);
+        let steps = self.record.steps(&self.identity.run_id).await?;
+        let recorded: Vec<Map<String, Value>> =
+            steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect();
+        for metrics in &recorded {
+            match metrics.get("step").and_then(Value::as_u64) {
+                Some(step) if !told.contains(&step) => {
+                    reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
+                }
+                _ => reporter.report(TrainEvent::StepRecalled { metrics: metrics.clone() }),
+            }
+        }
+        MetricsFile::rewrite(&path, &recorded)
+    }
+
+    /// Puts the learner's weights behind the sampler, and tells agents of them.
+    async fn publish(&self, version: u64) -> Result<(), TrainError> {
+        let Some(publisher) = &self.publisher else { return Ok(()) };
+        self.learner.publish_weights(WeightsVersion(version)).await?;
+        publisher.publish(self.record.as_ref(), &self.identity.run_id, version).await
+    }
+
+    async fn evaluate_if_due(
+        &mut self,
+        step: u64,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Option<Evaluation>, TrainError> {
+        if self.schedule.is_over(step) || self.evaluator.is_due(step) {
+            return self.evaluator.held_out(step, reporter).await;
+        }
+        Ok(None)
+    }
+
+    /// Whether this evaluation, after those in the record, stops the run.
+    async fn is_met_by(&self, evaluation: &Evaluation) -> Result<bool, TrainError> {
+        let steps = self.record.steps(&self.identity.run_id).await?;
+        let mut history = history(&steps);
+        history.push(&evaluation.metrics);
+        Ok(self.evaluator.is_met(&history))
+    }
+
+    /// One update.
+    async fn step(
+        &mut self,
+        progress: &mut Progress,
+        evaluation: Option<Evaluation>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let started = Instant::now();
+        let step = progress.step;
+        let data = self.source.next(step, &mut progress.position, reporter).await?;
+        let sampling_seconds = started.elapsed().as_secs_f64();
+
+        let training = Instant::now();
+        let learner = self.learner.as_ref();
+        let mut lesson = self.objective.lesson(step, data, &mut progress.position, learner, reporter).await?;
+        let mut metrics = self.step_metrics(step, &mut lesson);
+        self.update(step, &lesson, &mut metrics).await?;
+        self.publish(step + 1).await?;
+        progress.step = step + 1;
+        set(&mut metrics, "time/sampling", sampling_seconds);
+        set(&mut metrics, "time/training", training.elapsed().as_secs_f64());
+
+        let mut uses = lesson.uses;
+        let mut total = started.elapsed().as_secs_f64();
+        if let Some(evaluation) = evaluation {
+            set(&mut metrics, "time/evaluation", evaluation.seconds);
+            total += evaluation.seconds;
+            metrics.extend(evaluation.metrics);
+            uses.extend(evaluation.uses);
+        }
+        let untrained = if lesson.substeps.is_empty() { uses.clone() } else { Vec::new() };
+        let is_due = progress.step.is_multiple_of(self.checkpointing.every);
+        let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
+        set(&mut metrics, "time/total", total);
+        self.record(progress, step, metrics, uses, checkpoint, reporter).await?;
+        if lesson.substeps.is_empty() {
+            let steps = self.record.steps(&self.identity.run_id).await?;
+            without_gradient::warning(&steps, &untrained, lesson.answers)
+                .into_iter()
+                .for_each(|warning| reporter.report(warning));
+        }
+        Ok(())
+    }
+
+    fn step_metrics(&self, step: u64, lesson: &mut Lesson) -> Map<String, Value> {
+        let mut metrics = Map::new();
+        set(&mut metrics, "step", step);
+        set(&mut metrics, "progress/batch", step);
+        set(&mut metrics, "progress/done_frac", step as f64 / self.schedule.max_steps().max(1) as f64);
+        set(&mut metrics, "optim/lr", self.optimizer_at(step).learning_rate);
+        metrics.append(&mut lesson.metrics);
+        metrics
+    }
+
+    fn optimizer_at(&self, step: u64) -> AdamParameters {
+        AdamParameters { learning_rate: self.optimizer.learning_rate * self.schedule.share(step), ..self.optimizer }
+    }
+
+    /// Forward, backward, optimizer, once for each substep; nothing if there is nothing to learn.
+    async fn update(&self, step: u64, lesson: &Lesson, metrics: &mut Map<String, Value>) -> Result<(), TrainError> {
+        set(metrics, "optim/datums", lesson.substeps.iter().map(|data| data.len()).sum::<usize>());
+        if lesson.substeps.is_empty() {
+            return Ok(());
+        }
+        let optimizer = self.optimizer_at(step);
+        let mut passes = Vec::with_capacity(lesson.substeps.len());
+        let mut greatest_norm = 0.0;
+        for data in &lesson.substeps {
+            let pass = self.learner.forward_backward(Arc::clone(data), lesson.loss).await?;
+            let made = self.learner.optimizer_step(optimizer).await?;
+            // A norm that is no number stays one.
+            greatest_norm = if made.gradient_norm <= greatest_norm { greatest_norm } else { made.gradient_norm };
+            passes.push(Pass { data: Arc::clone(data), logprobs: pass.logprobs, loss_sum: pass.loss_sum });
+        }
+        let measured = self.objective.measure(&passes)?;
+        for (key, value) in measured.metrics {
+            set(metrics, key, value);
+        }
+        set(metrics, "optim/gradient_norm", greatest_norm);
+        if greatest_norm.is_finite() && measured.trained_tokens > 0 {
+            set(metrics, "optim/gradient_norm_per_token", greatest_norm / measured.trained_tokens as f64);
+            set(metrics, "optim/clip_factor", clip_factor(greatest_norm, optimizer.gradient_clip_norm));
+        }
+        Ok(())
+    }
+
+    /// Saves the weights; the record that makes it a checkpoint is written with the step's.
+    async fn save_checkpoint(&self, progress: &Progress) -> Result<CheckpointRecord, TrainError> {
+        let step = progress.step;
+        // Recorded as seen from the run's directory, so that a run can be moved.
+        let name = format!("checkpoints/{step:06}");
+        let directory = self.identity.directory.join(&name);
+        // Left by a process that died between saving and recording: it counts for nothing.
+        remove_directory(&directory)?;
+        self.learner.save_checkpoint(&directory).await?;
+        let DataPosition { data_cursor, harvest } = progress.position.clone();
+        let files = file_digests(&directory).await?;
+        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest, files };
+        Ok(CheckpointRecord { directory: name, state: json!(state) })
+    }
+
+    fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints {
+            record: self.record.as_ref(),
+            learner: self.learner.as_ref(),
+            run_id: &self.identity.run_id,
+            seed: self.identity.seed,
+            directory: &self.identity.directory,
+            kept: self.checkpointing.kept,
+        }
+    }
+
+    async fn record(
+        &self,
+        progress: &mut Progress,
+        step: u64,
+        metrics: Map<String, Value>,
+        uses: Vec<GenerationUse>,
+        checkpoint: Option<CheckpointRecord>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        // The record counts from 1, so that an update has the number of the weights that it made.
+        let number = step + 1;
+        let saved = checkpoint.is_some();
+        self.record
+            .record_step(StepRecord {
+                run_id: self.identity.run_id.clone(),
+                step: number,
+                weights_version: progress.step,
+                metrics: Value::Object(metrics.clone()),
+                uses,
+                checkpoint,
+            })
+            .await?;
+        // Told first: a step that stands in the file has been.
+        reporter.report(TrainEvent::Step { step, metrics: metrics.clone() });
+        progress.metrics_file.append(&metrics)?;
+        if saved {
+            self.remove_old_checkpoints().await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_old_checkpoints(&self) -> Result<(), TrainError> {
+        let checkpoints = self.record.checkpoints(&self.identity.run_id).await?;
+        let old = checkpoints.len().saturating_sub(self.checkpointing.kept);
+        checkpoints[..old]
+            .iter()
+            .try_for_each(|checkpoint| remove_directory(&self.identity.directory.join(&checkpoint.directory)))
+    }
+
+    /// The last evaluation, what is scored once, and the account of every token.
+    async fn finish(
+        &mut self,
+        progress: &mut Progress,
+        evaluation: Option<Evaluation>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<(), TrainError> {
+        let step = progress.step;
+        let mut metrics = Map::new();
+        set(&mut metrics, "step", step);
+        set(&mut metrics, "progress/batch", step);
+        set(&mut metrics, "progress/done_frac", 1.0);
+        let mut uses = Vec::new();
+        let mut total = 0.0;
+        let last = self.evaluator.last(step, reporter).await?;
+        for evaluation in [evaluation, last].into_iter().flatten() {
+            metrics.extend(evaluation.metrics);
+            total += evaluation.seconds;
+            uses.extend(evaluation.uses);
+        }
+        set(&mut metrics, "time/total", total);
+        // Apart from the step: in a store that others use too, they may be many.
+        let leftovers = ledger::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?;
+        self.record.record_uses(&self.identity.run_id, leftovers).await?;
+        // A stop between two checkpoints would lose the updates after the last one.
+        let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
+        let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
+        let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
+        self.record(progress, step, metrics, uses, checkpoint, reporter).await
+    }
+
+    /// Tells how the run went. Everything is read back from the store, so that a resumed run tells the whole.
+    async fn summarize(
+        &self,
+        end: End,
+        started: Instant,
+        reporter: &mut dyn Reporter,
+    ) -> Result<RunSummary, TrainError> {
+        let run_id = &self.identity.run_id;
+        let steps = self.record.steps(run_id).await?;
+        let metrics = history(&steps);
+        let held_out: Vec<Scores> = metrics.iter().filter_map(|metrics| Scores::read(metrics, HELD_OUT)).collect();
+        let greatest = |key: &str| metrics.iter().filter_map(|metrics| metrics.get(key)?.as_f64()).fold(0.0, f64::max);
+        let mut summary = RunSummary {
+            run_id: run_id.clone(),
+            directory: self.identity.directory.clone(),
+            checkpoint: self
+                .record
+                .latest_checkpoint(run_id)
+                .await?
+                .map(|checkpoint| self.identity.directory.join(checkpoint.directory)),
+            steps: end.step,
+            stopped_by_rule: end.stopped_by_rule,
+            held_out_before: held_out.first().cloned(),
+            held_out_after: held_out.last().cloned(),
+            final_after: metrics.last().and_then(|metrics| Scores::read(metrics, FINAL)),
+            max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
+            untrained_tokens: BTreeMap::from([("other".to_owned(), 0)]),
+            wall_seconds: started.elapsed().as_secs_f64(),
+            ..RunSummary::default()
+        };
+        for row in self.record.token_ledger(run_id).await? {
+            summary.sampled_tokens += row.tokens;
+            if row.cause == TokenUse::Trained {
+                summary.trained_tokens += row.tokens;
+            } else {
+                summary.untrained_tokens.insert(row.cause.to_string(), row.tokens);
+            }
+        }
+        reporter.report(TrainEvent::Finished(Box::new(summary.clone())));
+        Ok(summary)
+    }
+}
+
+/// The metrics of steps, oldest first.
+fn history(steps: &[Step]) -> Vec<&Map<String, Value>> {
+    steps.iter().filter_map(|step| step.metrics.as_object()).collect()
+}
+
+/// What a gradient of this norm is multiplied by, so that its norm is `greatest` at most; 0 does not clip.
+fn clip_factor(norm: f64, greatest: f64) -> f64 {
+    if greatest > 0.0 && norm > greatest { greatest / norm } else { 1.0 }
+}
+
+fn set(metrics: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    metrics.insert(key.to_owned(), value.into());
+}

@@ -1,0 +1,25 @@
+//! Updates one after another that had nothing to learn from: said while there is time to stop.
+
+use std::collections::BTreeMap;
+
+use fulgurite_types::{GenerationUse, Step, TokenUse};
+
+use crate::{SampleAnswer, TrainEvent};
+
+/// So many updates in a row without a gradient are told of, and each further such number.
+const TOLD_AFTER: usize = 3;
+
+/// The warning that is due after a step whose batch was empty, if one is. `steps` are all that are recorded; `uses` and
+/// `answers` are those of the last one.
+pub(crate) fn warning(steps: &[Step], uses: &[GenerationUse], answers: Vec<SampleAnswer>) -> Option<TrainEvent> {
+    let is_empty = |step: &&Step| step.metrics["optim/datums"] == 0;
+    let updates = steps.iter().rev().take_while(is_empty).count();
+    if updates == 0 || !updates.is_multiple_of(TOLD_AFTER) {
+        return None;
+    }
+    let mut untrained = BTreeMap::new();
+    for usage in uses.iter().filter(|usage| usage.cause != TokenUse::Trained) {
+        *untrained.entry(usage.cause.to_string()).or_insert(0) += usage.tokens;
+    }
+    Some(TrainEvent::WithoutGradient { step: steps.last()?.weights_version, updates, untrained, answers })
+}

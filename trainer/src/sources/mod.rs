@@ -1,0 +1,17 @@
+//! Where a run's data come from.
+
+mod corpus;
+mod driven;
+mod harvest;
+mod harvest_state;
+mod source;
+mod task_order;
+mod tasks;
+
+pub(crate) use self::corpus::{Corpus, CorpusRows};
+pub(crate) use self::driven::{DrivenTasks, RolloutGroups};
+pub use self::harvest::HarvestOptions;
+pub(crate) use self::harvest::HarvestedRollouts;
+pub(crate) use self::harvest_state::HarvestState;
+pub(crate) use self::source::{DataPosition, Source};
+pub use self::tasks::{TaskForm, TaskSource, Tasks};

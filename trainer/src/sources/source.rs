@@ -1,0 +1,28 @@
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::harvest_state::HarvestState;
+use crate::{Reporter, TrainError};
+
+/// Where the data of a run's steps come from. What a step is given follows from the position alone, so that a resumed run
+/// is given what it would have been given.
+#[async_trait]
+pub(crate) trait Source<Data>: Send {
+    /// The data of the update that follows `step` others, read on from `position`, which moves behind them.
+    async fn next(
+        &mut self,
+        step: u64,
+        position: &mut DataPosition,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Data, TrainError>;
+}
+
+/// How far a run has read its data; part of its checkpoints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DataPosition {
+    /// Tasks, or rows of a corpus, read so far.
+    pub(crate) data_cursor: u64,
+    /// Rollouts read so far, of a run that harvests.
+    #[serde(default)]
+    pub(crate) harvest: HarvestState,
+}

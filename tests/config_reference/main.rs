@@ -41,6 +41,7 @@ auxiliary_rules = [{ name = "r" }]
 
 [trainer]
 harvest = {}
+kl = { coefficient = 0.1 }
 "#;
 
 #[test]

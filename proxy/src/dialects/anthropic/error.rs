@@ -1,10 +1,9 @@
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use fulgurite_backends::BackendError;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::dialects::openai;
 use crate::error::ProxyError;
+use crate::error::wire_error::{self, Dialect, WireError};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
@@ -26,55 +25,13 @@ impl RequestId {
     }
 }
 
-/// The statuses are OpenAI's but for one that only Anthropic has.
-fn status(error: &ProxyError) -> StatusCode {
-    match error {
-        ProxyError::Backend(BackendError::Overloaded { .. }) => {
-            StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
-        }
-        other => openai::error::status(other),
-    }
-}
-
-/// `error.type` of a status.
-fn kind(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        401 => "authentication_error",
-        403 => "permission_error",
-        404 => "not_found_error",
-        413 => "request_too_large",
-        429 => "rate_limit_error",
-        504 => "timeout_error",
-        529 => "overloaded_error",
-        500.. => "api_error",
-        _ => "invalid_request_error",
-    }
-}
-
-/// What a person is told. Agents shorten their conversation where they find Anthropic's own words for a long one.
-fn message(error: &ProxyError) -> String {
-    match error {
-        ProxyError::PromptTooLong { prompt_tokens, context_length, .. }
-        | ProxyError::Backend(BackendError::PromptTooLong { prompt_tokens, context_length }) => {
-            // An answer needs room for a token.
-            let maximum = context_length.saturating_sub(1);
-            too_long(*prompt_tokens, maximum)
-        }
-        ProxyError::TokensSpent { prompt_tokens, maximum, .. } => too_long(*prompt_tokens, *maximum),
-        ProxyError::BodyOverContext { bytes, limit, context_length } => {
-            format!("prompt is too long: a request of {bytes} bytes, and {context_length} tokens take at most {limit}")
-        }
-        other => other.to_string(),
-    }
-}
-
-fn too_long(prompt_tokens: usize, maximum: usize) -> String {
-    format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
-}
-
 /// The error as Anthropic's JSON.
 pub(super) fn body(error: &ProxyError, request_id: &RequestId) -> Value {
-    let error = json!({ "type": kind(status(error)), "message": message(error) });
+    json_of(error.in_dialect(Dialect::Anthropic), request_id)
+}
+
+fn json_of(error: WireError, request_id: &RequestId) -> Value {
+    let error = json!({ "type": error.kind, "message": error.message });
     json!({ "type": "error", "error": error, "request_id": request_id.0 })
 }
 
@@ -85,15 +42,8 @@ pub(crate) fn error_event(error: &ProxyError) -> Value {
 
 /// The response to a call that failed.
 pub(super) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
-    let status = status(error);
-    if status.is_server_error() {
-        tracing::error!(%error, "model call failed");
-    }
-    let mut response = (status, axum::Json(body(error, request_id))).into_response();
-    if matches!(status.as_u16(), 429 | 503 | 529) {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    request_id.on(response)
+    let told = error.in_dialect(Dialect::Anthropic);
+    request_id.on(wire_error::response(error, told.status, json_of(told, request_id)))
 }
 
 /// The response to what never became a call.
@@ -103,13 +53,14 @@ pub(crate) fn refusal(error: &ProxyError) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_backends::BackendError;
     use fulgurite_store::{BodyTooSlow, KeyRefused, Refused};
 
     use super::*;
 
     fn told(error: ProxyError) -> (u16, Value) {
         let id = RequestId("req_1".to_owned());
-        (status(&error).as_u16(), body(&error, &id))
+        (error.in_dialect(Dialect::Anthropic).status.as_u16(), body(&error, &id))
     }
 
     #[test]

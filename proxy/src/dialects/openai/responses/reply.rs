@@ -5,9 +5,10 @@ use super::output_items::{Change, OutputItems, ReasoningForm};
 use super::response_object::{Standing, response, usage};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
-use crate::dialects::openai::error::{body, message};
+use crate::dialects::openai::error::body;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
+use crate::error::wire_error::Dialect;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
@@ -201,7 +202,7 @@ impl ReplyWriter for ResponseWriter {
 
     /// Clients of two kinds are told: those that read how a response ended, and those that stop at an error.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        let standing = Standing::Failed(message(error));
+        let standing = Standing::Failed(error.in_dialect(Dialect::OpenAi).message);
         let response = self.response(&standing);
         self.write_standing(standing.name(), response, out);
         let mut event = body(error)["error"].take();

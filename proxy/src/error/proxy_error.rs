@@ -1,0 +1,305 @@
+use axum::http::StatusCode;
+use fulgurite_backends::{BackendError, ShareFull};
+use fulgurite_renderers::RenderError;
+use fulgurite_store::{BodyTooSlow, KeyRefused, Refused, StoreError};
+
+use super::wire_error::{Dialect, DialectWords, Told, WireError};
+use crate::models::template_arguments::TEMPLATE_ARGUMENTS;
+
+/// Defines the errors: each with its words and its fields, and behind `=>` what else clients are told of it, in which
+/// the fields may be named.
+macro_rules! define_errors {
+    (
+        $(#[$($enum_meta:tt)*])*
+        pub(crate) enum $errors:ident {$(
+            $(#[$($meta:tt)*])*
+            $name:ident
+                $({ $($(#[$($field_meta:tt)*])* $field:ident: $type:ty,)* })?
+                $(($inner:ident: #[from] $inner_type:ty))?
+                => $told:expr;
+        )*}
+    ) => {
+        $(#[$($enum_meta)*])*
+        pub(crate) enum $errors {
+            $($(#[$($meta)*])* $name $({ $($(#[$($field_meta)*])* $field: $type,)* })? $((#[from] $inner_type))?,)*
+        }
+
+        impl $errors {
+            #[allow(unused_variables)]
+            fn told(&self) -> Told<'_> {
+                match self {
+                    $($errors::$name $({ $($field,)* })? $(($inner))? => $told,)*
+                }
+            }
+        }
+    };
+}
+
+define_errors! {
+    /// Why a model call failed, in no dialect yet.
+    #[derive(Debug, thiserror::Error)]
+    pub(crate) enum ProxyError {
+        /// The request is malformed or asks for what cannot be honoured.
+        #[error("{message}")]
+        InvalidRequest {
+            /// What is wrong and how to put it right.
+            message: String,
+            /// The field at fault.
+            parameter: Option<String>,
+            /// A short name for programs.
+            code: Option<&'static str>,
+        } => match parameter {
+            Some(parameter) => Told::new(StatusCode::BAD_REQUEST, *code).about(parameter),
+            None => Told::new(StatusCode::BAD_REQUEST, *code),
+        };
+
+        /// The prompt leaves no room for an answer.
+        #[error("the prompt has {prompt_tokens} tokens, but this model's context length is {context_length} tokens")]
+        PromptTooLong {
+            /// The request's field that holds the prompt.
+            parameter: &'static str,
+            /// Tokens in the prompt.
+            prompt_tokens: usize,
+            /// Tokens that prompt and answer may have together.
+            context_length: usize,
+        } => prompt_too_long(*prompt_tokens, *context_length).about(*parameter);
+
+        /// The attempt has taken all that it may.
+        #[error("the attempt's budget of {of} is spent")]
+        BudgetSpent {
+            /// How much that was, and of what.
+            of: String,
+        } => Told::new(StatusCode::BAD_REQUEST, "budget_exceeded");
+
+        /// The prompt is longer than what the attempt's budget leaves for it.
+        #[error(
+            "the prompt has {prompt_tokens} tokens, but of the attempt's budget of {tokens} tokens no more than {maximum} \
+             are left for it"
+        )]
+        TokensSpent {
+            /// The request's field that holds the prompt.
+            parameter: &'static str,
+            /// Tokens in the prompt.
+            prompt_tokens: usize,
+            /// Tokens that a prompt may still have.
+            maximum: usize,
+            /// The budget.
+            tokens: u64,
+        } => Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).about(*parameter).words(DialectWords {
+            openai: format!(
+                "{} No more is left of the attempt's budget of {tokens} tokens.",
+                openais_too_long(*prompt_tokens, *maximum)
+            ),
+            anthropic: anthropics_too_long(*prompt_tokens, *maximum),
+        });
+
+        /// The body is over the limit.
+        #[error("the request body is over the limit of {limit} bytes (server.body_limit_bytes)")]
+        BodyTooLarge {
+            /// The limit.
+            limit: usize,
+        } => Told::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large");
+
+        /// The body is longer than the model's longest prompt can be.
+        #[error("the request has {bytes} bytes, but a prompt of {context_length} tokens takes at most {limit}")]
+        BodyOverContext {
+            /// Bytes of the body.
+            bytes: usize,
+            /// The most that a prompt of the context's length takes, JSON around it included.
+            limit: usize,
+            /// Tokens that prompt and answer may have together.
+            context_length: usize,
+        } => Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
+            openai: format!(
+                "This model's maximum context length is {context_length} tokens. However, your request has {bytes} bytes, \
+                 and no prompt of so many tokens takes more than {limit}. Please reduce the length of the messages."
+            ),
+            anthropic: format!(
+                "prompt is too long: a request of {bytes} bytes, and {context_length} tokens take at most {limit}"
+            ),
+        });
+
+        /// Other large requests wait already.
+        #[error(transparent)]
+        TooManyLarge(full: #[from] ShareFull) => Told::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded");
+
+        /// No model of that name is served.
+        #[error("the model `{model}` does not exist here; served: {served}")]
+        UnknownModel {
+            /// What was asked for.
+            model: String,
+            /// Names that are served.
+            served: String,
+        } => Told::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
+
+        /// Path or headers name what is not in the store.
+        #[error("there is no {kind} `{id}`")]
+        UnknownTarget {
+            /// `rollout`, `attempt` or `response`.
+            kind: &'static str,
+            /// Its id.
+            id: String,
+        } => Told::new(StatusCode::NOT_FOUND, match *kind {
+            "rollout" => "rollout_not_found",
+            "response" => "response_not_found",
+            _ => "attempt_not_found",
+        });
+
+        /// The attempt has ended; what it samples could not be trained any more.
+        #[error("the attempt `{attempt_id}` has ended ({status}) and takes no more calls")]
+        AttemptEnded {
+            /// The attempt.
+            attempt_id: String,
+            /// How it ended.
+            status: String,
+        } => Told::new(StatusCode::GONE, "attempt_ended");
+
+        /// The method is not for this path.
+        #[error("{method} is not allowed here")]
+        MethodNotAllowed {
+            /// What was tried.
+            method: String,
+        } => Told::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
+
+        /// There is no such route.
+        #[error("there is no route {method} {path}")]
+        UnknownRoute {
+            /// The method.
+            method: String,
+            /// The path.
+            path: String,
+        } => Told::new(StatusCode::NOT_FOUND, "unknown_url");
+
+        /// It is not let in.
+        #[error(transparent)]
+        Refused(refused: #[from] Refused) => Told::new(refused.status(), match refused {
+            Refused::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => "invalid_api_key",
+            Refused::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => "insufficient_permissions",
+            Refused::ForeignHost { .. } => "foreign_host",
+            Refused::ForeignOrigin { .. } => "foreign_origin",
+            Refused::ShuttingDown => "shutting_down",
+            Refused::PathNotText { .. } => "path_not_text",
+            Refused::BodyTooLarge { .. } => "request_too_large",
+        });
+
+        /// The body did not arrive in time.
+        #[error(transparent)]
+        BodyTooSlow(slow: #[from] BodyTooSlow) => Told::new(StatusCode::REQUEST_TIMEOUT, "request_timeout");
+
+        /// The model's host took too long.
+        #[error("{awaited} did not come within {seconds} seconds ({key})")]
+        SamplerTimeout {
+            /// What of the answer.
+            awaited: &'static str,
+            /// How long it was waited for.
+            seconds: f64,
+            /// The limit's key in the config.
+            key: &'static str,
+        } => Told::new(StatusCode::GATEWAY_TIMEOUT, "sampler_timeout");
+
+        /// The conversation cannot be rendered.
+        #[error("{error}")]
+        Render {
+            /// The request's field that holds the prompt.
+            parameter: &'static str,
+            /// Why not.
+            error: RenderError,
+        } => match error {
+            RenderError::File { .. }
+            | RenderError::Tokenizer { .. }
+            | RenderError::MissingToken { .. }
+            | RenderError::UnknownRenderer { .. }
+            | RenderError::UnsupportedRenderer { .. }
+            | RenderError::NoTemplate { .. } => Told::new(StatusCode::INTERNAL_SERVER_ERROR, None),
+            RenderError::ArgumentsUnsupported { .. } => Told::new(StatusCode::BAD_REQUEST, None).about(TEMPLATE_ARGUMENTS),
+            RenderError::ToolsUnsupported { .. } => Told::new(StatusCode::BAD_REQUEST, None).about("tools"),
+            RenderError::Tool { tool_index, .. } => {
+                Told::new(StatusCode::BAD_REQUEST, None).about(format!("tools[{tool_index}]"))
+            }
+            _ => Told::new(StatusCode::BAD_REQUEST, None).about(*parameter),
+        };
+
+        /// The model host refused or failed.
+        #[error(transparent)]
+        Backend(error: #[from] BackendError) => match error {
+            BackendError::InvalidRequest { .. } => Told::new(StatusCode::BAD_REQUEST, None),
+            BackendError::PromptTooLong { prompt_tokens, context_length } => {
+                prompt_too_long(*prompt_tokens, *context_length)
+            }
+            BackendError::Overloaded { .. } => {
+                Told::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded").anthropic_status(529)
+            }
+            BackendError::Unavailable { .. } => Told::new(StatusCode::SERVICE_UNAVAILABLE, "backend_unavailable"),
+            BackendError::BrokenAnswer { .. } => Told::new(StatusCode::BAD_GATEWAY, "backend_failed"),
+            BackendError::Files { .. }
+            | BackendError::Damaged(_)
+            | BackendError::Configuration { .. }
+            | BackendError::Internal { .. } => Told::new(StatusCode::INTERNAL_SERVER_ERROR, None),
+        };
+
+        /// The record could not be written.
+        #[error("the call could not be recorded: {0}")]
+        Store(error: #[from] StoreError) => match error {
+            StoreError::NotFound { .. } => Told::new(StatusCode::NOT_FOUND, None),
+            _ => Told::new(StatusCode::SERVICE_UNAVAILABLE, "record_failed"),
+        };
+    }
+}
+
+const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
+
+fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> Told<'static> {
+    Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
+        openai: openais_too_long(prompt_tokens, context_length),
+        // An answer needs room for a token.
+        anthropic: anthropics_too_long(prompt_tokens, context_length.saturating_sub(1)),
+    })
+}
+
+/// Agents, and gateways before them, look for OpenAI's own words for a long prompt.
+fn openais_too_long(prompt_tokens: usize, maximum: usize) -> String {
+    format!(
+        "This model's maximum context length is {maximum} tokens. However, your messages resulted in {prompt_tokens} \
+         tokens. Please reduce the length of the messages."
+    )
+}
+
+/// Agents shorten their conversation where they find Anthropic's own words for a long one.
+fn anthropics_too_long(prompt_tokens: usize, maximum: usize) -> String {
+    format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
+}
+
+impl From<RenderError> for ProxyError {
+    /// Of a conversation that stands where chats have it.
+    fn from(error: RenderError) -> Self {
+        ProxyError::Render { parameter: "messages", error }
+    }
+}
+
+impl ProxyError {
+    /// The error as a dialect writes it down.
+    pub(crate) fn in_dialect(&self, dialect: Dialect) -> WireError {
+        self.told().in_dialect(dialect, self)
+    }
+
+    /// No event of a call is left, though there should be one that ends it.
+    pub(crate) fn broken_off() -> Self {
+        BackendError::Internal { message: "the call ended without an answer".to_owned() }.into()
+    }
+
+    /// A request that names what is wrong in which field.
+    pub(crate) fn invalid(parameter: &str, message: impl Into<String>) -> Self {
+        ProxyError::InvalidRequest { message: message.into(), parameter: Some(parameter.to_owned()), code: None }
+    }
+
+    /// The error, which names the request's field that holds the prompt if it is about that.
+    pub(crate) fn about_prompt(self, parameter: &'static str) -> Self {
+        match self {
+            ProxyError::Render { error, .. } => ProxyError::Render { parameter, error },
+            ProxyError::Backend(BackendError::PromptTooLong { prompt_tokens, context_length }) => {
+                ProxyError::PromptTooLong { parameter, prompt_tokens, context_length }
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use std::borrow::Cow;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+
+use crate::error::ProxyError;
+
+/// Whose words and statuses an error is told in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    OpenAi,
+    Anthropic,
+}
+
+/// An error as a dialect writes it down.
+#[derive(Debug)]
+pub(crate) struct WireError {
+    pub(crate) status: StatusCode,
+    /// `type`.
+    pub(crate) kind: &'static str,
+    /// What a person is told.
+    pub(crate) message: String,
+    /// The request's field at fault.
+    pub(crate) parameter: Option<String>,
+    /// A short name for programs.
+    pub(crate) code: Option<&'static str>,
+}
+
+/// What an error's definition says beside its words.
+#[derive(Debug)]
+pub(super) struct Told<'e> {
+    status: StatusCode,
+    /// Where Anthropic has a status that nobody else has.
+    anthropic_status: Option<u16>,
+    code: Option<&'static str>,
+    parameter: Option<Cow<'e, str>>,
+    /// Words that a dialect's clients look for.
+    words: Option<DialectWords>,
+}
+
+/// What is said in each dialect where their clients look for other words.
+#[derive(Debug)]
+pub(super) struct DialectWords {
+    pub(super) openai: String,
+    pub(super) anthropic: String,
+}
+
+impl<'e> Told<'e> {
+    pub(super) fn new(status: StatusCode, code: impl Into<Option<&'static str>>) -> Self {
+        Self { status, anthropic_status: None, code: code.into(), parameter: None, words: None }
+    }
+
+    /// The request's field at fault.
+    pub(super) fn about(self, parameter: impl Into<Cow<'e, str>>) -> Self {
+        Self { parameter: Some(parameter.into()), ..self }
+    }
+
+    pub(super) fn anthropic_status(self, status: u16) -> Self {
+        Self { anthropic_status: Some(status), ..self }
+    }
+
+    pub(super) fn words(self, words: DialectWords) -> Self {
+        Self { words: Some(words), ..self }
+    }
+
+    /// The error as a dialect writes it down.
+    pub(super) fn in_dialect(self, dialect: Dialect, error: &ProxyError) -> WireError {
+        let Self { status, anthropic_status, code, parameter, words } = self;
+        let own = anthropic_status.filter(|_| dialect == Dialect::Anthropic);
+        let status = own.and_then(|own| StatusCode::from_u16(own).ok()).unwrap_or(status);
+        let message = match (words, dialect) {
+            (Some(words), Dialect::OpenAi) => words.openai,
+            (Some(words), Dialect::Anthropic) => words.anthropic,
+            (None, _) => error.to_string(),
+        };
+        WireError { status, kind: kind(status, dialect), message, parameter: parameter.map(Cow::into_owned), code }
+    }
+}
+
+/// `type` of an error with this status.
+fn kind(status: StatusCode, dialect: Dialect) -> &'static str {
+    const INVALID: &str = "invalid_request_error";
+    const SERVER: &str = "server_error";
+    let (openai, anthropic) = match status.as_u16() {
+        401 => (INVALID, "authentication_error"),
+        403 => (INVALID, "permission_error"),
+        404 => (INVALID, "not_found_error"),
+        413 => (INVALID, "request_too_large"),
+        429 => ("rate_limit_error", "rate_limit_error"),
+        504 => (SERVER, "timeout_error"),
+        529 => (SERVER, "overloaded_error"),
+        500.. => (SERVER, "api_error"),
+        _ => (INVALID, INVALID),
+    };
+    match dialect {
+        Dialect::OpenAi => openai,
+        Dialect::Anthropic => anthropic,
+    }
+}
+
+/// The response that tells of an error, in its dialect's JSON. What is the server's fault is logged.
+pub(crate) fn response(error: &ProxyError, status: StatusCode, body: Value) -> Response {
+    if status.is_server_error() {
+        tracing::error!(%error, "model call failed");
+    }
+    let mut response = (status, axum::Json(body)).into_response();
+    // Who comes again soon may be answered.
+    if matches!(status.as_u16(), 429 | 503 | 529) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}

@@ -10,7 +10,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fulgurite_store::{KeyHolder, KeyRefused, Keyring, Refused};
+use fulgurite_api::Refused;
+use fulgurite_store::{KeyHolder, KeyRefused, Keyring};
 use percent_encoding::percent_decode_str;
 
 use crate::connections::Door;
@@ -208,7 +209,7 @@ pub fn refusal(route: Option<&str>, request: &Parts, refused: Refused) -> Respon
     let status = refused.status();
     let mut response = match (Need::of(method, route), route) {
         (Need::ModelCalls, _) | (_, None) => fulgurite_proxy::refused(uri, headers, refused),
-        (_, Some(_)) => fulgurite_store::refusal(uri.path(), headers, refused),
+        (_, Some(_)) => fulgurite_api::refusal(uri.path(), headers, refused),
     };
     let told = match status {
         StatusCode::UNAUTHORIZED => &[(header::WWW_AUTHENTICATE, "Bearer")][..],

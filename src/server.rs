@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
+use fulgurite_agentlightning::Overdue;
+use fulgurite_api::{Serving, Turns, TurnsFull};
 use fulgurite_backends::{FairShare, ShareLimits};
 use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
 use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
 use fulgurite_renderers::{RendererChoice, Tokenizer};
-use fulgurite_store::{AdminKey, Keyring, RouteOptions, Store, Turns, TurnsFull};
+use fulgurite_store::{AdminKey, Keyring, Store};
 use fulgurite_tinker::server::TinkerBase;
 use fulgurite_types::ModelWeights;
 use futures::future::BoxFuture;
@@ -145,12 +147,13 @@ impl RunningServer {
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
         proxy.put_back(kept_weights);
         let door = Door::new();
-        let route_options = RouteOptions { body_limit, scan_before_calls: watchdog_interval.is_none() };
-        let turns = Arc::new(BodyTurns::new(&config.proxy));
+        let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
+        let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
         let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit, origins });
         let router = fulgurite_proxy::routes(proxy.clone())
-            .merge(fulgurite_store::routes_in_turns(store.clone(), route_options, turns))
+            .merge(fulgurite_api::routes(store.clone(), &serving))
+            .merge(fulgurite_agentlightning::routes(store.clone(), &serving, overdue))
             .merge(metrics.routes())
             .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)

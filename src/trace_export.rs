@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fulgurite_store::{Store, rejected_spans, spans_to_protobuf};
+use fulgurite_api::{rejected_spans, spans_to_protobuf};
+use fulgurite_store::Store;
 use fulgurite_types::{Span, SpanResource};
 use metrics::{Counter, Unit, counter, describe_counter};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use fulgurite_store::Refused;
+use fulgurite_api::Refused;
 
 use crate::config::ServerConfig;
 

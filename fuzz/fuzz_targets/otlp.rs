@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_store::fuzzing::fuzz_otlp(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_api::fuzzing::fuzz_otlp(bytes));

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_store::fuzzing::fuzz_rest(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fulgurite_agentlightning::fuzzing::fuzz_rest(bytes));

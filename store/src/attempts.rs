@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Attempts as [`Store::query_attempts`] gives them.
-    pub(crate) async fn attempt_pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
+    pub async fn attempt_pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
         let of_rollout = |select: &str| {
             let mut sql = Sql::new(select);
             sql.push(" FROM attempts WHERE rollout_id = ").text(rollout_id);

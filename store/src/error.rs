@@ -108,11 +108,13 @@ pub enum StoreError {
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 impl StoreError {
-    pub(crate) fn not_found(kind: &'static str, id: &str) -> Self {
+    /// There is no such thing.
+    pub fn not_found(kind: &'static str, id: &str) -> Self {
         Self::NotFound { kind, id: id.to_owned() }
     }
 
-    pub(crate) fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+    /// A value of a field that it cannot have.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { field: field.into(), message: message.into() }
     }
 }

@@ -1,15 +1,10 @@
 //! Giving rewards: whether it may be done, and once however often it is sent.
 
-use std::sync::Arc;
-
-use fulgurite_types::{
-    Attempt, AttemptRef, NewReward, Object, RecordedReward, Repeat, Reward, RewardGiver, Span, SpanFilter, SpanStatus,
-    StatusCode,
-};
+use fulgurite_types::{Attempt, AttemptRef, NewReward, RecordedReward, Repeat, Reward, RewardGiver, SpanFilter};
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use crate::attempts::existing_attempt;
+use crate::moments::span_of_moment;
 use crate::reward_rights::{Sender, admit};
 use crate::rewards::{ANNOTATION, attributes, recorded_reward};
 use crate::spans::{allocate_sequence_id, insert_span, span_from_row};
@@ -131,28 +126,10 @@ async fn record(write: &mut Write, new: NewReward, giver: RewardGiver, sender: &
     }
     admit(write.connection(), &attempt, generation_id.as_deref(), sender).await?;
     let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
-    let id = Uuid::now_v7().simple().to_string();
     let time = now();
-    let span = Span {
-        rollout_id,
-        attempt_id: attempt.attempt_id,
-        sequence_id,
-        // The id's low half is its random one.
-        span_id: key_id.unwrap_or_else(|| id[16..].to_owned()),
-        trace_id: id,
-        parent_id: None,
-        name: ANNOTATION.to_owned(),
-        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
-        attributes: attributes(&reward, generation_id.as_deref(), giver),
-        events: Vec::new(),
-        links: Vec::new(),
-        start_time: Some(time),
-        end_time: Some(time),
-        context: None,
-        parent: None,
-        resource: Arc::default(),
-        extra: Object::new(),
-    };
+    let attributes = attributes(&reward, generation_id.as_deref(), giver);
+    let mut span = span_of_moment(rollout_id, attempt.attempt_id, sequence_id, ANNOTATION, attributes, time);
+    span.span_id = key_id.unwrap_or(span.span_id);
     if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: span.span_id });
     }

@@ -7,8 +7,6 @@ mod issued_keys;
 pub use admin_key::AdminKey;
 pub use issued_keys::{ISSUED_KEY_SECONDS, IssuedKeys};
 
-use axum::http::StatusCode;
-
 use crate::writer::now;
 
 /// Whom a key makes of its bearer.
@@ -60,16 +58,6 @@ pub enum KeyRefused {
         /// Whose key it is.
         of: &'static str,
     },
-}
-
-impl KeyRefused {
-    /// 401 if nothing is known of whoever asks, 403 if it is known and not enough.
-    pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unknown | Self::Expired { .. } => StatusCode::UNAUTHORIZED,
-            Self::OtherRollout { .. } | Self::AdminOnly { .. } => StatusCode::FORBIDDEN,
-        }
-    }
 }
 
 /// The keys that a server takes.

@@ -1,8 +1,9 @@
-//! Rollouts, attempts, spans, generations and runs in SQL, and the REST API over them.
+//! Rollouts, attempts, spans, generations and runs in SQL.
 //!
 //! One task writes: concurrent writes share a transaction, and each is answered after its commit, so that
 //! acknowledged means durable. Reads use connections of their own.
 
+mod aside;
 mod attempts;
 mod check;
 mod checkpoints;
@@ -11,10 +12,7 @@ mod conversations;
 mod dialect;
 mod drift;
 mod error;
-mod events;
 mod export;
-#[doc(hidden)]
-pub mod fuzzing;
 mod gateway;
 mod generation_spans;
 mod generations;
@@ -29,16 +27,13 @@ mod listener;
 mod listing;
 mod location;
 mod model_weights;
-mod otlp;
-mod plain_words;
+mod moments;
 mod prune;
 mod raw_sql;
 mod readers;
 mod recorded_calls;
 mod recording;
-mod refused;
 mod resources;
-mod rest;
 mod reward_refused;
 mod reward_rights;
 mod rewarded;
@@ -55,6 +50,7 @@ mod store;
 mod summary;
 mod telemetry;
 #[cfg(test)]
+#[path = "../tests/test_store/mod.rs"]
 mod testing;
 mod tokens;
 mod unaccounted;
@@ -62,20 +58,25 @@ mod under_way;
 mod workers;
 mod writer;
 
+// By the name under which other crates' tests have them, too.
+#[cfg(test)]
+extern crate self as fulgurite_store;
+
+pub use aside::aside;
 pub use check::{CheckEvent, Violation};
 pub use error::{Result, StoreError};
 pub use export::Export;
 pub use keys::{AdminKey, ISSUED_KEY_SECONDS, IssuedKeys, KeyHolder, KeyRefused, Keyring};
+pub use list_pages::ListPages;
 pub use listing::found_reward;
 pub use location::redact_url;
-pub use otlp::{rejected_spans, spans_to_protobuf};
+pub use moments::NewMoment;
 pub use prune::{PruneFilter, Pruned, Space};
 pub use raw_sql::{SqlRows, SqlValue};
-pub use refused::{BodyTooSlow, Refused};
-pub use rest::{DEFAULT_BODY_LIMIT, RouteOptions, Turns, TurnsFull, refusal, routes, routes_in_turns, routes_with};
 pub use reward_refused::RewardRefused;
-pub use reward_rights::Sender;
-pub use rewards::reward_of;
+pub use reward_rights::{Sender, reward_annotation};
+pub use rewards::{EVENT_TYPE, recorded_reward, reward_of};
+pub use rollout_pages::RolloutPages;
 pub use span_pages::SpanPages;
 pub use store::{Statistics, Store, StoreOptions, Synchronous};
 

@@ -21,7 +21,7 @@ pub(crate) struct ListKind<T> {
 }
 
 /// Records that meet a filter, in its order. One that is deleted before its turn comes is left out.
-pub(crate) struct ListPages<T> {
+pub struct ListPages<T> {
     store: Store,
     positions: IntoIter<i64>,
     /// Up to the positions that are wanted.
@@ -34,7 +34,7 @@ pub(crate) struct ListPages<T> {
 impl<T> ListPages<T> {
     /// `total` counts the records that meet the filter, `places` selects their `position`, and `rows` selects records up
     /// to the list of positions in which theirs is.
-    pub async fn find(
+    pub(crate) async fn find(
         store: &Store,
         kind: ListKind<T>,
         total: &Sql,

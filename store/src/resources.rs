@@ -80,11 +80,7 @@ impl Store {
     }
 
     /// Resources as [`Store::query_resources`] gives them.
-    pub(crate) async fn resource_pages(
-        &self,
-        resources_id: &TextFilter,
-        page: &Page,
-    ) -> Result<ListPages<ResourcesUpdate>> {
+    pub async fn resource_pages(&self, resources_id: &TextFilter, page: &Page) -> Result<ListPages<ResourcesUpdate>> {
         let mut total = Sql::new("SELECT COUNT(*) FROM resources");
         push_conditions(&mut total, resources_id);
         let mut places = Sql::new("SELECT position FROM resources");

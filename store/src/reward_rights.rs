@@ -1,12 +1,12 @@
 //! Who may give an attempt a reward. This is decided when a reward is stored, once for every way by which one comes, so
 //! that whoever reads spans (here, in SQL, or in another program) finds those rewards alone that count.
 
-use fulgurite_types::{Attempt, RewardGiver, Span};
+use fulgurite_types::{Attempt, Object, Reward, RewardGiver, Span};
 use sqlx::AnyConnection;
 
 use crate::keys::KeyHolder;
 use crate::reward_refused::RewardRefused;
-use crate::rewards::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, recorded_reward};
+use crate::rewards::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, attributes, recorded_reward};
 use crate::sql::json;
 use crate::{Result, StoreError};
 
@@ -22,6 +22,11 @@ pub enum Sender {
     Server,
     /// A client, by its key; `None` if it brought none that opens anything.
     Client(Option<KeyHolder>),
+}
+
+/// Name and attributes of the span that keeps a reward of an attempt as a whole.
+pub fn reward_annotation(reward: &Reward, sender: &Sender) -> (&'static str, Object) {
+    (ANNOTATION, attributes(reward, None, sender.giver()))
 }
 
 impl Sender {

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
 use fulgurite_types::{Object, RecordedReward, Reward, RewardGiver, Span};
+use serde_json::{Value, json};
 
 pub(crate) const ANNOTATION: &str = "agentlightning.annotation";
 pub(crate) const REWARD: &str = "agentlightning.reward";
 /// The attribute that says who gave a reward. The server alone writes it.
 pub(crate) const GIVER: &str = "fulgurite.reward.giver";
 /// The attribute that says which event of Agent-lightning's a span keeps.
-pub(crate) const EVENT_TYPE: &str = "agentlightning.event.type";
+pub const EVENT_TYPE: &str = "agentlightning.event.type";
 const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.
 const RESPONSE_ID: &str = "gen_ai.response.id";
@@ -32,7 +31,8 @@ pub(crate) fn attributes(reward: &Reward, generation_id: Option<&str>, giver: Re
     attributes
 }
 
-pub(crate) fn recorded_reward(span: &Span) -> Option<RecordedReward> {
+/// The reward that a span holds, as it was recorded; `None` if it holds none.
+pub fn recorded_reward(span: &Span) -> Option<RecordedReward> {
     Some(RecordedReward {
         reward: reward_of(span)?,
         attempt_id: span.attempt_id.clone(),

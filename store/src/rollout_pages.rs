@@ -13,7 +13,7 @@ use crate::{Result, Store};
 const PART: usize = 128;
 
 /// Rollouts that meet a filter, in its order. One that is deleted before its turn comes is left out.
-pub(crate) struct RolloutPages {
+pub struct RolloutPages {
     store: Store,
     positions: IntoIter<i64>,
     /// How many there are, on this page and others.
@@ -22,7 +22,7 @@ pub(crate) struct RolloutPages {
 
 impl Store {
     /// Rollouts as [`Store::query_rollouts`] gives them.
-    pub(crate) async fn rollout_pages(&self, filter: &RolloutFilter) -> Result<RolloutPages> {
+    pub async fn rollout_pages(&self, filter: &RolloutFilter) -> Result<RolloutPages> {
         let mut connection = self.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM rollouts");
         push_conditions(&mut total, filter)?;

@@ -9,9 +9,9 @@ use futures::Stream;
 use futures::stream::try_unfold;
 use sqlx::any::AnyRow;
 
+use crate::aside::aside;
 use crate::generation_spans::{WITH_RAW_SPANS, add_tokens, raw_span};
 use crate::generations::generations_behind;
-use crate::rest::aside;
 use crate::spans::{STORED, attempt_condition, span_from_row, total, wanted};
 use crate::sql::{Sql, column, to_integer, to_json};
 use crate::{Result, Store};

@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// Workers as [`Store::query_workers`] gives them.
-    pub(crate) async fn worker_pages(&self, filter: &WorkerFilter) -> Result<ListPages<Worker>> {
+    pub async fn worker_pages(&self, filter: &WorkerFilter) -> Result<ListPages<Worker>> {
         let mut total = Sql::new("SELECT COUNT(*) FROM workers");
         push_conditions(&mut total, filter);
         let mut places = Sql::new("SELECT position FROM workers");

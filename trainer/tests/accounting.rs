@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fulgurite_agentlightning::Overdue;
+use fulgurite_api::Serving;
 use fulgurite_backends::{
     AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
 };
@@ -182,7 +184,7 @@ impl Reached {
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let routes = fulgurite_store::routes(store.clone());
+        let routes = all_routes(store);
         tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         let options = ServerOptions { url, admin_key: None, patience: Duration::from_secs(60), reply_limit: 1 << 24 };
         Arc::new(RemoteRecord::new(Server::new(options).unwrap()))
@@ -229,6 +231,13 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
     worker.abort();
     every_rollout_says_which_policy_it_is_for(&store).await;
     summary
+}
+
+/// All routes over a store, as a server has them.
+fn all_routes(store: &Store) -> axum::Router {
+    let serving = Serving::default();
+    let agentlightning = fulgurite_agentlightning::routes(store.clone(), &serving, Overdue::ByTimer);
+    fulgurite_api::routes(store.clone(), &serving).merge(agentlightning)
 }
 
 #[tokio::test]

@@ -10,6 +10,8 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use fulgurite_agentlightning::Overdue;
+use fulgurite_api::Serving;
 use fulgurite_client::{Server, ServerError, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{Record, RecordError, RemoteRecord};
@@ -83,11 +85,18 @@ fn generation(rollout_id: &str, attempt_id: &str, place: usize, prompt_tokens: V
     }
 }
 
+/// All routes over a store, as a server has them.
+fn all_routes(store: &Store) -> axum::Router {
+    let serving = Serving::default();
+    let agentlightning = fulgurite_agentlightning::routes(store.clone(), &serving, Overdue::ByTimer);
+    fulgurite_api::routes(store.clone(), &serving).merge(agentlightning)
+}
+
 #[tokio::test]
 async fn what_is_read_over_http_is_what_the_store_holds() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory).await;
-    let remote = record(options(&serve(fulgurite_store::routes(store.clone())).await));
+    let remote = record(options(&serve(all_routes(&store)).await));
     let local: &dyn Record = &store;
 
     let new = NewRun { run_id: "run/1".into(), name: "n".into(), config: json!({ "a": 0.1 }), seed: u64::MAX };
@@ -170,12 +179,11 @@ async fn a_step_asks_a_handful_of_times_whatever_its_size() {
     let store = store(&directory).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let routes = fulgurite_store::routes(store.clone()).layer(axum::middleware::from_fn(
-        move |request: Request, next: axum::middleware::Next| {
+    let routes =
+        all_routes(&store).layer(axum::middleware::from_fn(move |request: Request, next: axum::middleware::Next| {
             counted.fetch_add(1, Ordering::SeqCst);
             next.run(request)
-        },
-    ));
+        }));
     let url = serve(routes).await;
     let remote = record(options(&url));
     let rollouts = vec![NewRollout { input: json!(1), ..NewRollout::default() }; 128];

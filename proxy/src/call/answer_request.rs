@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::Response;
+use fulgurite_api::Refused;
 use fulgurite_backends::SamplerInfo;
-use fulgurite_store::Refused;
 
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::call::model_request::{ModelRequest, Prompt};

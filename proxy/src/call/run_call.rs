@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_store::Refused;
+use fulgurite_api::Refused;
 use futures::future::join_all;
 
 use crate::call::call_end::End;

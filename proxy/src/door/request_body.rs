@@ -1,7 +1,7 @@
 use axum::body::Body;
 use bytes::Bytes;
+use fulgurite_api::BodyTooSlow;
 use fulgurite_backends::{Notation, plain_words};
-use fulgurite_store::BodyTooSlow;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;

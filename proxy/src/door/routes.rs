@@ -5,7 +5,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, head, post};
-use fulgurite_store::Refused;
+use fulgurite_api::Refused;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! What a request itself says of whose it is: by its path, by its key, by ids in headers, or by its client's own session.
 
 use axum::http::{Extensions, HeaderMap};
-use fulgurite_store::{KeyHolder, KeyRefused, Refused};
+use fulgurite_api::Refused;
+use fulgurite_store::{KeyHolder, KeyRefused};
 use sha2::{Digest, Sha256};
 
 use crate::error::ProxyError;

@@ -1,7 +1,8 @@
 use axum::http::StatusCode;
+use fulgurite_api::{BodyTooSlow, Refused};
 use fulgurite_backends::{BackendError, ShareFull};
 use fulgurite_renderers::RenderError;
-use fulgurite_store::{BodyTooSlow, KeyRefused, Refused, StoreError};
+use fulgurite_store::{KeyRefused, StoreError};
 
 use super::wire_error::{Dialect, DialectWords, Told, WireError};
 use crate::models::template_arguments::TEMPLATE_ARGUMENTS;

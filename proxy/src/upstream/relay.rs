@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
+use fulgurite_api::Refused;
 use fulgurite_backends::{AnswerFault, UpstreamReply};
-use fulgurite_store::Refused;
 use serde_json::Value;
 use tokio::time::timeout;
 

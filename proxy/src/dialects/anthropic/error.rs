@@ -53,8 +53,9 @@ pub(crate) fn refusal(error: &ProxyError) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_api::{BodyTooSlow, Refused};
     use fulgurite_backends::BackendError;
-    use fulgurite_store::{BodyTooSlow, KeyRefused, Refused};
+    use fulgurite_store::KeyRefused;
 
     use super::*;
 

@@ -1,0 +1,58 @@
+//! What a reader of JSON says, for people.
+
+/// What serde says of a value, without the names of this program's types. What a type says in words of its own stays.
+pub fn plain_words(message: &str) -> String {
+    if message.starts_with("EOF while parsing") {
+        return "it ends too early".to_owned();
+    }
+    if message == "invalid digit found in string" {
+        return "a text where a whole number should be".to_owned();
+    }
+    let said = ["invalid type: ", "invalid value: "].iter().find_map(|kind| message.strip_prefix(kind));
+    let Some((found, expected)) = said.and_then(|said| said.split_once(", expected ")) else {
+        return message.to_owned();
+    };
+    let (kind, number) = found.split_once(' ').unwrap_or_default();
+    let is_number = matches!((kind, number), ("integer" | "floating", number) if !number.contains('-'));
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i32" | "i64" => {
+            if is_number {
+                return format!("{} is too large", number.trim_start_matches("point ").trim_matches('`'));
+            }
+            "a whole number"
+        }
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        object if object.starts_with("struct ") => "an object",
+        other => other,
+    };
+    let found = match found {
+        "map" => "an object",
+        "sequence" => "a list",
+        other => other,
+    };
+    format!("{found} where {expected} should be")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serdes_words_are_told_without_the_names_of_types() {
+        for (said, told) in [
+            ("invalid value: integer `8589934592`, expected u32", "8589934592 is too large"),
+            ("invalid type: floating point `1e+30`, expected u64", "1e+30 is too large"),
+            ("invalid value: integer `-1`, expected u64", "integer `-1` where a whole number should be"),
+            ("invalid type: integer `5`, expected a sequence", "integer `5` where a list should be"),
+            ("invalid type: sequence, expected struct Span", "a list where an object should be"),
+            ("invalid type: map, expected f64", "an object where a number should be"),
+            ("EOF while parsing an object at line 1 column 1", "it ends too early"),
+            ("invalid digit found in string", "a text where a whole number should be"),
+            ("it is no colour", "it is no colour"),
+        ] {
+            assert_eq!(plain_words(said), told);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What a fuzzer runs: bytes from outside, through what reads OpenTelemetry's exports.
+
+#![allow(clippy::expect_used, reason = "a fuzzer knows a failure by its panic")]
+
+use crate::otlp::{Export, spans_from_json, spans_from_protobuf};
+
+/// Reads bytes as an export of spans, in protobuf and in JSON. Whatever is read must be a span that can be given back.
+pub fn fuzz_otlp(bytes: &[u8]) {
+    for Export { spans, rejected } in [spans_from_protobuf(bytes), spans_from_json(bytes)].into_iter().flatten() {
+        assert_eq!(rejected.count > 0, rejected.first_reason.is_some(), "a reason goes with what it refuses");
+        for incoming in spans {
+            let span = incoming.span;
+            assert_eq!((span.trace_id.len(), span.span_id.len()), (32, 16), "ids have their length");
+            assert!(!span.rollout_id.is_empty() && !span.attempt_id.is_empty(), "a span says whose it is");
+            let text = serde_json::to_string(&span).expect("a span is JSON");
+            let read: fulgurite_types::Span = serde_json::from_str(&text).expect("its JSON is a span");
+            assert_eq!((read.span_id, read.events.len()), (span.span_id, span.events.len()), "and the same one");
+        }
+    }
+}

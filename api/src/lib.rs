@@ -1,0 +1,14 @@
+//! Our own HTTP routes over the store, OpenTelemetry's traces among them, and the conventions that every API over it
+//! shares: reading bodies, telling mistakes, taking turns.
+
+pub mod conventions;
+#[doc(hidden)]
+pub mod fuzzing;
+mod otlp;
+mod routes;
+
+pub use conventions::refused::{BodyTooSlow, Refused};
+pub use conventions::serving::{DEFAULT_BODY_LIMIT, Serving};
+pub use conventions::turns::{Turns, TurnsFull};
+pub use otlp::{rejected_spans, spans_to_protobuf};
+pub use routes::{refusal, routes};

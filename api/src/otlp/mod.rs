@@ -1,0 +1,76 @@
+//! OpenTelemetry's trace export (OTLP) as spans of attempts, and the other way round; no I/O.
+//!
+//! A span belongs to the attempt that `agentlightning.rollout_id` and `agentlightning.attempt_id` name, among its own
+//! attributes or else among its resource's; `agentlightning.span_sequence_id` is its place in its rollout. Kind, scope,
+//! flags, trace state and the counts of what was dropped are not kept.
+
+mod json;
+mod mapping;
+mod unmapping;
+
+use fulgurite_store::{Result, StoreError};
+use fulgurite_types::{IncomingSpan, Span};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use prost::Message;
+
+use crate::conventions::plain_words;
+
+/// The spans of one export.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Export {
+    /// Those that name an attempt, in the order of the request.
+    pub spans: Vec<IncomingSpan>,
+    /// The others.
+    pub rejected: Rejected,
+}
+
+/// Spans of an export that cannot be stored.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Rejected {
+    /// How many.
+    pub count: i64,
+    /// Why the first of them was refused.
+    pub first_reason: Option<String>,
+}
+
+impl Rejected {
+    /// Counts one more; `reason` is asked for only if it is the first.
+    pub fn add(&mut self, reason: impl FnOnce() -> String) {
+        self.count += 1;
+        self.first_reason.get_or_insert_with(reason);
+    }
+}
+
+/// Reads an `ExportTraceServiceRequest` in protobuf.
+pub(crate) fn spans_from_protobuf(bytes: &[u8]) -> Result<Export> {
+    let request = ExportTraceServiceRequest::decode(bytes).map_err(not_an_export)?;
+    Ok(mapping::export(request))
+}
+
+/// Reads an `ExportTraceServiceRequest` in OTLP's JSON: ids in hexadecimal, 64-bit integers as numbers or texts, enums
+/// as numbers or names. What it does not know it passes over.
+pub(crate) fn spans_from_json(bytes: &[u8]) -> Result<Export> {
+    Ok(mapping::export(json::request(bytes).map_err(not_an_export)?))
+}
+
+/// An `ExportTraceServiceRequest` in protobuf, for a collector. Each span says whose it is in the way that this module
+/// reads.
+pub fn spans_to_protobuf(spans: &[Span]) -> Vec<u8> {
+    unmapping::request(spans).encode_to_vec()
+}
+
+/// How many spans a collector refused of an export that it took, and why, by its `ExportTraceServiceResponse` in
+/// protobuf. An answer that is none says nothing.
+pub fn rejected_spans(response: &[u8]) -> Option<(u64, String)> {
+    let partial = ExportTraceServiceResponse::decode(response).ok()?.partial_success?;
+    let count = u64::try_from(partial.rejected_spans).unwrap_or_default();
+    (count > 0).then_some((count, partial.error_message))
+}
+
+fn not_an_export(error: impl std::fmt::Display) -> StoreError {
+    let words = plain_words(&error.to_string());
+    StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {words}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! What our own runner says of the attempts that it runs, and what each of them drifted from.
+
+use axum::Json;
+use axum::extract::State;
+use fulgurite_store::Store;
+use fulgurite_types::{Attempt, DriftReport};
+use serde::Deserialize;
+
+use crate::conventions::attempt_update::attempt_update;
+use crate::conventions::input::{Body, Path};
+use crate::conventions::serving::Reply;
+use crate::conventions::shape::{Field, Shape, Shaped};
+
+/// `POST /v1/fulgurite/rollouts/{rollout_id}/attempts/{attempt_id}/report`
+pub(super) async fn report_attempt(
+    State(store): State<Store>,
+    Path((rollout_id, attempt_id)): Path<(String, String)>,
+    body: Body,
+) -> Reply<Attempt> {
+    Ok(Json(store.report_attempt(&rollout_id, &attempt_id, attempt_update(body)?).await?))
+}
+
+#[derive(Deserialize)]
+struct HeartbeatRequest {
+    attempts: Vec<AttemptName>,
+}
+
+#[derive(Deserialize)]
+struct AttemptName {
+    rollout_id: String,
+    attempt_id: String,
+}
+
+impl Shaped for HeartbeatRequest {
+    const SHAPE: Shape = Shape::Record(&[Field::required(
+        "attempts",
+        Shape::List(&Shape::Record(&[
+            Field::required("rollout_id", Shape::Text),
+            Field::required("attempt_id", Shape::Text),
+        ])),
+    )]);
+}
+
+pub(super) async fn heartbeat(State(store): State<Store>, body: Body) -> Reply<Vec<Attempt>> {
+    let request: HeartbeatRequest = body.parse()?;
+    let names = request.attempts.into_iter().map(|name| (name.rollout_id, name.attempt_id)).collect();
+    Ok(Json(store.heartbeat_attempts(names).await?))
+}
+
+/// `POST /v1/fulgurite/workers/{worker_id}/release`
+pub(super) async fn release(State(store): State<Store>, Path(worker_id): Path<String>) -> Reply<Vec<Attempt>> {
+    Ok(Json(store.release_worker(&worker_id).await?))
+}
+
+/// `GET /rollout/{rollout_id}/drift`.
+pub(super) async fn drift(State(store): State<Store>, Path(rollout_id): Path<String>) -> Reply<DriftReport> {
+    Ok(Json(store.drift(&rollout_id).await?))
+}

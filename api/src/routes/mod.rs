@@ -1,0 +1,74 @@
+//! Our own routes: OpenTelemetry's traces at `/v1/traces`, rewards under `/rollout`, and what our own runners and
+//! trainers need under `/v1/fulgurite`.
+
+mod attempts;
+mod generations;
+mod keys;
+mod records;
+mod rewards;
+mod runs;
+mod traces;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use fulgurite_store::Store;
+
+use crate::conventions::error::RestError;
+use crate::conventions::refused::Refused;
+use crate::conventions::serving::Serving;
+
+/// Our own routes over the store.
+pub fn routes(store: Store, serving: &Serving) -> Router {
+    let body_limit = serving.body_limit;
+    let own = Router::new()
+        .route("/workers/{worker_id}/release", post(attempts::release))
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/report", post(attempts::report_attempt))
+        .route("/rollouts/{rollout_id}/attempts/{attempt_id}/rewards", get(rewards::list))
+        .route("/attempts/heartbeat", post(attempts::heartbeat))
+        .route("/generations", get(generations::list))
+        .route("/rollouts/records", post(records::read))
+        .route("/rewarded-attempts", get(rewards::list_attempts))
+        .route("/keys/model-calls", post(keys::issue))
+        .nest("/runs", run_routes());
+    let routes = Router::new()
+        .nest("/v1/fulgurite", own)
+        .route("/v1/traces", post(move |State(store), request| traces::export(store, request, body_limit)))
+        .route("/v1/metrics", post(not_taken))
+        .route("/v1/logs", post(not_taken))
+        .route("/v1/development/profiles", post(not_taken))
+        .route("/rollout/{rollout_id}/drift", get(attempts::drift))
+        .route("/rollout/{rollout_id}/reward", post(rewards::add))
+        .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
+        .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation));
+    serving.serve(routes, store)
+}
+
+/// Training runs, for a trainer that is another process.
+fn run_routes() -> Router<Store> {
+    Router::new()
+        .route("/", get(runs::list).post(runs::create))
+        .route("/{run_id}", get(runs::find))
+        .route("/{run_id}/steps", get(runs::steps).post(runs::record_step))
+        .route("/{run_id}/checkpoints", get(runs::checkpoints))
+        .route("/{run_id}/ledger", get(runs::ledger))
+        .route("/{run_id}/unaccounted", get(runs::unaccounted))
+        .route("/{run_id}/uses", post(runs::record_uses))
+        .route("/{run_id}/rewind", post(runs::rewind))
+}
+
+/// OpenTelemetry's other signals.
+async fn not_taken() -> StatusCode {
+    StatusCode::NOT_IMPLEMENTED
+}
+
+/// The answer to a request that is not let in, in the shape of its route's other errors: OpenTelemetry's routes have one
+/// of their own, all others over the store tell it as [`RestError`] does.
+pub fn refusal(path: &str, headers: &HeaderMap, refused: Refused) -> Response {
+    match path {
+        "/v1/traces" | "/v1/metrics" | "/v1/logs" | "/v1/development/profiles" => traces::refusal(headers, &refused),
+        _ => RestError::Refused(refused).into_response(),
+    }
+}

@@ -1,0 +1,202 @@
+//! OpenTelemetry's trace export over HTTP: `POST /v1/traces`.
+
+use std::io::Read;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use flate2::read::MultiGzDecoder;
+use fulgurite_store::{Store, StoreError};
+use fulgurite_types::{Ingested, Span};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+use prost::Message;
+use serde_json::json;
+
+use crate::conventions::error::{RestError, TOO_LARGE};
+use crate::conventions::input::sender;
+use crate::conventions::refused::{BodyTooSlow, Refused};
+use crate::conventions::turns::{Queue, SMALL, TurnsFull};
+use crate::otlp::{Export, Rejected, spans_from_json, spans_from_protobuf};
+
+/// How a client writes its messages, and reads ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Encoding {
+    Protobuf,
+    Json,
+}
+
+impl Encoding {
+    /// `None` if the content type is another one. Its parameters do not matter.
+    fn of(headers: &HeaderMap) -> Option<Self> {
+        match content_type(headers).to_ascii_lowercase().as_str() {
+            "application/x-protobuf" => Some(Self::Protobuf),
+            "application/json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// `google.rpc.Status`, as OTLP reports failures. Clients do not read its code.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RpcStatus {
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+/// Why an export was refused as a whole. Nothing has been stored.
+#[derive(Debug)]
+struct Failure {
+    status: StatusCode,
+    message: String,
+}
+
+impl Failure {
+    fn bad_request(message: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, message: message.into() }
+    }
+
+    fn too_large() -> Self {
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, message: TOO_LARGE.to_owned() }
+    }
+
+    fn crowded(full: TurnsFull) -> Self {
+        Self { status: StatusCode::TOO_MANY_REQUESTS, message: full.to_string() }
+    }
+
+    fn response(self, encoding: Option<Encoding>) -> Response {
+        let Self { status, message } = self;
+        match encoding {
+            Some(Encoding::Json) => (status, Json(json!({ "message": message }))).into_response(),
+            Some(Encoding::Protobuf) | None => protobuf(status, &RpcStatus { message }),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let (status, message) = RestError::from(error).status_and_message();
+        Self { status, message }
+    }
+}
+
+/// The answer to an export that is not let in.
+pub(super) fn refusal(headers: &HeaderMap, refused: &Refused) -> Response {
+    Failure { status: refused.status(), message: refused.to_string() }.response(Encoding::of(headers))
+}
+
+/// Stores an export. Spans that name no attempt, or one that is not known, are counted and left out; the others are
+/// stored all the same.
+pub(super) async fn export(store: Store, request: Request, body_limit: usize) -> Response {
+    let encoding = Encoding::of(request.headers());
+    match stored(store, request, encoding, body_limit).await {
+        Ok(rejected) => success(encoding.unwrap_or(Encoding::Protobuf), rejected),
+        Err(failure) => failure.response(encoding),
+    }
+}
+
+async fn stored(
+    store: Store,
+    request: Request,
+    encoding: Option<Encoding>,
+    body_limit: usize,
+) -> Result<Rejected, Failure> {
+    let Some(encoding) = encoding else {
+        return Err(Failure::bad_request(format!(
+            "Unsupported Content-Type '{}', expected 'application/x-protobuf' or 'application/json'",
+            content_type(request.headers())
+        )));
+    };
+    let compression = header_text(request.headers(), header::CONTENT_ENCODING).to_ascii_lowercase();
+    let sender = sender(request.extensions());
+    let queue = Queue::of(request.extensions());
+    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| {
+        if let Some(slow) = BodyTooSlow::cause_of(&rejection) {
+            return Failure { status: StatusCode::REQUEST_TIMEOUT, message: slow.to_string() };
+        }
+        let message = rejection.body_text();
+        match rejection.into_response().status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(),
+            _ => Failure::bad_request(message),
+        }
+    })?;
+    let is_gzip = match compression.as_str() {
+        "" | "identity" => false,
+        "gzip" => true,
+        other => return Err(Failure::bad_request(format!("Unsupported Content-Encoding '{other}', expected 'gzip'"))),
+    };
+    let size = if is_gzip { size_as_far_as_small(&bytes) } else { bytes.len() };
+    let turn = queue.turn(size).await.map_err(Failure::crowded)?;
+    let export = turn.work(|| {
+        let content = if is_gzip { inflate(&bytes, body_limit)? } else { bytes };
+        parse(&content, encoding)
+    })?;
+    drop(turn);
+    let mut rejected = export.rejected;
+    for fate in store.ingest_spans_of(sender, export.spans).await? {
+        if let Ingested::UnknownAttempt(span) = fate {
+            let Span { span_id, attempt_id, rollout_id, .. } = *span;
+            rejected.add(|| format!("span {span_id}: there is no attempt {attempt_id} of a rollout {rollout_id}"));
+        }
+    }
+    Ok(rejected)
+}
+
+fn parse(bytes: &[u8], encoding: Encoding) -> Result<Export, Failure> {
+    let export = match encoding {
+        Encoding::Protobuf => spans_from_protobuf(bytes),
+        Encoding::Json => spans_from_json(bytes),
+    };
+    export.map_err(|error| Failure::bad_request(error.to_string()))
+}
+
+/// Bytes of a gzip file or of its content, whichever are more, counted only as far as tells a small body from others.
+fn size_as_far_as_small(bytes: &[u8]) -> usize {
+    if bytes.len() > SMALL {
+        return bytes.len();
+    }
+    let mut content = MultiGzDecoder::new(bytes).take(SMALL as u64 + 1);
+    // What is no gzip file is refused when it is read.
+    std::io::copy(&mut content, &mut std::io::sink()).map_or(0, |size| size as usize)
+}
+
+/// The content of a gzip file, as far as a body may be long.
+fn inflate(bytes: &[u8], limit: usize) -> Result<Bytes, Failure> {
+    let mut content = Vec::new();
+    let limit_and_one = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    MultiGzDecoder::new(bytes)
+        .take(limit_and_one)
+        .read_to_end(&mut content)
+        .map_err(|error| Failure::bad_request(format!("the body is not gzip: {error}")))?;
+    if content.len() > limit { Err(Failure::too_large()) } else { Ok(content.into()) }
+}
+
+fn success(encoding: Encoding, rejected: Rejected) -> Response {
+    let partial_success = rejected
+        .first_reason
+        .map(|reason| ExportTracePartialSuccess { rejected_spans: rejected.count, error_message: reason });
+    match (encoding, partial_success) {
+        (Encoding::Protobuf, partial_success) => {
+            protobuf(StatusCode::OK, &ExportTraceServiceResponse { partial_success })
+        }
+        (Encoding::Json, None) => Json(json!({})).into_response(),
+        // 64-bit integers are texts in protobuf's JSON.
+        (Encoding::Json, Some(partial)) => Json(json!({"partialSuccess": {
+            "rejectedSpans": partial.rejected_spans.to_string(), "errorMessage": partial.error_message,
+        }}))
+        .into_response(),
+    }
+}
+
+fn protobuf(status: StatusCode, message: &impl Message) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/x-protobuf")], message.encode_to_vec()).into_response()
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    header_text(headers, header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim()
+}
+
+fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}

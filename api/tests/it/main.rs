@@ -1,0 +1,20 @@
+//! Our own routes over a store.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod rewards;
+#[path = "../served/mod.rs"]
+mod served;
+#[path = "../../../store/tests/test_store/mod.rs"]
+mod test_store;
+mod traces;
+mod training;
+
+use axum::Router;
+use fulgurite_api::Serving;
+use fulgurite_store::Store;
+
+/// Our own routes, served as by default.
+fn routes(store: Store) -> Router {
+    fulgurite_api::routes(store, &Serving::default())
+}

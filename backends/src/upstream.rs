@@ -6,8 +6,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 
-use crate::remote::address::{CONNECT_LIMIT, read_url};
-use crate::remote::error_words::describe;
+use crate::remote::http::address::{CONNECT_LIMIT, read_url};
+use crate::remote::http::error_words::describe;
 use crate::replicas::{Replica, Turn, order};
 use crate::{AnswerFault, BackendError, ReplicaOptions};
 

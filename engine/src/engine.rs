@@ -1,50 +1,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::adapter::Adapter;
-use crate::checkpoint::write_model;
-use crate::files::{CONFIG, GENERATION_CONFIG, find_weights};
-use crate::grammars::GrammarLimits;
-use crate::memory::MemoryNeed;
-use crate::policy::Policy;
-use crate::published::PublishedWeights;
-use crate::verification::verified;
-use crate::weights::{Model, Weights};
-use crate::{Device, EmbeddedLearner, EmbeddedSampler, EngineError, LoraOptions, ModelConfig, Vocabulary};
 use fulgurite_types::WeightsVersion;
 
-/// How much of the machine an engine may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineOptions {
-    /// Threads of the sampler, and of the learner (which uses at most two). Changes no result.
-    pub threads: usize,
-    /// Requests that may wait for a place in the batch.
-    pub queue_limit: usize,
-    /// Requests that are sampled together.
-    pub max_batch: usize,
-    /// Greatest size, in bytes, of the keys and values that are kept for prompts that begin as an earlier sequence did;
-    /// 0 keeps none. Changes no result.
-    pub prefix_cache_bytes: usize,
-    /// Where the large products are computed. Changes no result.
-    pub device: Device,
-    /// What a schema or grammar that an answer is kept to may take.
-    pub grammar_limits: GrammarLimits,
-}
-
-impl Default for EngineOptions {
-    /// All of the machine's cores.
-    fn default() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
-        Self {
-            threads,
-            queue_limit: 1024,
-            max_batch: 64,
-            prefix_cache_bytes: 512 << 20,
-            device: Device::Cpu,
-            grammar_limits: GrammarLimits::default(),
-        }
-    }
-}
+use crate::adapters::adapter::Adapter;
+use crate::adapters::lora::LoraOptions;
+use crate::checkpoints::checkpoint::write_model;
+use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights};
+use crate::checkpoints::verification::verified;
+use crate::engine_options::EngineOptions;
+use crate::error::EngineError;
+use crate::learner::EmbeddedLearner;
+use crate::model::config::ModelConfig;
+use crate::model::memory::MemoryNeed;
+use crate::model::policy::Policy;
+use crate::model::weights::{Model, Weights};
+use crate::sampling::published::PublishedWeights;
+use crate::sampling::sampler::EmbeddedSampler;
+use crate::sampling::vocabulary::Vocabulary;
 
 /// A model that is sampled from and trained on this machine.
 #[derive(Debug)]
@@ -200,11 +173,11 @@ mod tests {
     use safetensors::Dtype;
 
     use super::*;
-    use crate::ElementType;
-    use crate::files::{Content, Written, read_weights, write_tensors, written_tensors};
-    use crate::layout::Layout;
+    use crate::checkpoints::tensor_files::{Content, Written, read_weights, write_tensors, written_tensors};
+    use crate::model::element_type::ElementType;
+    use crate::model::layout::Layout;
+    use crate::model::weights::put_fresh;
     use crate::test_models::tiny_config;
-    use crate::weights::put_fresh;
 
     type Tensors<'a> = Vec<(String, Written<'a>)>;
 

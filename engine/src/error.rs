@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use fulgurite_backends::{BackendError, DamagedFiles, DatumError};
 use fulgurite_cuda::DeviceError;
 
-use crate::Device;
+use crate::device::device_name::Device;
 
 /// Why the engine could not do what it was asked.
 #[derive(Debug, thiserror::Error)]

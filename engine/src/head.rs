@@ -1,13 +1,10 @@
-use crate::adapter::{AdapterRun, adapt};
-use crate::adapter_layout::Projection;
-use crate::backward::ProductScratch;
-use crate::config::ModelConfig;
+use crate::adapters::adapter::{AdapterRun, adapt};
 use crate::kernels::{LogSoftmax, softmax_gradient};
 use crate::loss::TokenLoss;
-use crate::policy::Policy;
-
-/// Logits that are held at once: the head never keeps a row of the vocabulary for every token.
-const CHUNK_LOGITS: usize = 1 << 25;
+use crate::model::pass_sizes::chunk_rows;
+use crate::model::policy::Policy;
+use crate::model::projection::Projection;
+use crate::passes::backward::ProductScratch;
 
 /// One prediction: the row that predicts, what it should predict, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,11 +24,6 @@ pub(crate) struct HeadScratch {
     rows: Vec<f32>,
     logits: Vec<f32>,
     row_gradients: Vec<f32>,
-}
-
-/// Rows whose logits are held at once.
-pub(crate) fn chunk_rows(config: &ModelConfig) -> usize {
-    (CHUNK_LOGITS / config.vocab_size).clamp(64, 256)
 }
 
 /// The logprob of every prediction, from what the decoder left for the head.

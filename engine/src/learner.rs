@@ -7,20 +7,23 @@ use fulgurite_backends::{
 };
 use fulgurite_types::WeightsVersion;
 
-use crate::adapter::Adapter;
-use crate::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
-use crate::device::OpenDevice;
-use crate::files::{CONFIG, find_weights};
+use crate::adapters::adapter::Adapter;
+use crate::adapters::lora::LoraOptions;
+use crate::checkpoints::checkpoint::{read_checkpoint, read_trained, write_checkpoint, write_weights};
+use crate::checkpoints::tensor_files::{CONFIG, find_weights};
+use crate::checkpoints::verification::verified;
+use crate::device::open_device::OpenDevice;
+use crate::error::EngineError;
 use crate::loss::{TokenLoss, needs_logprobs, token_losses};
-use crate::memory::{MemoryNeed, activation_budget};
-use crate::optimizer::{AdamState, check, gather};
-use crate::policy::Policy;
-use crate::published::{Published, PublishedWeights, WeightsSnapshot};
-use crate::shard::{Example, Scored, Shard, deal, shard_count};
+use crate::model::config::ModelConfig;
+use crate::model::memory::{MemoryNeed, activation_budget};
+use crate::model::pass_sizes::shard_count;
+use crate::model::policy::Policy;
+use crate::model::weights::{Model, Weights};
+use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::threads::thread_pool;
-use crate::verification::verified;
-use crate::weights::{Model, Weights};
-use crate::{EngineError, LoraOptions, ModelConfig};
+use crate::training::optimizer::{AdamState, check, gather};
+use crate::training::shard::{Example, Scored, Shard, Told, deal};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -35,15 +38,6 @@ pub struct EmbeddedLearner {
 
 /// Numbers that are trained from which on a step of the optimizer is worth threads.
 const WORTH_THREADS: usize = 1 << 20;
-
-/// Which targets' logprobs a pass with a gradient tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Of those that take part in the loss; the others' stand as 0.
-    Trained,
-    /// Of all.
-    All,
-}
 
 /// Everything that training changes.
 #[derive(Debug)]

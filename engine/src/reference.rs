@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use crate::ModelConfig;
-use crate::layout::Layout;
+use crate::model::config::ModelConfig;
+use crate::model::layout::Layout;
+use crate::training::shard::Told;
 
 /// The logprob of each token of `sequence` after the first.
 pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], sequence: &[u32]) -> Vec<f64> {
@@ -93,16 +94,15 @@ mod tests {
     use fulgurite_backends::{Chunk, Datum, LossInputs};
 
     use super::*;
-    use crate::adapter_files::read_adapter;
-    use crate::checkpoint::read_model;
+    use crate::checkpoints::adapter_files::read_adapter;
+    use crate::checkpoints::checkpoint::read_model;
     use crate::kernels::Precision;
-    use crate::layout::Numbers;
-    use crate::learner::Told;
     use crate::loss::{Sampled, TokenLoss};
-    use crate::policy::Policy;
-    use crate::shard::{Example, Shard};
+    use crate::model::layout::Numbers;
+    use crate::model::policy::Policy;
+    use crate::model::weights::{Model, Weights};
     use crate::test_models::{numbers, tiny_config};
-    use crate::weights::{Model, Weights};
+    use crate::training::shard::{Example, Shard};
 
     const SEQUENCES: [&[u32]; 3] =
         [&[3, 1, 4, 1, 5, 9, 2, 6], &[30, 7], &[2, 7, 18, 28, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5, 23, 5, 36, 0, 28]];
@@ -200,7 +200,7 @@ mod tests {
         }
         let path = directory.join("gradients.safetensors");
         let bytes = std::fs::read(&path).unwrap();
-        let file = crate::files::parse(&bytes, &path).unwrap();
+        let file = crate::checkpoints::tensor_files::parse(&bytes, &path).unwrap();
         assert_eq!(file.len(), policy.trained_tensors().len());
         for tensor in policy.trained_tensors() {
             let (quads, _) = file.tensor(&tensor.name).unwrap().data().as_chunks::<4>();

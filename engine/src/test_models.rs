@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::ModelConfig;
+use crate::model::config::ModelConfig;
 
 /// Two layers; no dimension is a multiple of the vectors' width, but for one head.
 pub(crate) fn tiny_config() -> ModelConfig {

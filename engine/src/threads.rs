@@ -1,8 +1,7 @@
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::EngineError;
-use crate::kernels::{PackedMatrix, multiply};
+use crate::error::EngineError;
 
 /// Threads that work together on what is run in the pool. How many there are changes no result.
 pub(crate) fn thread_pool(name: &'static str, threads: usize) -> Result<ThreadPool, EngineError> {
@@ -18,12 +17,9 @@ pub(crate) fn share<T: Send>(parts: Vec<T>, work: impl Fn(T) + Send + Sync) {
     }
 }
 
-/// Prepares the product of two square matrices on so many threads, in the way in which models are multiplied. Each call
-/// of what is returned carries it out: `2 * size³` floating-point operations.
-pub fn square_product(size: usize, threads: usize) -> Result<impl FnMut(), EngineError> {
-    let pool = thread_pool("fulgurite-product", threads)?;
-    let (left, mut product) = (vec![1.0; size * size], vec![0.0; size * size]);
-    let mut right = PackedMatrix::default();
-    right.pack(&left, size, size);
-    Ok(move || pool.install(|| multiply(&left, size, &right, &mut product)))
+/// Cuts off the first so many numbers.
+pub(crate) fn cut<'a>(numbers: &mut &'a mut [f32], count: usize) -> &'a mut [f32] {
+    let (front, later) = std::mem::take(numbers).split_at_mut(count);
+    *numbers = later;
+    front
 }

@@ -14,10 +14,16 @@ use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_types::WeightsVersion;
 use serde_json::Value;
 
-use crate::files::{CONFIG, GENERATION_CONFIG};
-use crate::published::WeightsSnapshot;
-use crate::weights::Weights;
-use crate::{EmbeddedLearner, EmbeddedSampler, Engine, EngineError, LoraModule, LoraOptions, ModelConfig};
+use crate::adapters::lora::LoraModule;
+use crate::adapters::lora::LoraOptions;
+use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::learner::EmbeddedLearner;
+use crate::model::config::ModelConfig;
+use crate::model::weights::Weights;
+use crate::sampling::published::WeightsSnapshot;
+use crate::sampling::sampler::EmbeddedSampler;
 
 /// A model of an engine, for clients of the Tinker API. Texts can end an answer only if the engine was opened with the
 /// model's vocabulary.

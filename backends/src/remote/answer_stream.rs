@@ -8,9 +8,9 @@ use fulgurite_types::WeightsVersion;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::remote::answer::{Answer, Piece};
-use crate::remote::connections::ReplyBody;
-use crate::remote::event_decoder::EventDecoder;
-use crate::remote::host::Host;
+use crate::remote::http::connections::ReplyBody;
+use crate::remote::http::event_decoder::EventDecoder;
+use crate::remote::http::host::Host;
 use crate::{AnswerFault, SampleEvent, SampleSource, Sampled};
 
 /// How long what a host says behind an answer's end is waited for.

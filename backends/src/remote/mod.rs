@@ -1,12 +1,7 @@
 //! What the remote hosts have in common. What is public is for hosts whose wire is told of in another crate.
 //!
-//! - [`address`]: where a server is, and how long it may take to be reached.
-//! - [`error_words`]: what went wrong, in words, and whose fault that is.
+//! - [`http`]: requests to a server, and its answers.
 //! - [`probe`]: short requests that find out what a host tells of what it samples.
-//! - [`connections`]: connections to one server, and answers under way on them.
-//! - [`host`]: one server behind a URL: requests, and what its refusals mean.
-//! - [`response_head`], [`body_decoder`]: bytes of a connection to an answer's head, and to its body.
-//! - [`event_decoder`]: bytes of a stream to the data of its events.
 //! - [`json_reader`]: an event's JSON, read where it stands.
 //! - [`answer`]: pieces of an answer, checked, to what a sampler says.
 //! - [`answer_stream`]: an answer from its connection to whoever waits for it.
@@ -16,26 +11,20 @@
 //! - [`serving`]: which weights a request gets, and what keeps them from being replaced under it.
 //! - [`weights_label`]: versions of weights as servers name them.
 
-pub(crate) mod address;
 pub(crate) mod answer;
 pub(crate) mod answer_stream;
-pub(crate) mod body_decoder;
-pub(crate) mod connections;
-pub(crate) mod error_words;
-pub(crate) mod event_decoder;
-pub(crate) mod host;
+pub(crate) mod http;
 pub(crate) mod json_reader;
 pub(crate) mod probe;
-pub(crate) mod response_head;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;
 pub(crate) mod served_models;
 pub(crate) mod serving;
 pub(crate) mod weights_label;
 
-pub use address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
 pub use answer::{Answer, EndsAt, Piece, PieceToken};
-pub use error_words::{describe, error_message, refusal};
+pub use http::address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
+pub use http::error_words::{describe, error_message, refusal};
 pub use json_reader::Elements;
 pub use probe::{PROBED_TOKENS, probe, tells_certainty};
 pub use weights_label::WeightsSpan;

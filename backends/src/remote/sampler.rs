@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use crate::remote::answer::Answer;
 use crate::remote::answer_stream::{AnswerStream, LastWeights, ReadEvent};
-use crate::remote::host::{Host, RemoteOptions};
+use crate::remote::http::host::{Host, RemoteOptions};
 use crate::remote::serving::{Serving, WeightsInUse};
 use crate::{BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 

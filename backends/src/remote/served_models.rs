@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use crate::BackendError;
-use crate::remote::host::Host;
+use crate::remote::http::host::Host;
 
 /// A model that a server lists under `/v1/models`.
 #[derive(Clone, Debug, Deserialize)]

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore};
 use tokio::time::Instant;
 
-use super::ReplicaOptions;
 use super::circuit::Circuit;
+use super::options::ReplicaOptions;
 use crate::telemetry::{CircuitGauges, HostMetrics};
 use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleSource, SampleStream, Sampled, Sampler};
 

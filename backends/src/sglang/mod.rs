@@ -1,12 +1,14 @@
 //! SGLang, tokens in and tokens out.
 //!
 //! - [`SglangSampler`]: one server.
-//! - [`server`]: what is found out about it.
-//! - [`request`], [`event`]: what it is asked, and what it answers.
+//! - [`server`], [`temperature`]: what is found out about it.
+//! - [`request`], [`event`], [`generate`]: what it is asked, what it answers, and both together.
 
 mod event;
+mod generate;
 mod request;
 mod sampler;
 mod server;
+mod temperature;
 
 pub use sampler::SglangSampler;

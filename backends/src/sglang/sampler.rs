@@ -1,10 +1,9 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::event::SglangReader;
-use super::request::{body, is_truncated};
+use super::generate::generate;
+use super::request::is_truncated;
 use super::server::{self, SglangServer};
-use crate::remote::answer::{Answer, EndsAt};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
 use crate::remote::serving::Serving;
 use crate::{BackendError, Capabilities, Changeover, SampleRequest, SampleStream, SamplerInfo};
@@ -73,14 +72,7 @@ impl Wire for Sglang {
         request: &SampleRequest,
         serving: &Serving,
     ) -> Result<SampleStream, BackendError> {
-        let mut body = body(request, server);
-        let mut answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
-        if let Some(adapter) = &serving.adapter {
-            body["lora_path"] = json!(adapter);
-            // What the server tells is the version of the model below the adapter.
-            answer = answer.of_weights(serving.version);
-        }
-        remote.stream("generate", &body, answer, SglangReader::new(request)).await
+        generate(remote, server, request, serving).await
     }
 
     async fn load_model(

@@ -1,18 +1,11 @@
 use std::sync::Arc;
 
-use fulgurite_types::SamplingParameters;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::sampler::Sglang;
-use crate::remote::probe::{PROBED_TOKENS, probe, tells_certainty};
-use crate::remote::sampler::{Remote, Wire};
+use crate::remote::sampler::Remote;
 use crate::remote::served_models::served_model;
-use crate::remote::serving::Serving;
 use crate::{BackendError, SampleRequest};
-
-/// At this temperature the likeliest token is certain, unless two of them are as good as equal.
-const LOW_TEMPERATURE: f32 = 1e-4;
 
 /// What was found out about a server.
 #[derive(Clone, Debug)]
@@ -29,7 +22,7 @@ pub struct SglangServer {
     pub(super) takes_stream_interval: bool,
     /// What requests are given where they say nothing.
     pub(super) preferred: Arc<[String]>,
-    tells_temperature: Arc<OnceCell<bool>>,
+    pub(super) tells_temperature: Arc<OnceCell<bool>>,
 }
 
 /// Looks which model a server has, and how it was started.
@@ -94,27 +87,15 @@ impl SglangServer {
             )
         })
     }
-
-    /// Whether logprobs are those after the temperature was applied. Tried out the first time.
-    pub(super) async fn tells_temperature(&self, remote: &Remote) -> Result<bool, BackendError> {
-        self.tells_temperature.get_or_try_init(|| self.try_temperature(remote)).await.copied()
-    }
-
-    /// Whether tokens are told to have been certain that were.
-    async fn try_temperature(&self, remote: &Remote) -> Result<bool, BackendError> {
-        let sampling = SamplingParameters { temperature: LOW_TEMPERATURE, ..SamplingParameters::default() };
-        let stream = Sglang::ask(remote, self, &probe(sampling, PROBED_TOKENS, 0), &Serving::default()).await?;
-        let are_certain = tells_certainty(stream).await?;
-        tracing::info!(host = %remote.host.name(), are_certain, "tried out whether logprobs tell of the temperature");
-        Ok(are_certain)
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::SamplingParameters;
     use serde_json::json;
 
     use super::*;
+    use crate::remote::probe::probe;
 
     #[test]
     fn prompts_may_be_as_long_as_the_server_takes_them() {

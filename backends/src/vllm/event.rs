@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::remote::error_words::fault_of_error;
+use crate::remote::http::error_words::fault_of_error;
 use crate::remote::json_reader::{Elements, JsonReader, Read};
 use crate::{AnswerFault, StopReason};
 

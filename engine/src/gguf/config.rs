@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::header::{GgufFile, malformed};
 use super::metadata::Metadata;
-use crate::EngineError;
-use crate::architecture::Architecture;
-use crate::config::ModelConfig;
+use crate::error::EngineError;
+use crate::model::architecture::Architecture;
+use crate::model::config::ModelConfig;
 
 pub(super) const EMBEDDING: &str = "token_embd.weight";
 pub(super) const HEAD: &str = "output.weight";

@@ -10,14 +10,14 @@ use super::config::{ROPE_FACTORS, model_config};
 use super::header::{GgufFile, MAGIC, TensorEntry};
 use super::tensor_names::gguf_name;
 use super::tokenizer::tokenizer_files;
-use crate::EngineError;
-use crate::architecture::Architecture;
-use crate::checkpoint::write_configuration;
-use crate::config::ModelConfig;
-use crate::conversion::ElementType;
-use crate::files::{Content, WEIGHTS, Written};
-use crate::layout::{Layout, Tensor};
-use crate::new_directory::NewDirectory;
+use crate::checkpoints::checkpoint::write_configuration;
+use crate::checkpoints::new_directory::NewDirectory;
+use crate::checkpoints::tensor_files::{Content, WEIGHTS, Written};
+use crate::error::EngineError;
+use crate::model::architecture::Architecture;
+use crate::model::config::ModelConfig;
+use crate::model::element_type::ElementType;
+use crate::model::layout::{Layout, Tensor};
 
 /// Whether a file begins as GGUF files do.
 pub fn is_gguf(path: &Path) -> bool {
@@ -159,7 +159,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::files::{CONFIG, find_weights, read_weights};
+    use crate::checkpoints::tensor_files::{CONFIG, find_weights, read_weights};
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)

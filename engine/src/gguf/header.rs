@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::BlockType;
 use super::metadata::{Metadata, MetadataValue};
-use crate::EngineError;
+use crate::error::EngineError;
 
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: [u32; 2] = [2, 3];

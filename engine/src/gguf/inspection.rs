@@ -3,32 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::config::model_config;
 use super::conversion::{lossless, sources};
 use super::header::GgufFile;
 use super::tokenizer::{pre_tokenizer_name, tokenizer_files};
-use crate::conversion::ElementType;
+use crate::checkpoints::inspection::ModelInspection;
+use crate::error::EngineError;
+use crate::gguf::facts::GgufFacts;
 use crate::kernels::Precision;
-use crate::layout::Layout;
-use crate::memory::MemoryNeed;
-use crate::{EngineError, ModelInspection};
-
-/// What is true of a GGUF file, and of no model directory.
-#[derive(Clone, Debug, Serialize)]
-pub struct GgufFacts {
-    /// What the model is called in it.
-    pub name: Option<String>,
-    /// How text is cut into words, as llama.cpp names it.
-    pub pre_tokenizer: String,
-    /// Tokens that its tokenizer knows.
-    pub tokens: usize,
-    /// Whether it has a chat template.
-    pub chat_template: bool,
-    /// What its numbers become unless told otherwise.
-    pub converted_to: ElementType,
-}
+use crate::model::element_type::ElementType;
+use crate::model::layout::Layout;
+use crate::model::memory::MemoryNeed;
 
 /// Looks at a GGUF file, and refuses what its conversion would refuse.
 pub(crate) fn inspect_gguf(path: &Path) -> Result<ModelInspection, EngineError> {
@@ -63,7 +48,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::inspection::inspect_model;
+    use crate::checkpoints::inspect_model::inspect_model;
 
     fn vector(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)

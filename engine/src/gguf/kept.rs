@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::conversion::convert_gguf;
 use super::header::malformed;
-use crate::EngineError;
-use crate::files::CONFIG;
+use crate::checkpoints::tensor_files::CONFIG;
+use crate::error::EngineError;
 
 /// Counted up when a file's directory comes out differently than before, so that older ones are not used any more.
 const CONVERSION: u64 = 1;
@@ -143,7 +143,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::inspection::inspect_model;
+    use crate::checkpoints::inspect_model::inspect_model;
 
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/gguf/llama.gguf");
 

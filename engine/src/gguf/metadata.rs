@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// A value; integers of all widths are one kind, and so are floats.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@
 mod blocks;
 mod config;
 mod conversion;
+mod facts;
 mod header;
 mod inspection;
 mod kept;
@@ -14,6 +15,6 @@ mod tensor_names;
 mod tokenizer;
 
 pub use conversion::{convert_gguf, is_gguf};
-pub use inspection::GgufFacts;
+pub use facts::GgufFacts;
 pub(crate) use inspection::inspect_gguf;
 pub use kept::{GgufProgress, find_kept_gguf, kept_gguf};

@@ -35,8 +35,8 @@ fn layer_part(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::architecture::Architecture;
-    use crate::layout::Layout;
+    use crate::model::architecture::Architecture;
+    use crate::model::layout::Layout;
     use crate::test_models::tiny_config;
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::header::{GgufFile, malformed};
-use crate::EngineError;
+use crate::error::EngineError;
 
 /// Files of a model directory, by name.
 pub(super) type TokenizerFiles = Vec<(&'static str, Value)>;

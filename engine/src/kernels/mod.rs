@@ -18,6 +18,7 @@ mod packed_matrix;
 mod pointwise;
 mod prefetch;
 mod softmax;
+mod square_product;
 
 pub(crate) use attention::{AttentionShape, BLOCK, Blocks, Joined, Queries, attend, store_keys};
 pub(crate) use attention_backward::{AttentionForward, AttentionScratch, attend_backward};
@@ -28,6 +29,7 @@ pub(crate) use pointwise::{
     rms_norm_backward, swiglu, swiglu_backward,
 };
 pub(crate) use softmax::{LogSoftmax, softmax_gradient};
+pub use square_product::square_product;
 
 /// Runs a loop compiled for the processor's vectors.
 ///

@@ -1,0 +1,199 @@
+use std::path::Path;
+
+use crate::checkpoints::adapter_files::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterConfig, matrix_of};
+use crate::checkpoints::checkpoint::write_converted;
+use crate::checkpoints::tensor_files::{CONFIG, decode, parse, read_weights};
+use crate::checkpoints::verification::verified;
+use crate::error::EngineError;
+use crate::model::config::ModelConfig;
+use crate::model::element_type::ElementType;
+use crate::model::layout::{Layout, Tensor};
+
+/// Writes a model into one file of one element type, with its tokenizer, in a directory that must not exist yet.
+pub fn convert_model(source: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let (config, _, values) = verified(source, || read_whole(source))?;
+    write_converted(target, source, &config, &values, elements)
+}
+
+/// A model's configuration, layout and weights.
+fn read_whole(source: &Path) -> Result<(ModelConfig, Layout, Vec<f32>), EngineError> {
+    let config = ModelConfig::read(&source.join(CONFIG))?;
+    let layout = Layout::new(&config);
+    let values = read_weights(source, &layout)?;
+    Ok((config, layout, values))
+}
+
+/// Writes a model with a LoRA adapter in PEFT's format added to its weights: `W + scale · B · A`, where `scale` is
+/// `lora_alpha / r`, or `lora_alpha / √r` with `use_rslora`. A head that is the embedding becomes a matrix of its own if
+/// the adapter adds to it.
+pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: ElementType) -> Result<(), EngineError> {
+    let (mut config, mut layout, mut values) = verified(base, || read_whole(base))?;
+    let path = adapter.join(ADAPTER_WEIGHTS);
+    let (scale, bytes) = verified(adapter, || {
+        let scale = AdapterConfig::read(&adapter.join(ADAPTER_CONFIG))?.scale();
+        Ok((scale, std::fs::read(&path).map_err(EngineError::io("read", &path))?))
+    })?;
+    let file = parse(&bytes, &path)?;
+    let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
+    // In one order, so that the same fault is always told in the same words.
+    let mut names = file.names();
+    names.sort_unstable();
+    if let Some(name) = names.iter().find(|name| matrix_of(name).is_none()) {
+        return Err(refuse(name, "only the matrices of LoRA on the model's projections are merged".into()));
+    }
+    let is_of_head = |name: &&str| matrix_of(name).is_some_and(|(module, _)| module == "lm_head");
+    if config.tie_word_embeddings && names.iter().any(is_of_head) {
+        values.extend_from_within(layout.embedding.clone());
+        config.tie_word_embeddings = false;
+        layout = Layout::new(&config);
+    }
+    for (name, (module, part)) in names.iter().filter_map(|name| Some((*name, matrix_of(name)?))) {
+        let Some(tensor) = layout.tensors.iter().find(|tensor| tensor.name == format!("{module}.weight")) else {
+            return Err(refuse(name, format!("the model has no `{module}.weight`")));
+        };
+        if part == "lora_B" {
+            continue;
+        }
+        let other = name.replace("lora_A", "lora_B");
+        let matrix = |name: &str| {
+            let view = file.tensor(name).map_err(|_| refuse(name, "it is missing".into()))?;
+            let mut values = vec![0.0; view.shape().iter().product()];
+            let kind = |kind| refuse(name, format!("elements of type {kind:?} are not supported"));
+            decode(&view, &mut values).map_err(kind)?;
+            Ok::<_, EngineError>((view.shape().to_vec(), values))
+        };
+        let ((a_shape, a), (b_shape, b)) = (matrix(name)?, matrix(&other)?);
+        let rank = *a_shape.first().unwrap_or(&0);
+        if tensor.shape.len() != 2 || a_shape != [rank, tensor.shape[1]] || b_shape != [tensor.shape[0], rank] {
+            let message = format!("{a_shape:?} and {b_shape:?} do not make a matrix of {:?}", tensor.shape);
+            return Err(refuse(name, message));
+        }
+        add_product(&mut values, tensor, &a, &b, rank, scale);
+    }
+    let is_alone = |name: &&&str| name.contains("lora_B") && file.tensor(&name.replace("lora_B", "lora_A")).is_err();
+    if let Some(alone) = names.iter().find(is_alone) {
+        return Err(refuse(alone, "its lora_A is missing".into()));
+    }
+    write_converted(target, base, &config, &values, elements)
+}
+
+fn add_product(values: &mut [f32], tensor: &Tensor, a: &[f32], b: &[f32], rank: usize, scale: f64) {
+    let columns = tensor.shape[1];
+    let weight = &mut values[tensor.place.clone()];
+    for (row, weights) in weight.chunks_exact_mut(columns).enumerate() {
+        for (column, value) in weights.iter_mut().enumerate() {
+            let product = |at: usize| f64::from(b[row * rank + at]) * f64::from(a[at * columns + column]);
+            *value = (f64::from(*value) + scale * (0..rank).map(product).sum::<f64>()) as f32;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::{Value, json};
+
+    use safetensors::Dtype;
+
+    use super::*;
+    use crate::checkpoints::inspect_model::inspect_model;
+    use crate::checkpoints::tensor_files::{Content, Written, write_tensors};
+
+    fn vector(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name)
+    }
+
+    fn written(shape: [usize; 2], values: &Vec<f32>) -> Written<'_> {
+        Written { dtype: Dtype::F32, shape: shape.to_vec(), content: Content::Numbers(values, 0) }
+    }
+
+    const MODULE: &str = "model.layers.1.self_attn.o_proj";
+
+    fn adapter(home: &Path, change: impl Fn(&mut Value), names: [&str; 2]) -> PathBuf {
+        let directory = home.join("adapter");
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).unwrap();
+        let mut config =
+            json!({ "peft_type": "LORA", "r": 2, "lora_alpha": 6, "bias": "none", "modules_to_save": null });
+        change(&mut config);
+        std::fs::write(directory.join(ADAPTER_CONFIG), config.to_string()).unwrap();
+        let a: Vec<f32> = (0..2 * 16).map(|at| at as f32).collect();
+        let b: Vec<f32> = (0..16 * 2).map(|at| at as f32 / 8.0).collect();
+        let name = |part: &str| format!("base_model.model.{part}.weight");
+        let tensors = vec![(name(names[0]), written([2, 16], &a)), (name(names[1]), written([16, 2], &b))];
+        write_tensors(&directory.join(ADAPTER_WEIGHTS), tensors).unwrap();
+        directory
+    }
+
+    fn pair() -> [String; 2] {
+        [format!("{MODULE}.lora_A"), format!("{MODULE}.lora_B")]
+    }
+
+    #[test]
+    fn a_merged_model_has_the_product_in_its_weights() {
+        let home = tempfile::tempdir().unwrap();
+        let (base, target) = (vector("llama"), home.path().join("merged"));
+        let names = pair();
+        let adapter = adapter(home.path(), |_| {}, [&names[0], &names[1]]);
+        merge_adapter(&base, &adapter, &target, ElementType::F32).unwrap();
+        let layout = Layout::new(&ModelConfig::read(&base.join(CONFIG)).unwrap());
+        let (before, after) = (read_weights(&base, &layout).unwrap(), read_weights(&target, &layout).unwrap());
+        let place = &layout.tensors.iter().find(|it| it.name == format!("{MODULE}.weight")).unwrap().place;
+        for at in 0..layout.length {
+            let mut expected = before[at];
+            if place.contains(&at) {
+                let (row, column) = ((at - place.start) / 16, (at - place.start) % 16);
+                let product =
+                    (row * 2) as f32 / 8.0 * column as f32 + (row * 2 + 1) as f32 / 8.0 * (16 + column) as f32;
+                expected += 3.0 * product;
+            }
+            assert!((after[at] - expected).abs() <= 1e-4 * expected.abs().max(1.0), "{at}: {} {expected}", after[at]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_merged_is_refused_by_name() {
+        let home = tempfile::tempdir().unwrap();
+        let (base, target) = (vector("llama"), home.path().join("merged"));
+        let names = pair();
+        let refused = |change: fn(&mut Value), names: [&str; 2]| {
+            let adapter = adapter(home.path(), change, names);
+            let error = merge_adapter(&base, &adapter, &target, ElementType::F32).unwrap_err().to_string();
+            assert!(!target.exists());
+            error
+        };
+        let both = [names[0].as_str(), names[1].as_str()];
+        assert!(refused(|config| config["use_dora"] = json!(true), both).contains("use_dora is true"));
+        assert!(refused(|config| config["peft_type"] = json!("IA3"), both).contains("IA3"));
+        assert!(
+            refused(|_| {}, ["model.nothing.lora_A", "model.nothing.lora_B"]).contains("no `model.nothing.weight`")
+        );
+        assert!(refused(|_| {}, [both[0], "model.embed_tokens.lora_magnitude"]).contains("lora_magnitude"));
+        let other = "model.layers.0.self_attn.o_proj.lora_B";
+        assert!(refused(|_| {}, [both[0], other]).contains("missing"));
+    }
+
+    #[test]
+    fn a_converted_model_is_the_same_but_for_rounding() {
+        let home = tempfile::tempdir().unwrap();
+        let base = vector("qwen2-yarn");
+        let layout = Layout::new(&ModelConfig::read(&base.join(CONFIG)).unwrap());
+        let before = read_weights(&base, &layout).unwrap();
+        for (elements, kind, error) in [
+            (ElementType::F32, "F32", 0.0),
+            (ElementType::Bf16, "BF16", 1.0 / 256.0),
+            (ElementType::F16, "F16", 1.0 / 2048.0),
+        ] {
+            let target = home.path().join(kind);
+            convert_model(&base, &target, elements).unwrap();
+            assert_eq!(inspect_model(&target).unwrap().element_types.keys().collect::<Vec<_>>(), [kind]);
+            for (before, after) in before.iter().zip(read_weights(&target, &layout).unwrap()) {
+                assert!((before - after).abs() <= error * before.abs() + 1e-7, "{kind}: {before} {after}");
+            }
+            let text = std::fs::read_to_string(target.join(CONFIG)).unwrap();
+            assert!(text.contains(&format!("\"dtype\": \"{}\"", elements.name())), "{text}");
+        }
+        assert!(convert_model(&base, &home.path().join("F32"), ElementType::F32).is_err(), "it is there already");
+    }
+}

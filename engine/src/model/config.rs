@@ -1,0 +1,318 @@
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::error::EngineError;
+use crate::model::architecture::Architecture;
+use crate::model::element_type::ElementType;
+use crate::model::rope_scaling::{RopeScaling, UNSUPPORTED_KEYS};
+
+/// The kind and the dimensions of a decoder, under the names of Hugging Face's `config.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// Which kind of decoder.
+    #[serde(skip)]
+    pub architecture: Architecture,
+    /// Token ids are below this.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward layer.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads; divides the query heads.
+    pub num_key_value_heads: usize,
+    /// Width of a head; even, because rotary embedding turns pairs.
+    pub head_dim: usize,
+    /// Tokens that prompt and answer may have together.
+    pub max_position_embeddings: usize,
+    /// Added to the mean square in every norm.
+    pub rms_norm_eps: f32,
+    /// Base of the rotary embedding's wavelengths.
+    pub rope_theta: f64,
+    /// How that was stretched.
+    #[serde(skip)]
+    pub rope_scaling: RopeScaling,
+    /// Whether the output head is the embedding.
+    #[serde(default)]
+    pub tie_word_embeddings: bool,
+    /// Every other field of the file, kept as it was.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+impl ModelConfig {
+    /// Trainable numbers in the model; a tied head counts once.
+    pub fn parameter_count(&self) -> usize {
+        let hidden = self.hidden_size;
+        let head_norms = if self.architecture.has_head_norms() { 2 * self.head_dim } else { 0 };
+        let biases = if self.architecture.has_biases() { self.query_width() + 2 * self.key_width() } else { 0 };
+        let attention = hidden * (2 * self.query_width() + 2 * self.key_width()) + head_norms + biases;
+        let feed_forward = 3 * hidden * self.intermediate_size;
+        let embeddings = self.vocab_size * hidden * if self.tie_word_embeddings { 1 } else { 2 };
+        embeddings + self.num_hidden_layers * (attention + feed_forward + 2 * hidden) + hidden
+    }
+
+    /// Reads `config.json`, refusing by name whatever this engine would compute wrongly.
+    pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
+        let text = std::fs::read_to_string(path).map_err(EngineError::io("read", path))?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a `config.json`; `path` is what refusals name.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<Self, EngineError> {
+        let malformed = |error: serde_json::Error| EngineError::Malformed {
+            path: path.to_path_buf(),
+            message: format!("not a model configuration: {error}"),
+        };
+        let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(malformed)?;
+        let architecture = architecture(&fields, path)?;
+        refuse_unsupported(&fields, path)?;
+        let rope_scaling = rope_scaling(&fields, path)?;
+        if let Some(theta) = fields.get("rope_parameters").and_then(|rope| rope.get("rope_theta")).cloned() {
+            fields.entry("rope_theta").or_insert(theta);
+        }
+        if fields.get("head_dim").is_none_or(Value::is_null) {
+            let number = |name: &str| fields.get(name).and_then(Value::as_u64).unwrap_or(0) as usize;
+            let head = architecture.default_head(number("hidden_size"), number("num_attention_heads"));
+            fields.insert("head_dim".into(), json!(head));
+        }
+        if fields.get("num_key_value_heads").is_none_or(Value::is_null)
+            && let Some(heads) = fields.get("num_attention_heads").cloned()
+        {
+            fields.insert("num_key_value_heads".into(), heads);
+        }
+        // What `to_json` writes anew is not carried along.
+        for name in ["architectures", "model_type", "rope_parameters", "rope_scaling", "dtype", "torch_dtype"] {
+            fields.remove(name);
+        }
+        let config: ModelConfig = serde_json::from_value(Value::Object(fields)).map_err(malformed)?;
+        let config = Self { architecture, rope_scaling, ..config };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The text of `config.json` beside weights of this element type.
+    pub(crate) fn to_json_of(&self, elements: ElementType) -> Result<String, serde_json::Error> {
+        let mut fields = Map::new();
+        fields.insert("architectures".into(), json!([self.architecture.name()]));
+        fields.insert("model_type".into(), json!(self.architecture.model_type()));
+        if let Value::Object(own) = serde_json::to_value(self)? {
+            fields.extend(own);
+        }
+        // Newer readers look for theta here, older ones at the top level.
+        let mut rope = serde_json::to_value(&self.rope_scaling)?;
+        if let (RopeScaling::Linear { .. } | RopeScaling::Llama3 { .. } | RopeScaling::Yarn { .. }, old) =
+            (&self.rope_scaling, rope.clone())
+        {
+            fields.insert("rope_scaling".into(), old);
+        }
+        rope["rope_theta"] = json!(self.rope_theta);
+        fields.insert("rope_parameters".into(), rope);
+        fields.insert("dtype".into(), json!(elements.name()));
+        serde_json::to_string_pretty(&Value::Object(fields))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_json(&self) -> Result<String, serde_json::Error> {
+        self.to_json_of(ElementType::F32)
+    }
+
+    /// Refuses dimensions that do not fit together.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        let dimensions = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ];
+        let refuse = |message: String| Err(EngineError::Dimensions { message });
+        if let Some((name, _)) = dimensions.iter().find(|(_, value)| *value == 0) {
+            return refuse(format!("{name} is 0"));
+        }
+        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
+            return refuse(format!(
+                "num_attention_heads {} is not a multiple of num_key_value_heads {}",
+                self.num_attention_heads, self.num_key_value_heads
+            ));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return refuse(format!("head_dim {} is odd", self.head_dim));
+        }
+        if !(self.rms_norm_eps > 0.0 && self.rope_theta > 0.0) {
+            return refuse(format!(
+                "rms_norm_eps {} and rope_theta {} must be positive",
+                self.rms_norm_eps, self.rope_theta
+            ));
+        }
+        if let Some(fault) = self.rope_scaling.fault() {
+            return refuse(fault);
+        }
+        Ok(())
+    }
+
+    /// The configuration without the fields that say nothing of the weights.
+    pub(crate) fn to_shape(&self) -> Self {
+        Self { other: Map::new(), ..self.clone() }
+    }
+
+    pub(crate) fn query_width(&self) -> usize {
+        self.num_attention_heads * self.head_dim
+    }
+
+    pub(crate) fn key_width(&self) -> usize {
+        self.num_key_value_heads * self.head_dim
+    }
+}
+
+fn refuse_unsupported(fields: &Map<String, Value>, path: &Path) -> Result<(), EngineError> {
+    let absent = Value::Null;
+    let refuse = |field: &'static str, allowed: &[Value]| {
+        let value = fields.get(field).unwrap_or(&absent);
+        if allowed.contains(value) {
+            return Ok(());
+        }
+        Err(EngineError::Unsupported { path: path.to_path_buf(), field, value: value.to_string() })
+    };
+    refuse("hidden_act", &[Value::Null, json!("silu")])?;
+    refuse("attention_bias", &[Value::Null, json!(false)])?;
+    refuse("use_sliding_window", &[Value::Null, json!(false)])?;
+    refuse("mlp_bias", &[Value::Null, json!(false)])?;
+    refuse("quantization_config", &[Value::Null])?;
+    let full = |kind: &Value| kind == "full_attention";
+    if let Some(Value::Array(kinds)) = fields.get("layer_types")
+        && let Some(kind) = kinds.iter().find(|kind| !full(kind))
+    {
+        let (path, value) = (path.to_path_buf(), kind.to_string());
+        return Err(EngineError::Unsupported { path, field: "layer_types", value });
+    }
+    Ok(())
+}
+
+fn architecture(fields: &Map<String, Value>, path: &Path) -> Result<Architecture, EngineError> {
+    let told = |field: &str| fields.get(field).unwrap_or(&Value::Null);
+    let is_told = |it: &Architecture| *told("architectures") == json!([it.name()]);
+    let unsupported = |field: &'static str| EngineError::Unsupported {
+        path: path.to_path_buf(),
+        field,
+        value: told(field).to_string(),
+    };
+    let architecture = Architecture::ALL.into_iter().find(is_told).ok_or_else(|| unsupported("architectures"))?;
+    match *told("model_type") == json!(architecture.model_type()) {
+        true => Ok(architecture),
+        false => Err(unsupported("model_type")),
+    }
+}
+
+/// Newer files have it in `rope_parameters`, older ones in `rope_scaling`, with `type` for `rope_type` in the oldest.
+fn rope_scaling(fields: &Map<String, Value>, path: &Path) -> Result<RopeScaling, EngineError> {
+    let found = [("rope_parameters", fields.get("rope_parameters")), ("rope_scaling", fields.get("rope_scaling"))];
+    let Some((field, Value::Object(found))) = found
+        .into_iter()
+        .find_map(|(field, value)| value.filter(|value| value.is_object()).map(|value| (field, value)))
+    else {
+        return Ok(RopeScaling::Default);
+    };
+    let unsupported = || EngineError::Unsupported { path: path.to_path_buf(), field, value: json!(found).to_string() };
+    let mut found = found.clone();
+    if let Some(kind) = found.remove("type") {
+        found.entry("rope_type").or_insert(kind);
+    }
+    found.entry("rope_type").or_insert(json!("default"));
+    if UNSUPPORTED_KEYS.iter().any(|key| found.get(*key).is_some_and(|value| !value.is_null() && *value != json!(1.0)))
+    {
+        return Err(unsupported());
+    }
+    found.retain(|_, value| !value.is_null());
+    let refused = unsupported();
+    serde_json::from_value(Value::Object(found)).map_err(|_| refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_models::tiny_config;
+
+    #[test]
+    fn theta_is_found_in_either_place() {
+        let old = tiny_config().to_json().unwrap().replace("rope_parameters", "unknown_field");
+        let new = tiny_config().to_json().unwrap().replacen("\"rope_theta\"", "\"elsewhere\"", 1);
+        assert_eq!(ModelConfig::parse(&old, Path::new("config.json")).unwrap().rope_theta, 10_000.0);
+        assert_eq!(ModelConfig::parse(&new, Path::new("config.json")).unwrap().rope_theta, 10_000.0);
+    }
+
+    #[test]
+    fn unknown_fields_survive_a_round_trip() {
+        let mut config = tiny_config();
+        config.other.insert("eos_token_id".into(), json!([1, 2]));
+        let again = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap();
+        assert_eq!(again, config);
+    }
+
+    #[test]
+    fn another_architecture_is_refused_by_name() {
+        let text = tiny_config().to_json().unwrap().replace("Qwen3ForCausalLM", "MixtralForCausalLM");
+        let error = ModelConfig::parse(&text, Path::new("config.json")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "config.json: this engine runs Qwen3ForCausalLM, Qwen2ForCausalLM and LlamaForCausalLM; architectures is \
+             [\"MixtralForCausalLM\"]"
+        );
+        for rope in [json!({"rope_type": "dynamic", "factor": 2.0}), json!({"type": "yarn", "factor": 4.0})] {
+            let text = tiny_config().to_json().unwrap().replace("\"rope_parameters\"", "\"unread\"");
+            let mut fields: Map<String, Value> = serde_json::from_str(&text).unwrap();
+            fields.insert("rope_scaling".into(), rope);
+            let text = serde_json::to_string(&fields).unwrap();
+            let error = ModelConfig::parse(&text, Path::new("config.json")).unwrap_err();
+            assert!(matches!(error, EngineError::Unsupported { field: "rope_scaling", .. }), "{error}");
+        }
+        let mut config = tiny_config();
+        config.other.insert("layer_types".into(), json!(["full_attention", "sliding_attention"]));
+        let error = ModelConfig::parse(&config.to_json().unwrap(), Path::new("config.json")).unwrap_err();
+        assert!(matches!(error, EngineError::Unsupported { field: "layer_types", .. }), "{error}");
+    }
+
+    #[test]
+    fn every_kind_and_scaling_survives_a_round_trip() {
+        let original_max_position_embeddings = 32.0;
+        let llama = RopeScaling::Llama3 {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings,
+        };
+        let yarn = RopeScaling::Yarn {
+            factor: 4.0,
+            original_max_position_embeddings,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attention_factor: None,
+            truncate: true,
+        };
+        for architecture in Architecture::ALL {
+            for rope_scaling in [RopeScaling::Default, RopeScaling::Linear { factor: 2.0 }, llama.clone(), yarn.clone()]
+            {
+                let config = ModelConfig { architecture, rope_scaling, ..tiny_config() };
+                let text = config.to_json().unwrap();
+                assert_eq!(ModelConfig::parse(&text, Path::new("config.json")).unwrap(), config);
+                let old = text.replace("rope_parameters", "unknown_field").replace("\"rope_type\"", "\"type\"");
+                let read = ModelConfig::parse(&old, Path::new("config.json")).unwrap();
+                assert_eq!(read.rope_scaling, config.rope_scaling);
+            }
+        }
+    }
+
+    #[test]
+    fn heads_that_do_not_divide_are_refused() {
+        let config = ModelConfig { num_key_value_heads: 3, ..tiny_config() };
+        assert!(matches!(config.check(), Err(EngineError::Dimensions { .. })));
+    }
+}

@@ -1,0 +1,18 @@
+//! What a model is: its dimensions, its numbers, and what they take.
+//!
+//! - [`config`], [`architecture`], [`rope_scaling`]: what `config.json` says.
+//! - [`projection`], [`layout`]: the decoder's products, and where every number of them stands.
+//! - [`weights`], [`policy`]: one version of the numbers; what is sampled from and trained.
+//! - [`element_type`]: the types of numbers in files.
+//! - [`memory`], [`pass_sizes`]: bytes that a model takes, and how much goes through it at a time.
+
+pub(crate) mod architecture;
+pub(crate) mod config;
+pub(crate) mod element_type;
+pub(crate) mod layout;
+pub(crate) mod memory;
+pub(crate) mod pass_sizes;
+pub(crate) mod policy;
+pub(crate) mod projection;
+pub(crate) mod rope_scaling;
+pub(crate) mod weights;

@@ -1,0 +1,170 @@
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use fulgurite_backends::{BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo};
+use fulgurite_types::WeightsVersion;
+
+use crate::checkpoints::checkpoint::read_policy;
+use crate::engine_options::EngineOptions;
+use crate::error::EngineError;
+use crate::model::weights::Weights;
+use crate::sampling::generation::Generation;
+use crate::sampling::grammars::{Grammar, Grammars};
+use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
+use crate::sampling::scheduler::Scheduler;
+use crate::sampling::stop_sequences::StopSequences;
+use crate::sampling::vocabulary::Vocabulary;
+use crate::threads::thread_pool;
+
+/// Samples from the embedded model: one thread batches all running requests, and each keeps to the end the weights
+/// that were published when it arrived.
+///
+/// The tokens of a request depend on its weights, prompt, parameters and seed alone, not on what runs beside it.
+#[derive(Debug)]
+pub struct EmbeddedSampler {
+    published: Arc<PublishedWeights>,
+    /// Taken only by drop, which ends the thread.
+    queue: Option<SyncSender<Generation>>,
+    queue_limit: usize,
+    /// What the model's tokens spell, where it is known, and the grammars that answers can be kept to then.
+    vocabulary: Option<Arc<Vocabulary>>,
+    grammars: Option<Arc<Grammars>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl EmbeddedSampler {
+    pub(crate) fn start(
+        published: Arc<PublishedWeights>,
+        vocabulary: Option<Arc<Vocabulary>>,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        let EngineOptions { queue_limit, grammar_limits, .. } = options;
+        let (queue, waiting): (_, Receiver<Generation>) = sync_channel(queue_limit);
+        let pool = thread_pool("fulgurite-sampler", options.threads)?;
+        let thread = std::thread::Builder::new()
+            .name("fulgurite-sampler".into())
+            .spawn(move || pool.install(|| Scheduler::new(options).run(waiting)))
+            .map_err(EngineError::io("start", "the sampler's thread"))?;
+        let vocabulary_size = published.current().policy.weights.model.config.vocab_size;
+        let grammars =
+            vocabulary.as_ref().map(|vocabulary| Arc::new(Grammars::new(vocabulary, vocabulary_size, grammar_limits)));
+        Ok(Self { published, queue: Some(queue), queue_limit, vocabulary, grammars, thread: Some(thread) })
+    }
+
+    /// As many alternatives are reported as there are tokens, if somebody asks.
+    fn info_of(&self, weights: &Weights) -> SamplerInfo {
+        let has_grammars = self.grammars.is_some();
+        SamplerInfo {
+            context_length: weights.model.config.max_position_embeddings,
+            vocabulary_size: weights.model.config.vocab_size,
+            capabilities: Capabilities {
+                penalties: true,
+                logit_bias: true,
+                stop_sequences: true,
+                json_schema: has_grammars,
+                lark: has_grammars,
+                top_logprobs: usize::MAX,
+            },
+        }
+    }
+
+    /// The grammar of the request's constraint, compiled aside: no other request waits for it.
+    async fn grammar(&self, request: &SampleRequest) -> Result<Option<Grammar>, BackendError> {
+        let (Some(constraint), Some(grammars)) = (request.sampling.constraint.clone(), self.grammars.clone()) else {
+            return Ok(None);
+        };
+        if request.stop_tokens.is_empty() {
+            let message = "a constraint needs a stop token, which ends the answer".to_owned();
+            return Err(BackendError::InvalidRequest { message });
+        }
+        grammars.begin(constraint, request.affinity.as_deref()).await.map(Some)
+    }
+}
+
+#[async_trait]
+impl Sampler for EmbeddedSampler {
+    async fn info(&self) -> Result<SamplerInfo, BackendError> {
+        Ok(self.info_of(&self.published.current().policy.weights))
+    }
+
+    fn weights_version(&self) -> Option<WeightsVersion> {
+        Some(self.published.current().version)
+    }
+
+    /// Reads a model directory, or an adapter over the weights that are sampled from. Requests under way keep the weights
+    /// that they began with. The learner's stay as they are.
+    async fn load_weights(&self, new: &NewWeights) -> Result<(), BackendError> {
+        let (published, version, source) = (self.published.clone(), new.version, new.source.clone());
+        let read = move || -> Result<(), EngineError> {
+            let policy = read_policy(&source, &published.current().policy.weights)?;
+            published.replace(version, policy);
+            Ok(())
+        };
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        Ok(tokio::task::spawn_blocking(read).await.map_err(panicked)??)
+    }
+
+    /// As the trait says. At temperature 0 the alternatives are reported under the distribution that the likeliest
+    /// token was taken from.
+    async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
+        self.start_sampling(self.published.current(), request).await
+    }
+}
+
+impl EmbeddedSampler {
+    /// The weights that requests which arrive now are sampled from.
+    pub(crate) fn snapshot(&self) -> WeightsSnapshot {
+        WeightsSnapshot(self.published.current())
+    }
+
+    /// Gives requests that arrive from now on these weights, as `version`.
+    pub(crate) fn publish(&self, weights: &WeightsSnapshot, version: WeightsVersion) {
+        self.published.replace(version, weights.0.policy.clone());
+    }
+
+    /// As [`Sampler::sample`], from these weights, in one batch with what is sampled from others.
+    pub(crate) async fn sample_from(
+        &self,
+        weights: &WeightsSnapshot,
+        request: SampleRequest,
+    ) -> Result<SampleStream, BackendError> {
+        self.start_sampling(weights.0.clone(), request).await
+    }
+
+    /// Requests that may wait for a place in the batch.
+    pub(crate) fn queue_limit(&self) -> usize {
+        self.queue_limit
+    }
+
+    async fn start_sampling(
+        &self,
+        published: Arc<Published>,
+        request: SampleRequest,
+    ) -> Result<SampleStream, BackendError> {
+        self.info_of(&published.policy.weights).check(&request)?;
+        let stops = StopSequences::new(&request.stop_sequences, self.vocabulary.as_ref())?;
+        let grammar = self.grammar(&request).await?;
+        let (sender, stream) = SampleStream::channel();
+        let stopped = || BackendError::Unavailable { message: "the sampler's thread has stopped".into() };
+        let queue = self.queue.as_ref().ok_or_else(stopped)?;
+        match queue.try_send(Generation::new(request, grammar, stops, published, sender)) {
+            Ok(()) => Ok(stream),
+            Err(TrySendError::Full(_)) => Err(BackendError::Overloaded { limit: self.queue_limit }),
+            Err(TrySendError::Disconnected(_)) => Err(stopped()),
+        }
+    }
+}
+
+impl Drop for EmbeddedSampler {
+    /// Ends the thread after the step it is in; requests under way break off.
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sampler's thread had panicked");
+        }
+    }
+}

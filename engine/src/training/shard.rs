@@ -1,0 +1,186 @@
+use fulgurite_backends::{Chunk, Datum};
+
+use crate::head::{HeadScratch, Prediction, score, score_backward};
+use crate::loss::TokenLoss;
+use crate::model::memory::activation_bytes;
+use crate::model::pass_sizes::{Kept, ROWS};
+use crate::model::policy::Policy;
+use crate::passes::backward::{BackwardScratch, backward};
+use crate::passes::forward::{Activations, PackedRows, forward};
+
+/// A datum with the loss of each of its targets.
+#[derive(Clone, Debug)]
+pub(crate) struct Example<'a> {
+    /// Its place in the call.
+    pub(crate) index: usize,
+    pub(crate) datum: &'a Datum,
+    pub(crate) losses: Vec<TokenLoss>,
+}
+
+impl Example<'_> {
+    fn tokens(&self) -> impl Iterator<Item = u32> {
+        self.datum
+            .model_input
+            .iter()
+            .flat_map(|chunk| match chunk {
+                Chunk::Tokens(tokens) => tokens.as_slice(),
+                Chunk::Image { .. } => &[], // refused before an example is made
+            })
+            .copied()
+    }
+}
+
+/// Which targets' logprobs a pass with a gradient tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Of those that take part in the loss; the others' stand as 0.
+    Trained,
+    /// Of all.
+    All,
+}
+
+/// What a shard found for one datum.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scored {
+    pub(crate) index: usize,
+    pub(crate) loss: f64,
+    pub(crate) logprobs: Vec<f32>,
+}
+
+/// One part of the learner's work: its own gradient, summed over its datums in order, and its own memory.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    /// Laid out like what is trained; empty while nothing has accumulated.
+    pub(crate) gradient: Vec<f32>,
+    /// Bytes that its activations may take; where all of a pass's would take more, some are computed twice.
+    activation_bytes: u64,
+    rows: PackedRows,
+    predictions: Vec<Prediction>,
+    activations: Activations,
+    head: HeadScratch,
+    backward: BackwardScratch,
+    normed_gradient: Vec<f32>,
+}
+
+/// Deals the examples out to so many shards, each to the one that has the fewest positions so far.
+pub(crate) fn deal<'a>(examples: Vec<Example<'a>>, shards: usize) -> Vec<Vec<Example<'a>>> {
+    let mut hands = vec![Vec::new(); shards];
+    let mut positions = vec![0; shards];
+    for example in examples {
+        let lightest = (0..shards).min_by_key(|&shard| positions[shard]).unwrap_or(0);
+        positions[lightest] += example.losses.len();
+        hands[lightest].push(example);
+    }
+    hands
+}
+
+impl Shard {
+    /// An empty one whose activations may take so many bytes.
+    pub(crate) fn new(activation_bytes: u64) -> Self {
+        Self {
+            gradient: Vec::new(),
+            activation_bytes,
+            rows: PackedRows::default(),
+            predictions: Vec::new(),
+            activations: Activations::default(),
+            head: HeadScratch::default(),
+            backward: BackwardScratch::default(),
+            normed_gradient: Vec::new(),
+        }
+    }
+
+    /// The logprob of every target.
+    pub(crate) fn score(&mut self, policy: &Policy, examples: &[Example<'_>]) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        for batch in batches(examples) {
+            self.pack(batch, |_| true);
+            forward(policy, &self.rows, Kept::Nothing, &mut self.activations);
+            score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+            self.collect(batch, &mut scored);
+        }
+        scored
+    }
+
+    /// The logprob of every target that is to be told; adds the gradient of the summed loss. Which are told changes
+    /// nothing else.
+    pub(crate) fn score_backward(&mut self, policy: &Policy, examples: &[Example<'_>], told: Told) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        self.gradient.resize(policy.trained_count(), 0.0);
+        for batch in batches(examples) {
+            self.pack(batch, |loss| *loss != TokenLoss::Nothing);
+            forward(policy, &self.rows, self.kept(policy), &mut self.activations);
+            let normed = &self.activations.normed_output;
+            self.normed_gradient.resize(normed.len(), 0.0);
+            let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
+            score_backward(policy, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
+            let (rows, scratch) = (&self.rows, &mut self.backward);
+            backward(policy, rows, &mut self.activations, normed_gradient, scratch, &mut self.gradient);
+            self.collect(batch, &mut scored);
+            if told == Told::All {
+                self.tell_others(policy, batch, &mut scored);
+            }
+        }
+        scored
+    }
+
+    /// What the forward pass over the packed rows is to keep. It changes no bit of the gradient.
+    fn kept(&self, policy: &Policy) -> Kept {
+        let need = activation_bytes(&policy.weights.model.config, self.rows.len(), Kept::Everything);
+        if need > self.activation_bytes { Kept::Inputs } else { Kept::Everything }
+    }
+
+    /// Fills in the logprobs of a batch's targets that have no loss, from what its forward pass has left.
+    fn tell_others(&mut self, policy: &Policy, batch: &[Example<'_>], scored: &mut [Scored]) {
+        self.pack(batch, |loss| *loss == TokenLoss::Nothing);
+        score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
+        let mut others = Vec::with_capacity(batch.len());
+        self.collect(batch, &mut others);
+        let of_batch = scored.len() - batch.len();
+        for ((example, own), other) in batch.iter().zip(&mut scored[of_batch..]).zip(others) {
+            let targets = example.losses.iter().zip(&mut own.logprobs).zip(other.logprobs);
+            for ((_, logprob), told) in targets.filter(|((loss, _), _)| **loss == TokenLoss::Nothing) {
+                *logprob = told;
+            }
+        }
+    }
+
+    fn pack(&mut self, batch: &[Example<'_>], predicts: impl Fn(&TokenLoss) -> bool) {
+        self.rows.clear();
+        self.predictions.clear();
+        for example in batch {
+            let start = self.rows.len();
+            self.rows.push(example.tokens());
+            for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
+                let target = example.datum.target_tokens[offset];
+                self.predictions.push(Prediction { row: start + offset, target, loss: *loss, logprob: 0.0 });
+            }
+        }
+    }
+
+    fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
+        let mut predictions = self.predictions.iter().peekable();
+        for (example, rows) in batch.iter().zip(&self.rows.sequences) {
+            let mut own = Scored { index: example.index, loss: 0.0, logprobs: vec![0.0; rows.len()] };
+            while let Some(prediction) = predictions.next_if(|prediction| rows.contains(&prediction.row)) {
+                own.logprobs[prediction.row - rows.start] = prediction.logprob;
+                own.loss += prediction.loss.value(prediction.logprob);
+            }
+            scored.push(own);
+        }
+    }
+}
+
+/// Cuts examples into runs of at most [`ROWS`] positions, or one example.
+fn batches<'a, 'b>(mut examples: &'b [Example<'a>]) -> impl Iterator<Item = &'b [Example<'a>]> {
+    std::iter::from_fn(move || {
+        let mut positions = 0;
+        let fitting = examples.iter().take_while(|example| {
+            positions += example.losses.len();
+            positions <= ROWS
+        });
+        let count = fitting.count().max(1).min(examples.len());
+        let (batch, later) = examples.split_at(count);
+        examples = later;
+        (!batch.is_empty()).then_some(batch)
+    })
+}

@@ -1,7 +1,7 @@
 //! NVIDIA's driver interface, as much of it as is used here, behind types that cannot be used wrongly. The library is loaded
 //! when a device is first opened, so that a program which was built with it starts where there is none.
 
-#![allow(unsafe_code)] // the interface is C's; what each call relies on stands beside it
+#![allow(unsafe_code)] // the interface is C's
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{null, null_mut};
@@ -78,7 +78,7 @@ macro_rules! functions {
             fn of(library: *mut c_void) -> Result<Self, DeviceError> {
                 Ok(Self { $($name: {
                     let address = symbol(library, $symbol)?;
-                    // Sound as far as the types are those of NVIDIA's `cuda.h`.
+                    // SAFETY: the symbol is a function of the driver, and these are its types in NVIDIA's `cuda.h`.
                     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(address) }
                 },)* })
             }
@@ -87,16 +87,20 @@ macro_rules! functions {
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, DeviceError> {
-    // The library is loaded, and stays so.
+    // SAFETY: the library is loaded, and stays so; the name ends by a zero.
     let address = unsafe { dlsym(library, name.as_ptr()) };
     if address.is_null() { Err(not_loaded()) } else { Ok(address) }
 }
 
 /// Why the loader's last call failed.
 fn not_loaded() -> DeviceError {
-    // The loader keeps the text until this thread calls it again.
+    // SAFETY: it takes nothing, and may be called at any time.
     let text = unsafe { dlerror() };
-    let text = if text.is_null() { c"the loader does not say why" } else { unsafe { CStr::from_ptr(text) } };
+    let text = match text.is_null() {
+        true => c"the loader does not say why",
+        // SAFETY: the loader keeps the text, which ends by a zero, until this thread calls it again.
+        false => unsafe { CStr::from_ptr(text) },
+    };
     DeviceError::NoDriver { message: text.to_string_lossy().into_owned() }
 }
 
@@ -128,7 +132,7 @@ impl Functions {
     fn load() -> Result<&'static Self, DeviceError> {
         static DRIVER: OnceLock<Result<Functions, DeviceError>> = OnceLock::new();
         let load = || {
-            // Loading NVIDIA's library runs its initialisers, which ask for nothing.
+            // SAFETY: the name ends by a zero, and the initialisers of NVIDIA's library ask for nothing.
             let library = unsafe { dlopen(LIBRARY.as_ptr(), RESOLVE_ALL) };
             if library.is_null() { Err(not_loaded()) } else { Self::of(library) }
         };
@@ -141,9 +145,12 @@ impl Functions {
         }
         let text = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
             let mut text = null();
-            // The driver leaves a null pointer, or one to a text that it never frees.
-            let known = unsafe { function(code, &mut text) } == SUCCESS && !text.is_null();
-            if known { unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned() } else { "unknown".into() }
+            // SAFETY: `text` is a local of the type that the driver fills.
+            if unsafe { function(code, &mut text) } != SUCCESS || text.is_null() {
+                return "unknown".into();
+            }
+            // SAFETY: it is not null, and then a text that ends by a zero and that the driver never frees.
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
         Err(DeviceError::Driver { call, code, name: text(self.error_name), message: text(self.error_text) })
     }
@@ -157,8 +164,9 @@ pub(crate) struct Context {
     pub(crate) name: String,
 }
 
-// The driver may be called from any thread that has made the context its own, which `enter` does before each use.
+// SAFETY: the driver may be called from any thread that has made the context its own, which `enter` does before each use.
 unsafe impl Send for Context {}
+// SAFETY: as above, and the driver locks what threads share.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -166,31 +174,37 @@ impl Context {
     pub(crate) fn open(number: u32) -> Result<Arc<Self>, DeviceError> {
         let functions = Functions::load()?;
         let none = DeviceError::NoDevice { number, count: 0 };
-        // Here and below: pointers are to locals of the types that the driver fills.
+        // SAFETY: it takes a number, and may be called at any time.
         match unsafe { (functions.init)(0) } {
             ERROR_NO_DEVICE => return Err(none),
             code => functions.check("cuInit", code)?,
         }
         let (mut version, mut count, mut device, mut handle) = (0, 0, 0, null_mut());
+        // SAFETY: the pointer is to a local of the type that the driver fills, and the driver is initialised.
         functions.check("cuDriverGetVersion", unsafe { (functions.driver_version)(&mut version) })?;
         check_driver(version, TOOLKIT)?;
+        // SAFETY: the pointer is to a local of the type that the driver fills, and the driver is initialised.
         functions.check("cuDeviceGetCount", unsafe { (functions.device_count)(&mut count) })?;
         let count = u32::try_from(count).unwrap_or(0);
         let ordinal = match c_int::try_from(number) {
             Ok(ordinal) if number < count => ordinal,
             _ => return Err(DeviceError::NoDevice { number, count }),
         };
+        // SAFETY: as above, and there is a device of this number.
         functions.check("cuDeviceGet", unsafe { (functions.device_get)(&mut device, ordinal) })?;
         let mut name: [c_char; 256] = [0; 256];
+        // SAFETY: the driver writes at most 255 of the array's 256 characters.
         functions.check("cuDeviceGetName", unsafe { (functions.device_name)(name.as_mut_ptr(), 255, device) })?;
-        // The driver ends the name by a zero, as the last of the array is in any case.
+        // SAFETY: the driver ends the name by a zero, as the last of the array is in any case.
         let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+        // SAFETY: the pointer is to a local of the type that the driver fills, and the driver has told of the device.
         functions.check("cuDevicePrimaryCtxRetain", unsafe { (functions.context_retain)(&mut handle, device) })?;
         Ok(Arc::new(Self { functions, device, handle, name }))
     }
 
     /// Makes the context that of the calling thread.
     fn enter(&self) -> Result<&'static Functions, DeviceError> {
+        // SAFETY: the context is retained until it is dropped.
         self.functions.check("cuCtxSetCurrent", unsafe { (self.functions.context_set)(self.handle) })?;
         Ok(self.functions)
     }
@@ -199,6 +213,7 @@ impl Context {
     pub(crate) fn free_memory(&self) -> Result<u64, DeviceError> {
         let (mut free, mut total) = (0, 0);
         let functions = self.enter()?;
+        // SAFETY: the pointers are to locals of the type that the driver fills, and this thread has entered the context.
         functions.check("cuMemGetInfo", unsafe { (functions.memory_info)(&mut free, &mut total) })?;
         Ok(free as u64)
     }
@@ -208,6 +223,7 @@ impl Context {
         // The driver has no allocation of nothing.
         let bytes = numbers.max(1) * size_of::<f32>();
         let (functions, mut pointer) = (self.enter()?, 0);
+        // SAFETY: as for `free_memory`; there are some bytes to allocate.
         match unsafe { (functions.memory_allocate)(&mut pointer, bytes) } {
             ERROR_OUT_OF_MEMORY => {
                 Err(DeviceError::OutOfMemory { needed: bytes as u64, free: self.free_memory().unwrap_or(0) })
@@ -222,7 +238,7 @@ impl Context {
     /// The module of this program's kernels.
     pub(crate) fn load_kernels(self: &Arc<Self>) -> Result<Module, DeviceError> {
         let (functions, mut handle) = (self.enter()?, null_mut());
-        // The image is a whole one, and says itself how long it is.
+        // SAFETY: the image is a whole one, aligned, and says itself how long it is; the handle is a local to be filled.
         match unsafe { (functions.module_load)(&mut handle, IMAGE.0.as_ptr().cast()) } {
             ERROR_NO_BINARY_FOR_GPU => Err(DeviceError::UnknownArchitecture {
                 device: self.name.clone(),
@@ -239,6 +255,7 @@ impl Context {
     fn capability(&self) -> Result<String, DeviceError> {
         let attribute = |attribute| {
             let mut value = 0;
+            // SAFETY: `value` is a local to be filled, and the driver has told of the device.
             let code = unsafe { (self.functions.device_attribute)(&mut value, attribute, self.device) };
             self.functions.check("cuDeviceGetAttribute", code).map(|()| value)
         };
@@ -249,7 +266,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // Nothing is left of it: memory and kernels hold the context. There is nobody to tell of a failure.
+        // SAFETY: it was retained once, and nothing is left of it: memory and kernels hold the context. There is nobody to
+        // tell of a failure.
         unsafe { (self.functions.context_release)(self.device) };
     }
 }
@@ -347,6 +365,8 @@ impl Memory {
             return Ok(());
         }
         let functions = self.context.enter()?;
+        // SAFETY: whoever calls this has checked that both sides hold the lines that are named, and they are borrowed until
+        // the driver, which returns once the host's side is done with, has returned.
         functions.check("cuMemcpy2DUnaligned", unsafe { (functions.copy_2d)(&copy) })
     }
 }
@@ -377,7 +397,8 @@ impl Copy2D {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Ok(functions) = self.context.enter() {
-            // It was allocated in this context, and what was launched over it comes before. Nobody is there to be told.
+            // SAFETY: it was allocated in this context and is freed once, and what was launched over it comes before. Nobody
+            // is there to be told.
             unsafe { (functions.memory_free)(self.pointer) };
         }
     }
@@ -390,8 +411,9 @@ pub(crate) struct Module {
     handle: Handle,
 }
 
-// As for the context.
+// SAFETY: as for the context.
 unsafe impl Send for Module {}
+// SAFETY: as for the context.
 unsafe impl Sync for Module {}
 
 /// One of two factors on the device. Its lines are rows of the left one, or columns of the right one.
@@ -468,7 +490,7 @@ impl Module {
         ];
         let functions = self.context.enter()?;
         let function = self.function(functions, kernel.name)?;
-        // The kernel reads and writes within what was asserted above; its arguments are of the types that it declares, and
+        // SAFETY: the kernel reads and writes within what was asserted above; its arguments are of the types that it declares, and
         // the driver has copied them when it returns.
         let code = unsafe {
             (functions.launch)(
@@ -490,6 +512,7 @@ impl Module {
 
     fn function(&self, functions: &Functions, name: &CStr) -> Result<Handle, DeviceError> {
         let mut function = null_mut();
+        // SAFETY: the module is loaded, the name ends by a zero, and `function` is a local to be filled.
         let code = unsafe { (functions.module_function)(&mut function, self.handle, name.as_ptr()) };
         functions.check("cuModuleGetFunction", code)?;
         Ok(function)

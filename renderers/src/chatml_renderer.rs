@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::tokenizer::{Piece, hex_sha256};
-use crate::tokenizer_training::{MESSAGE_END, MESSAGE_START};
+use crate::tokenizer::fingerprint::hex_sha256;
+use crate::tokenizer::piece::Piece;
+use crate::tokenizer::tokenizer_training::{MESSAGE_END, MESSAGE_START};
 use crate::{
     Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
     TrainOnWhat, WeightedTokens,

@@ -14,57 +14,25 @@
 
 mod answer_grammar;
 mod chat_message;
-mod chat_template;
 mod chatml_renderer;
-mod chunk;
-mod content_protection;
 mod continuation;
-mod control_finder;
-mod cookbook_supervised;
-mod encoded_texts;
 mod error;
-mod format;
 mod formats;
 #[doc(hidden)]
 pub mod fuzzing;
 mod message;
-mod message_values;
-mod named_continuation;
-mod named_renderer;
-mod named_supervised;
+mod named;
 mod open_renderer;
 mod parsing;
-mod pieces;
-mod python_builtins;
-mod python_json;
-mod python_json_decoder;
-mod python_methods;
-mod python_text;
-mod python_time;
+mod python;
 mod renderer;
-mod renderer_names;
 mod response_format;
-mod stop_strings;
-mod stream_decoder;
 mod supervised;
-mod template_check;
-mod template_continuation;
-mod template_conversations;
-mod template_dialect;
-mod template_program;
-mod template_renderer;
-mod template_response_format;
-mod template_roles;
-mod template_run;
+mod templates;
 #[cfg(test)]
 mod testing;
-mod token_bytes;
 mod tokenizer;
-mod tokenizer_config;
-mod tokenizer_training;
 mod tool_preamble;
-mod word_splitter;
-mod word_tokens;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
 pub use chatml_renderer::ChatMlRenderer;
@@ -73,20 +41,21 @@ pub use continuation::{
     VolatileRule, VolatileRules, VolatileSpan,
 };
 pub use error::RenderError;
-pub use formats::FormatOptions;
+pub use formats::format_options::FormatOptions;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
-pub use named_renderer::NamedRenderer;
+pub use named::named_renderer::NamedRenderer;
+pub use named::renderer_names::{recommended_renderers, renderer_names};
 pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of};
 pub use parsing::{
     CookbookMessage, ParseEvent, ParsedMessage, ParsedPart, PartContent, StreamParser, Termination, parse_as_cookbook,
 };
-pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity, WeightedTokens};
-pub use renderer_names::{recommended_renderers, renderer_names};
+pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity};
 pub use response_format::ResponseFormat;
-pub use stop_strings::{StopScan, StopStrings};
-pub use stream_decoder::StreamDecoder;
-pub use supervised::TrainOnWhat;
-pub use template_check::{Finding, StopToken, TemplateReport, Verdict, check_template};
-pub use template_renderer::{TemplateOptions, TemplateRenderer};
-pub use tokenizer::Tokenizer;
-pub use tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};
+pub use supervised::train_on_what::TrainOnWhat;
+pub use supervised::weighted_tokens::WeightedTokens;
+pub use templates::template_check::{Finding, StopToken, TemplateReport, Verdict, check_template};
+pub use templates::template_renderer::{TemplateOptions, TemplateRenderer};
+pub use tokenizer::model_tokenizer::Tokenizer;
+pub use tokenizer::stop_strings::{StopScan, StopStrings};
+pub use tokenizer::stream_decoder::StreamDecoder;
+pub use tokenizer::tokenizer_training::{CHATML_TEMPLATE, train_byte_level_tokenizer, write_tokenizer_directory};

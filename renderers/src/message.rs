@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::RenderError;
-use crate::python_json::{JsonStyle, dumps};
+use crate::python::python_json::{JsonStyle, dumps};
 
 /// One message of a conversation, in the shape of OpenAI's chat API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

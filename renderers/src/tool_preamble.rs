@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::python_json::{JsonStyle, dumps};
-use crate::tokenizer::hex_sha256;
+use crate::python::python_json::{JsonStyle, dumps};
+use crate::tokenizer::fingerprint::hex_sha256;
 use crate::{
     Content, ContentPart, Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity,
     ResponseFormat, ToolCall, TrainOnWhat, WeightedTokens,
@@ -210,7 +210,7 @@ fn spelled(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::template_conversations::{a_user, calling, declared, result_of, said};
+    use crate::templates::template_conversations::{a_user, calling, declared, result_of, said};
     use crate::testing::{directory_with_template, tiny_directory};
     use crate::{RendererChoice, ToolWriting, open_renderer};
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use lark::Rules;
 use serde_json::{Value, json};
 
-use crate::format::ToolDeclaration;
+use crate::formats::format::ToolDeclaration;
 use crate::parsing::{Lexeme, Mark, MarkLexer};
 use crate::{RenderError, ResponseFormat, Tokenizer};
 

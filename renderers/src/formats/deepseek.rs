@@ -1,10 +1,10 @@
-use super::plain_text::PlainText;
-use super::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
-use crate::chunk::Chunk;
-use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
-use crate::python_json::{JsonStyle, dumps};
-use crate::template_roles::REMINDER;
+use crate::formats::chunk::Chunk;
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::plain_text::PlainText;
+use crate::formats::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
+use crate::python::python_json::{JsonStyle, dumps};
+use crate::templates::template_roles::REMINDER;
 use crate::{RenderError, ResponseFormat, ToolCall};
 
 const END: &str = "<｜end▁of▁sentence｜>";
@@ -13,7 +13,7 @@ const USER: &str = "<｜User｜>";
 /// DeepSeek V3.1: `<｜User｜>{content}` and `<｜Assistant｜>{content}<｜end▁of▁sentence｜>`. Tools are explained in the
 /// system message, which has no role; after a tool's result the assistant goes on without a role.
 #[derive(Debug)]
-pub(super) struct DeepSeek {
+pub(crate) struct DeepSeek {
     /// Whether the model reasons before it answers.
     thinks: bool,
     /// Whether the reasoning of earlier answers is left out. That of turns that call tools always stays.
@@ -32,7 +32,7 @@ struct Said<'m> {
 }
 
 impl DeepSeek {
-    pub(super) fn named(name: &str, strips_thinking: bool, cookbook_exact: bool) -> Option<Self> {
+    pub(crate) fn named(name: &str, strips_thinking: bool, cookbook_exact: bool) -> Option<Self> {
         let thinks = match name {
             "deepseekv3" | "deepseekv3_disable_thinking" => false,
             "deepseekv3_thinking" => true,

@@ -1,16 +1,16 @@
-use super::plain_text::PlainText;
-use super::python_strip::trimmed_cow;
-use crate::chunk::Chunk;
-use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::chunk::Chunk;
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::plain_text::PlainText;
+use crate::formats::python_strip::trimmed_cow;
 use crate::{Message, RenderError, ResponseFormat};
 
 const NAME: &str = "llama3";
 
 /// Llama 3: `<|start_header_id|>{role}<|end_header_id|>\n\n{content}<|eot_id|>` for each message. No tools.
 #[derive(Debug)]
-pub(super) struct Llama3 {
+pub(crate) struct Llama3 {
     /// Write what tinker-cookbook writes, not what the model's chat template does.
-    pub(super) cookbook_exact: bool,
+    pub(crate) cookbook_exact: bool,
 }
 
 fn header(role: &str) -> Chunk<'_> {

@@ -1,75 +1,20 @@
-//! The formats of model families, one file each.
+//! The formats of model families.
+//!
+//! - [`format`], [`chunk`]: what a format writes of a conversation, and its text.
+//! - [`open_format`], [`format_options`]: a format by its name.
+//! - [`qwen`], [`kimi`], [`gpt_oss`], [`deepseek`], [`llama3`], [`role_colon`]: the families.
+//! - [`plain_text`], [`python_strip`], [`reasoning`]: what several share.
 
-mod deepseek;
-mod gpt_oss;
-mod harmony_tools;
-mod im_start;
-mod kimi;
-mod kimi_tools;
-mod llama3;
-mod nemotron3;
-mod plain_text;
-mod python_strip;
-mod qwen3;
-mod qwen3_5;
-mod qwen_tools;
-mod reasoning;
-mod role_colon;
-
-use std::fmt::Write;
-
-use crate::format::Format;
-use crate::{RenderError, Tokenizer};
-
-/// What can be chosen about a named format.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FormatOptions {
-    /// Reproduce tinker-cookbook token for token, faults included.
-    pub cookbook_exact: bool,
-    /// Today's date as `YYYY-MM-DD`, for formats that tell the model. None: the day on which a prompt is rendered, UTC.
-    pub current_date: Option<String>,
-}
-
-impl FormatOptions {
-    /// Text that tells apart options under which tokens may differ.
-    pub(crate) fn fingerprint(&self) -> String {
-        let mut text = String::new();
-        let _ = write!(text, "cookbook_exact={} current_date={:?}", self.cookbook_exact, self.current_date);
-        text
-    }
-}
-
-/// The format of a name. A name may end in `#strip=False`, which keeps reasoning in the history, and say for which
-/// tokenizer it is meant (`role_colon@llama3`), which is the caller's choice all the same.
-pub(crate) fn open_format(
-    name: &str,
-    tokenizer: &Tokenizer,
-    options: &FormatOptions,
-) -> Result<Box<dyn Format>, RenderError> {
-    let (family, strip_thinking) = match name.strip_suffix("#strip=False") {
-        Some(family) => (family, false),
-        None => (name, true),
-    };
-    let family = family.split_once('@').map_or(family, |(family, _)| family);
-    let exact = options.cookbook_exact;
-    let format: Option<Box<dyn Format>> = match family {
-        // Models are known to need it (see `recommended_renderers`).
-        "tml_v0" => return Err(RenderError::UnsupportedRenderer { name: name.to_owned() }),
-        "role_colon" if strip_thinking => Some(Box::new(role_colon::RoleColon::new(tokenizer, exact))),
-        "llama3" if strip_thinking => Some(Box::new(llama3::Llama3 { cookbook_exact: exact })),
-        name if name.starts_with("qwen3_5") || name.starts_with("qwen3_8") => {
-            qwen3_5::Qwen35::named(name, strip_thinking, exact).map(boxed)
-        }
-        name if name.starts_with("qwen3") => qwen3::Qwen3::named(name, strip_thinking, exact).map(boxed),
-        name if name.starts_with("nemotron3") => nemotron3::Nemotron3::named(name, strip_thinking, exact).map(boxed),
-        name if name.starts_with("deepseekv3") => deepseek::DeepSeek::named(name, strip_thinking, exact).map(boxed),
-        name if name.starts_with("kimi") => kimi::Kimi::named(name, strip_thinking, exact).map(boxed),
-        name if name.starts_with("gpt_oss") && strip_thinking => gpt_oss::GptOss::named(name, options).map(boxed),
-        _ => None,
-    };
-    format.ok_or_else(|| RenderError::UnknownRenderer { name: name.to_owned() })
-}
-
-fn boxed(format: impl Format) -> Box<dyn Format> {
-    Box::new(format)
-}
+pub(crate) mod chunk;
+pub(crate) mod deepseek;
+pub(crate) mod format;
+pub(crate) mod format_options;
+pub(crate) mod gpt_oss;
+pub(crate) mod kimi;
+pub(crate) mod llama3;
+pub(crate) mod open_format;
+pub(crate) mod plain_text;
+pub(crate) mod python_strip;
+pub(crate) mod qwen;
+pub(crate) mod reasoning;
+pub(crate) mod role_colon;

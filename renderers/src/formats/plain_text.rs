@@ -5,16 +5,16 @@ use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 
 /// Content of messages in formats that know text alone: what else a message holds is refused, not lost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PlainText {
+pub(crate) struct PlainText {
     /// The format's name, for errors.
-    pub(super) format: &'static str,
+    pub(crate) format: &'static str,
     /// As tinker-cookbook: one part of text at most, and calls of tools are lost.
-    pub(super) cookbook_exact: bool,
+    pub(crate) cookbook_exact: bool,
 }
 
 impl PlainText {
     /// The text of a message.
-    pub(super) fn of<'m>(self, message: &ChatMessage<'m>, message_index: usize) -> Result<Cow<'m, str>, RenderError> {
+    pub(crate) fn of<'m>(self, message: &ChatMessage<'m>, message_index: usize) -> Result<Cow<'m, str>, RenderError> {
         let refused = |what: &str| {
             let message = format!("the {} format cannot write {what}", self.format);
             Err(RenderError::Message { message_index, message })

@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use crate::python_methods::is_space;
+use crate::python::python_methods::is_space;
 
 /// Text without the white space around it.
-pub(super) fn trimmed(text: &str) -> &str {
+pub(crate) fn trimmed(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
 /// [`trimmed`] of borrowed or owned text.
-pub(super) fn trimmed_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn trimmed_cow(text: Cow<'_, str>) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(trimmed(text)),
         Cow::Owned(text) => Cow::Owned(trimmed(&text).to_owned()),
@@ -18,7 +18,7 @@ pub(super) fn trimmed_cow(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Text without the white space at its beginning.
-pub(super) fn trimmed_start_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn trimmed_start_cow(text: Cow<'_, str>) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.trim_start_matches(is_space)),
         Cow::Owned(text) => Cow::Owned(text.trim_start_matches(is_space).to_owned()),
@@ -26,7 +26,7 @@ pub(super) fn trimmed_start_cow(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Text without the white space at its end.
-pub(super) fn trimmed_end_cow(text: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn trimmed_end_cow(text: Cow<'_, str>) -> Cow<'_, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.trim_end_matches(is_space)),
         Cow::Owned(text) => Cow::Owned(text.trim_end_matches(is_space).to_owned()),

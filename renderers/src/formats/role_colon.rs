@@ -1,19 +1,19 @@
-use super::plain_text::PlainText;
-use crate::chunk::Chunk;
-use crate::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::chunk::Chunk;
+use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
+use crate::formats::plain_text::PlainText;
 use crate::{Message, RenderError, ResponseFormat, Tokenizer};
 
 const NAME: &str = "role_colon";
 
 /// For base models, which know no control tokens: `User: {content}\n\n` and so on, the turn ended by `\n\nUser:`.
 #[derive(Debug)]
-pub(super) struct RoleColon {
+pub(crate) struct RoleColon {
     beginning: Chunk<'static>,
     cookbook_exact: bool,
 }
 
 impl RoleColon {
-    pub(super) fn new(tokenizer: &Tokenizer, cookbook_exact: bool) -> Self {
+    pub(crate) fn new(tokenizer: &Tokenizer, cookbook_exact: bool) -> Self {
         let beginning = tokenizer.bos_token().map(|token| Chunk::of_format(token.to_owned())).unwrap_or_default();
         Self { beginning, cookbook_exact }
     }

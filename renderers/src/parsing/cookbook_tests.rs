@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::cookbook::parse_as_cookbook;
-use super::parsed_message::{ParsedMessage, PartContent};
-use super::stream_parser::{StreamParser, TurnEnds};
+use crate::parsing::parsed_message::{ParsedMessage, PartContent};
+use crate::parsing::stream_parser::{StreamParser, TurnEnds};
 use crate::testing::vector_tokenizer;
 use crate::{Content, ResponseFormat, Tokenizer};
 

@@ -2,12 +2,12 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::parsed_message::{ParsedPart, PartContent};
-use super::stream_parser::ParseEvent;
+use crate::parsing::parse_event::ParseEvent;
+use crate::parsing::parsed_message::{ParsedPart, PartContent};
 
 /// White space that a format writes beside its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Space {
+pub(crate) enum Space {
     /// None: all white space is content.
     None,
     /// Newlines.
@@ -28,7 +28,7 @@ impl Space {
 
 /// Which kind of prose is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prose {
+pub(crate) enum Prose {
     /// Reasoning.
     Reasoning,
     /// Text for everybody.
@@ -37,7 +37,7 @@ pub(super) enum Prose {
 
 /// What becomes of white space at the end of prose, as far as it was held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// It is content.
     Kept,
     /// It is content, unless there is nothing else.
@@ -50,7 +50,7 @@ pub(super) enum Ending {
 
 /// What has been read so far: the text, its parts, and the events that have not left yet.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     text: String,
     /// Where what was sampled begins; the prompt's end may stand before it.
     origin: usize,
@@ -95,30 +95,30 @@ struct NamedCall {
 
 impl Draft {
     /// Adds text, and says where it stands.
-    pub(super) fn push(&mut self, text: &str) -> Range<usize> {
+    pub(crate) fn push(&mut self, text: &str) -> Range<usize> {
         let start = self.text.len();
         self.text.push_str(text);
         start..self.text.len()
     }
 
     /// All text so far.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// A range without what the prompt ended with.
-    pub(super) fn sampled_range(&self, range: Range<usize>) -> Range<usize> {
+    pub(crate) fn sampled_range(&self, range: Range<usize>) -> Range<usize> {
         range.start.max(self.origin)..range.end.max(self.origin)
     }
 
     /// Whether prose is open of which something has been said.
-    pub(super) fn is_speaking(&self) -> bool {
+    pub(crate) fn is_speaking(&self) -> bool {
         self.prose.is_some()
     }
 
     /// Adds prose. `leading` white space at its beginning is the format's; `held` white space at its end is held back
     /// until it is clear what follows.
-    pub(super) fn prose(&mut self, kind: Prose, range: Range<usize>, leading: Space, held: Space) {
+    pub(crate) fn prose(&mut self, kind: Prose, range: Range<usize>, leading: Space, held: Space) {
         let text = &self.text[range.clone()];
         if self.prose.is_none() {
             let start = range.end - text.trim_start_matches(|character| leading.has(character)).len();
@@ -152,7 +152,7 @@ impl Draft {
     }
 
     /// Ends prose.
-    pub(super) fn close_prose(&mut self, ending: Ending) {
+    pub(crate) fn close_prose(&mut self, ending: Ending) {
         let Some(prose) = &self.prose else { return };
         let held = &self.text[prose.given..prose.end];
         let kept = match ending {
@@ -183,17 +183,17 @@ impl Draft {
     }
 
     /// Begins a call; prose must have been closed.
-    pub(super) fn open_call(&mut self, start: usize) {
+    pub(crate) fn open_call(&mut self, start: usize) {
         self.call = Some(OpenCall { start, named: None });
     }
 
     /// Takes a call back that turns out to be none, and says where it began. It must not have been named.
-    pub(super) fn cancel_call(&mut self) -> Option<usize> {
+    pub(crate) fn cancel_call(&mut self) -> Option<usize> {
         self.call.take().map(|call| call.start)
     }
 
     /// Says what is called.
-    pub(super) fn name_call(&mut self, id: Option<String>, name: String) {
+    pub(crate) fn name_call(&mut self, id: Option<String>, name: String) {
         let Some(call) = &mut self.call else { return };
         let index = self.calls;
         self.calls += 1;
@@ -203,7 +203,7 @@ impl Draft {
     }
 
     /// Adds to the JSON text of the arguments of the call that was named.
-    pub(super) fn push_arguments(&mut self, delta: String) {
+    pub(crate) fn push_arguments(&mut self, delta: String) {
         let named = self.call.as_mut().and_then(|call| call.named.as_mut());
         if let Some(named) = named.filter(|_| !delta.is_empty()) {
             named.raw_arguments.push_str(&delta);
@@ -213,7 +213,7 @@ impl Draft {
     }
 
     /// Ends a call with its arguments, or with what is wrong with it.
-    pub(super) fn close_call(&mut self, end: usize, arguments: Result<Value, String>) {
+    pub(crate) fn close_call(&mut self, end: usize, arguments: Result<Value, String>) {
         let Some(OpenCall { start, named }) = self.call.take() else { return };
         match (arguments, named) {
             (Ok(arguments), Some(NamedCall { index, id, name, raw_arguments })) => {
@@ -239,7 +239,7 @@ impl Draft {
 
     /// Forgets what has been read, but not what is open: what follows is sampled. Of a call that is open, its events
     /// are told again.
-    pub(super) fn begin_sampled(&mut self) {
+    pub(crate) fn begin_sampled(&mut self) {
         self.origin = self.text.len();
         self.parts.clear();
         self.events.clear();
@@ -265,12 +265,12 @@ impl Draft {
     }
 
     /// The events since the last time.
-    pub(super) fn drain_events(&mut self) -> std::vec::Drain<'_, ParseEvent> {
+    pub(crate) fn drain_events(&mut self) -> std::vec::Drain<'_, ParseEvent> {
         self.events.drain(..)
     }
 
     /// What was sampled, and its parts.
-    pub(super) fn into_parts(mut self) -> (String, Vec<ParsedPart>) {
+    pub(crate) fn into_parts(mut self) -> (String, Vec<ParsedPart>) {
         for part in &mut self.parts {
             part.range = part.range.start - self.origin..part.range.end - self.origin;
         }

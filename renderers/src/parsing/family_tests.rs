@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::parsed_message::{ParsedMessage, PartContent, Termination};
-use super::stream_parser::{ParseEvent, StreamParser, TurnEnds};
+use crate::parsing::parse_event::ParseEvent;
+use crate::parsing::parsed_message::{ParsedMessage, PartContent, Termination};
+use crate::parsing::stream_parser::{StreamParser, TurnEnds};
 use crate::testing::vector_tokenizer;
 use crate::{ResponseFormat, Tokenizer};
 

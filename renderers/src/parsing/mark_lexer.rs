@@ -61,8 +61,13 @@ const HARMONY: [(Mark, &str); 7] = [
 ];
 const LLAMA: [(Mark, &str); 1] = [(Mark::PythonTag, "<|python_tag|>")];
 
+/// The texts of a format's marks.
+pub(crate) fn mark_texts(format: ResponseFormat) -> Vec<&'static str> {
+    marks(format).into_iter().map(|(_, text)| text).collect()
+}
+
 /// The marks of a format.
-pub(super) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
+pub(crate) fn marks(format: ResponseFormat) -> Vec<(Mark, &'static str)> {
     match format {
         ResponseFormat::Text | ResponseFormat::RoleColon => Vec::new(),
         ResponseFormat::QwenJson | ResponseFormat::QwenXml => [THINK, QWEN].concat(),
@@ -92,7 +97,7 @@ impl Lexeme<&str> {
 }
 
 impl Lexeme {
-    pub(super) fn as_str(&self) -> Lexeme<&str> {
+    pub(crate) fn as_str(&self) -> Lexeme<&str> {
         match self {
             Self::Text(text) => Lexeme::Text(text),
             Self::Mark(mark, text) => Lexeme::Mark(*mark, text),
@@ -101,7 +106,7 @@ impl Lexeme {
 }
 
 /// Is told of pieces as they become certain.
-pub(super) type Tell<'t> = dyn FnMut(Lexeme<&str>) + 't;
+pub(crate) type Tell<'t> = dyn FnMut(Lexeme<&str>) + 't;
 
 /// Tells marks from text.
 ///
@@ -136,12 +141,12 @@ impl MarkLexer {
     }
 
     /// Whether the format has marks.
-    pub(super) fn has_marks(&self) -> bool {
+    pub(crate) fn has_marks(&self) -> bool {
         !self.tokens.is_empty() || self.spelled.iter().any(|(mark, _)| *mark != Mark::Stop)
     }
 
     /// The mark that a token is.
-    pub(super) fn mark_of(&self, token: u32) -> Option<Mark> {
+    pub(crate) fn mark_of(&self, token: u32) -> Option<Mark> {
         self.tokens.iter().find(|(id, ..)| *id == token).map(|(_, mark, _)| *mark)
     }
 
@@ -168,7 +173,7 @@ impl MarkLexer {
     }
 
     /// Takes the next token and tells what is certain now.
-    pub(super) fn feed(&mut self, token: u32, tell: &mut Tell<'_>) {
+    pub(crate) fn feed(&mut self, token: u32, tell: &mut Tell<'_>) {
         match self.tokens.iter().find(|(id, ..)| *id == token).copied() {
             Some((_, mark, text)) => {
                 self.flush(tell);
@@ -182,7 +187,7 @@ impl MarkLexer {
     }
 
     /// Tells what was held back.
-    pub(super) fn flush(&mut self, tell: &mut Tell<'_>) {
+    pub(crate) fn flush(&mut self, tell: &mut Tell<'_>) {
         self.decoder.finish_into(&mut self.held);
         self.scan(tell);
         tell_text(&self.held, tell);

@@ -2,55 +2,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Dialect;
-use super::draft::Draft;
-use super::harmony::Harmony;
-use super::llama::Llama;
-use super::mark_lexer::{Lexeme, Mark, MarkLexer};
-use super::parameter_types::ParameterTypes;
-use super::parsed_message::{ParsedMessage, Termination};
-use super::plain::Plain;
-use super::tagged::{Rules, Tagged};
+use crate::parsing::calls::parameter_types::ParameterTypes;
+use crate::parsing::dialect::Dialect;
+use crate::parsing::dialects::harmony::Harmony;
+use crate::parsing::dialects::llama::Llama;
+use crate::parsing::dialects::plain::Plain;
+use crate::parsing::dialects::tagged::{Rules, Tagged};
+use crate::parsing::draft::Draft;
+use crate::parsing::mark_lexer::{Lexeme, Mark, MarkLexer};
+use crate::parsing::parse_event::ParseEvent;
+use crate::parsing::parsed_message::{ParsedMessage, Termination};
 use crate::{ResponseFormat, Tokenizer};
-
-/// What has become certain of a message that is being sampled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ParseEvent {
-    /// More reasoning.
-    Reasoning(String),
-    /// More text.
-    Text(String),
-    /// A call begins.
-    ToolCall {
-        /// Counts the calls that begin, from 0.
-        index: usize,
-        /// Names the call, in formats that do.
-        id: Option<String>,
-        /// What is called.
-        name: String,
-    },
-    /// More of the JSON text of a call's arguments.
-    Arguments {
-        /// The call.
-        index: usize,
-        /// The text.
-        delta: String,
-    },
-    /// A call is complete, and its arguments are an object.
-    ToolCallEnd {
-        /// The call.
-        index: usize,
-    },
-    /// What was meant to be a call cannot be read as one.
-    BrokenToolCall {
-        /// The call, if it had begun; what was told of it is void.
-        index: Option<usize>,
-        /// All that was sampled of it, for people and agents to see.
-        text: String,
-        /// What is wrong with it.
-        error: String,
-    },
-}
 
 /// Reads a message while it is sampled. Reading all tokens at once or one by one gives the same.
 #[derive(Debug)]

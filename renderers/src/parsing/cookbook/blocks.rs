@@ -3,7 +3,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::Draft;
-use crate::python_methods::is_space;
+use crate::python::python_methods::is_space;
 
 /// A stretch of text between two tags.
 pub(super) struct Block {

@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use super::Draft;
 use super::blocks::{push_text, push_thinking, strip};
-use crate::python_methods::is_space;
+use crate::python::python_methods::is_space;
 
 /// One message of a turn.
 struct HarmonyMessage<'t> {

@@ -10,7 +10,7 @@ mod sections;
 use serde_json::{Map, Value, json};
 
 use crate::parsing::Termination;
-use crate::python_json_decoder::{PythonJsonError, loads};
+use crate::python::python_json_decoder::{PythonJsonError, loads};
 use crate::{RenderError, Tokenizer};
 
 /// The cookbook's message and how it ended.

@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::blocks::{find_block, push_text, push_thinking, report_unterminated, strip};
 use super::{Draft, invalid_json};
-use crate::python_json_decoder::{PythonJson, loads};
-use crate::python_methods::is_space;
+use crate::python::python_json_decoder::{PythonJson, loads};
+use crate::python::python_methods::is_space;
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";

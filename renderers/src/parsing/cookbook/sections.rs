@@ -1,6 +1,6 @@
 use super::Draft;
 use super::blocks::{find_block, find_blocks, report_unterminated, strip, think_blocks};
-use crate::python_methods::is_space;
+use crate::python::python_methods::is_space;
 
 const DEEPSEEK_SECTION: (&str, &str) = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>");
 const DEEPSEEK_CALL: (&str, &str) = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>");

@@ -1,0 +1,105 @@
+use std::ops::Range;
+
+use crate::parsing::calls::json_call::{JsonCall, Keys};
+use crate::parsing::dialect::Dialect;
+use crate::parsing::draft::{Draft, Ending, Prose, Space};
+use crate::parsing::mark_lexer::Mark;
+
+/// The keys of a call in Llama's JSON. Other keys make it an answer that happens to be JSON.
+const KEYS: Keys = Keys { arguments: &["parameters", "arguments"], others: Some(&["type", "id"]) };
+
+/// Reads Llama 3.1: text, or a call that is the whole message as JSON, with or without `<|python_tag|>` before it.
+#[derive(Debug)]
+pub(crate) struct Llama {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has been said but white space since `start`.
+    Start { start: usize },
+    /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one.
+    Call { call: Box<JsonCall>, tagged: bool },
+    /// In text. White space at its beginning that is the format's: that behind a call says nothing.
+    Text { leading: Space },
+}
+
+impl Llama {
+    /// A reader of a message that begins.
+    pub(crate) fn new() -> Self {
+        Self { state: State::Start { start: 0 } }
+    }
+
+    fn read_call(&mut self, end: usize, draft: &mut Draft) {
+        let State::Call { call, tagged } = &mut self.state else { return };
+        call.read(end, draft);
+        if let Some(call_end) = call.end() {
+            let arguments = call.arguments(call_end, draft.text());
+            if call.is_named() || *tagged {
+                draft.close_call(call_end, arguments);
+                self.state = State::Text { leading: Space::All };
+                draft.prose(Prose::Text, call_end..end, Space::All, Space::None);
+            } else {
+                self.give_up(end, draft);
+            }
+        } else if call.is_wrong() && !call.is_named() && !*tagged {
+            self.give_up(end, draft);
+        }
+    }
+
+    /// What looked like a call is text.
+    fn give_up(&mut self, end: usize, draft: &mut Draft) {
+        self.state = State::Text { leading: Space::None };
+        if let Some(start) = draft.cancel_call() {
+            draft.prose(Prose::Text, start..end, Space::None, Space::None);
+        }
+    }
+}
+
+impl Dialect for Llama {
+    fn text(&mut self, range: Range<usize>, draft: &mut Draft) {
+        match self.state {
+            State::Start { start } => {
+                let said = draft.text()[start..range.end].trim_start();
+                if said.is_empty() {
+                    return;
+                }
+                let said_start = range.end - said.len();
+                if said.starts_with('{') {
+                    draft.open_call(said_start);
+                    self.state = State::Call { call: Box::new(JsonCall::new(said_start, &KEYS)), tagged: false };
+                    self.read_call(range.end, draft);
+                } else {
+                    self.state = State::Text { leading: Space::None };
+                    draft.prose(Prose::Text, start..range.end, Space::None, Space::None);
+                }
+            }
+            State::Call { .. } => self.read_call(range.end, draft),
+            State::Text { leading } => draft.prose(Prose::Text, range, leading, Space::None),
+        }
+    }
+
+    fn mark(&mut self, _: Mark, range: Range<usize>, draft: &mut Draft) {
+        match &self.state {
+            State::Start { .. } => {
+                draft.open_call(range.start);
+                self.state = State::Call { call: Box::new(JsonCall::new(range.end, &KEYS)), tagged: true };
+            }
+            _ => self.text(range, draft),
+        }
+    }
+
+    fn finish(&mut self, _: bool, draft: &mut Draft) {
+        let end = draft.text().len();
+        match &self.state {
+            State::Start { start } => draft.prose(Prose::Text, *start..end, Space::None, Space::None),
+            State::Call { call, tagged } if call.is_named() || *tagged => {
+                let arguments = call.arguments(end, draft.text());
+                draft.close_call(end, arguments);
+            }
+            State::Call { .. } => self.give_up(end, draft),
+            State::Text { .. } => {}
+        }
+        draft.close_prose(Ending::Kept);
+    }
+}

@@ -1,0 +1,11 @@
+//! How families' text and marks are read.
+//!
+//! - [`tagged`]: reasoning and calls between tags.
+//! - [`harmony`]: Harmony.
+//! - [`llama`]: Llama 3.
+//! - [`plain`]: text alone.
+
+pub(crate) mod harmony;
+pub(crate) mod llama;
+pub(crate) mod plain;
+pub(crate) mod tagged;

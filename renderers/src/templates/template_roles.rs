@@ -1,0 +1,387 @@
+use std::borrow::Cow;
+
+use crate::templates::template_conversations::{calling, result_of, said};
+use crate::{Content, ContentPart, Message, RenderError};
+
+/// Texts that no template writes of its own accord.
+const MARK: &str = "fulgurite9";
+const OTHER_MARK: &str = "fulgurite8";
+
+/// An id of the nine letters and digits that some templates insist on.
+const CALL_ID: &str = "fulgurit9";
+
+/// What stands between two messages that are written as one.
+const BETWEEN: &str = "\n\n";
+
+/// What stands around that which the system says in the user's turn, as in the prompts of Claude Code.
+pub(crate) const REMINDER: [&str; 2] = ["<system-reminder>\n", "\n</system-reminder>"];
+
+/// Whose messages a chat template takes and where, found out by rendering small conversations; and the conversation as
+/// such a template takes it.
+///
+/// Clients speak as the system and the developer anywhere, and as the user twice in a row; many templates refuse that,
+/// and some leave it out without a word. What a template shows is left as it is. Else a developer's message is the
+/// system's, what the system says late is said to the user's turn in which it stands, and messages of one turn are one.
+///
+/// No message moves over one of the assistant: what is said later changes nothing of how earlier messages were written,
+/// and what follows a turn is written alike with and without what stands before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateRoles {
+    late_system: LateSystem,
+    takes: Takes,
+}
+
+/// Where a template writes a system message that is not the first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LateSystem {
+    /// Where it stands.
+    InPlace,
+    /// Before the whole conversation; so not in what follows a turn that was sampled.
+    InFront,
+    /// Nowhere: it refuses such messages or leaves them out.
+    Nowhere,
+}
+
+/// Messages that a template takes, each refused or left out where it is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Takes {
+    first_system: bool,
+    first_developer: bool,
+    late_developer: bool,
+    users_in_a_row: bool,
+    user_after_result: bool,
+}
+
+impl TemplateRoles {
+    /// Of a template that takes every message as it is, or shows too little for anybody to tell.
+    pub(crate) const ALL: Self = Self {
+        late_system: LateSystem::InPlace,
+        takes: Takes {
+            first_system: true,
+            first_developer: true,
+            late_developer: true,
+            users_in_a_row: true,
+            user_after_result: true,
+        },
+    };
+
+    /// Finds out what a template takes. `render` renders a list of messages.
+    pub(crate) fn detect(render: impl Fn(&[Message]) -> Result<String, RenderError>) -> Self {
+        let shows = |messages: &[Message]| {
+            let rendered = render(messages).ok()?;
+            Some((rendered.find(OTHER_MARK)?, rendered.find(MARK)?))
+        };
+        let (asked, marked) = (|| Message::text("user", OTHER_MARK), |role: &str| Message::text(role, MARK));
+        if shows(&[asked(), said(), marked("user")]).is_none() {
+            return Self::ALL;
+        }
+        let first = |role: &str| shows(&[marked(role), asked()]).is_some();
+        let late = |role: &str| {
+            let in_turn = shows(&[Message::text("user", "a"), marked(role), said(), asked()]);
+            in_turn.and(shows(&[asked(), said(), marked(role), Message::text("user", "a")]))
+        };
+        let asked_with_result = |text: &str| {
+            let result = Message { content: Some(Content::Text(text.to_owned())), ..result_of(CALL_ID) };
+            vec![asked(), calling(&[CALL_ID]), result]
+        };
+        let takes_results = shows(&asked_with_result(MARK)).is_some();
+        Self {
+            late_system: match late("system") {
+                Some((before, at)) if before < at => LateSystem::InPlace,
+                Some(_) => LateSystem::InFront,
+                None => LateSystem::Nowhere,
+            },
+            takes: Takes {
+                first_system: first("system"),
+                first_developer: first("developer"),
+                late_developer: late("developer").is_some(),
+                users_in_a_row: shows(&[asked(), marked("user")]).is_some(),
+                user_after_result: !takes_results
+                    || shows(&[asked_with_result("a"), vec![marked("user")]].concat()).is_some(),
+            },
+        }
+    }
+
+    /// These, but that nothing is taken which the template writes elsewhere than where it stands.
+    pub(crate) fn in_place(self) -> Self {
+        match self.late_system {
+            LateSystem::InFront => Self { late_system: LateSystem::Nowhere, ..self },
+            LateSystem::InPlace | LateSystem::Nowhere => self,
+        }
+    }
+
+    /// Whether a message of that role is shown as it is.
+    pub(crate) fn takes(&self, role: &str, is_first: bool) -> bool {
+        match (role, is_first) {
+            ("system", true) => self.takes.first_system,
+            ("system", false) => self.late_system != LateSystem::Nowhere,
+            ("developer", true) => self.takes.first_developer,
+            ("developer", false) => self.takes.late_developer,
+            _ => true,
+        }
+    }
+
+    /// Where the template writes a system message that is not the first message.
+    pub(crate) fn late_system(self) -> LateSystem {
+        self.late_system
+    }
+
+    /// The conversation as the template takes it.
+    pub(crate) fn written<'m>(&self, messages: impl IntoIterator<Item = &'m Message>) -> Vec<Cow<'m, Message>> {
+        let mut written: Vec<Cow<'m, Message>> = Vec::new();
+        // Whether the last of them is nothing but what the system says.
+        let mut is_reminder = false;
+        for message in messages {
+            let is_first = written.is_empty();
+            if !self.takes(&message.role, is_first) && says_nothing(message) {
+                continue;
+            }
+            let message = self.with_known_role(message, is_first);
+            let reminds = message.role == "system" && !self.takes("system", is_first);
+            let before = written.last().map_or("", |before| before.role.as_str());
+            // What the system says before anybody else does stays with the system.
+            let is_system = matches!(before, "system" | "developer");
+            let joins = match (before, message.role.as_str()) {
+                ("user", "user") => is_reminder || !self.takes.users_in_a_row,
+                ("tool", "user") => !self.takes.user_after_result,
+                ("tool", "system") => reminds && !self.takes.user_after_result,
+                (_, "system") => reminds && (is_system || before == "user"),
+                _ => false,
+            };
+            let message = if reminds && !is_system { Cow::Owned(reminder(&message)) } else { message };
+            match written.pop_if(|_| joins) {
+                Some(before) => {
+                    let is_of = if is_reminder { &message } else { &before };
+                    written.push(Cow::Owned(joined(&before, &message, is_of)));
+                }
+                None => written.push(message),
+            }
+            is_reminder = reminds && (is_reminder || !joins);
+        }
+        written
+    }
+
+    /// OpenAI's newer name for the system is `developer`.
+    fn with_known_role<'m>(&self, message: &'m Message, is_first: bool) -> Cow<'m, Message> {
+        match message.role.as_str() {
+            "developer" if !self.takes("developer", is_first) => {
+                Cow::Owned(Message { role: "system".to_owned(), ..message.clone() })
+            }
+            _ => Cow::Borrowed(message),
+        }
+    }
+}
+
+/// A message of which nothing is lost where it is left out.
+fn says_nothing(message: &Message) -> bool {
+    match &message.content {
+        None => true,
+        Some(Content::Text(text)) => text.is_empty(),
+        Some(Content::Parts(parts)) => parts.is_empty(),
+    }
+}
+
+/// What the system says, as a part of the user's turn that is not mistaken for the user's words.
+fn reminder(message: &Message) -> Message {
+    let [begin, end] = REMINDER.map(|mark| vec![ContentPart::from_text(mark)]);
+    let parts = [begin, parts(message), end].concat();
+    Message { role: "user".to_owned(), content: Some(content(parts)), ..Message::default() }
+}
+
+/// Two messages as one, which is `is_of` but for what is said.
+fn joined(first: &Message, second: &Message, is_of: &Message) -> Message {
+    let (first, second) = (parts(first), parts(second));
+    let has_both = !first.is_empty() && !second.is_empty();
+    let between = has_both.then(|| ContentPart::from_text(BETWEEN));
+    let parts = first.into_iter().chain(between).chain(second).collect();
+    Message { content: Some(content(parts)), ..is_of.clone() }
+}
+
+fn parts(message: &Message) -> Vec<ContentPart> {
+    match &message.content {
+        Some(Content::Parts(parts)) => parts.clone(),
+        Some(Content::Text(text)) if !text.is_empty() => vec![ContentPart::from_text(text.as_str())],
+        Some(Content::Text(_)) | None => Vec::new(),
+    }
+}
+
+/// Text where all parts are.
+fn content(parts: Vec<ContentPart>) -> Content {
+    let text: Option<String> = parts.iter().map(ContentPart::text).collect();
+    text.map_or_else(|| Content::Parts(parts), Content::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{FAMILY_TEMPLATES, family_renderer};
+
+    fn messages(value: Value) -> Vec<Message> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// A conversation as a template with these ways takes it; a pair is the role and the text of a message.
+    fn written(roles: TemplateRoles, said: &[(&str, &str)]) -> Vec<(String, String)> {
+        let said: Vec<Message> = said.iter().map(|(role, text)| Message::text(*role, *text)).collect();
+        let plain = |message: &Cow<'_, Message>| (message.role.clone(), message.plain_text(0).unwrap());
+        roles.written(&said).iter().map(plain).collect()
+    }
+
+    fn pairs(said: &[(&str, &str)]) -> Vec<(String, String)> {
+        said.iter().map(|(role, text)| ((*role).to_owned(), (*text).to_owned())).collect()
+    }
+
+    /// Takes a system message only first, and knows no developer.
+    const SYSTEM_FIRST: TemplateRoles = TemplateRoles {
+        late_system: LateSystem::Nowhere,
+        takes: Takes { first_developer: false, late_developer: false, ..TemplateRoles::ALL.takes },
+    };
+
+    /// Besides, wants turns to alternate.
+    const ALTERNATING: TemplateRoles = TemplateRoles {
+        takes: Takes { users_in_a_row: false, user_after_result: false, ..SYSTEM_FIRST.takes },
+        ..SYSTEM_FIRST
+    };
+
+    fn reminding(text: &str) -> String {
+        format!("<system-reminder>\n{text}\n</system-reminder>")
+    }
+
+    #[test]
+    fn what_each_familys_template_takes_is_found_out() {
+        for name in FAMILY_TEMPLATES {
+            let all = TemplateRoles::ALL;
+            let no_developer = Takes { first_developer: false, late_developer: false, ..all.takes };
+            let expected = match name {
+                "qwen2_5" | "qwen3" | "qwen3_2507" => TemplateRoles { takes: no_developer, ..all },
+                "qwen3_5" => SYSTEM_FIRST,
+                "mistral" => ALTERNATING,
+                // It writes no results of tools at all.
+                "gemma" => {
+                    TemplateRoles { takes: Takes { user_after_result: true, ..ALTERNATING.takes }, ..ALTERNATING }
+                }
+                "deepseek_v3" => TemplateRoles { late_system: LateSystem::InFront, takes: no_developer },
+                "gpt_oss" => TemplateRoles {
+                    late_system: LateSystem::Nowhere,
+                    takes: Takes { late_developer: false, ..all.takes },
+                },
+                _ => all,
+            };
+            assert_eq!(family_renderer(name).roles_for(&[]), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_a_template_takes_it_is_given_as_it_came() {
+        let said = messages(json!([
+            {"role": "developer", "content": [{"type": "text", "text": "a"}], "name": "n"},
+            {"role": "user", "content": "b"},
+            {"role": "user", "content": null},
+            {"role": "system", "content": "c"},
+            {"role": "tool", "content": "d", "tool_call_id": "e"},
+            {"role": "user", "content": "f"},
+        ]));
+        let written = TemplateRoles::ALL.written(&said);
+        assert!(written.iter().all(|message| matches!(message, Cow::Borrowed(_))));
+        assert_eq!(written.into_iter().map(Cow::into_owned).collect::<Vec<_>>(), said);
+        // Nor is anything changed where nothing tells what the template does with messages.
+        let counts = |messages: &[Message]| Ok(messages.len().to_string());
+        assert_eq!(TemplateRoles::detect(counts), TemplateRoles::ALL);
+    }
+
+    #[test]
+    fn a_late_system_message_stays_in_the_users_turn_in_which_it_stands() {
+        let (now, late) = (reminding("now"), reminding("late"));
+        for (said, expected) in [
+            (
+                vec![("system", "s"), ("user", "a"), ("system", "now")],
+                vec![("system", "s"), ("user", &*format!("a\n\n{now}"))],
+            ),
+            (
+                vec![("user", "a"), ("assistant", "b"), ("system", "now"), ("user", "c"), ("system", "late")],
+                vec![("user", "a"), ("assistant", "b"), ("user", &*format!("{now}\n\nc\n\n{late}"))],
+            ),
+            (
+                vec![("tool", "r"), ("system", "now"), ("system", "late"), ("user", "c"), ("user", "d")],
+                vec![("tool", "r"), ("user", &*format!("{now}\n\n{late}\n\nc")), ("user", "d")],
+            ),
+            (
+                vec![("tool", "r"), ("system", "now"), ("assistant", "b")],
+                vec![("tool", "r"), ("user", &*now), ("assistant", "b")],
+            ),
+            // Before anybody else speaks, the system speaks as such.
+            (vec![("system", "s"), ("developer", "d"), ("user", "a")], vec![("system", "s\n\nd"), ("user", "a")]),
+        ] {
+            assert_eq!(written(SYSTEM_FIRST, &said), pairs(&expected));
+        }
+        let no_system = TemplateRoles { takes: Takes { first_system: false, ..SYSTEM_FIRST.takes }, ..SYSTEM_FIRST };
+        let told = format!("{now}\n\na");
+        assert_eq!(written(no_system, &[("system", "now"), ("user", "a")]), pairs(&[("user", &told)]));
+    }
+
+    #[test]
+    fn turns_alternate_where_the_template_wants_it() {
+        let now = reminding("now");
+        let said = [("user", "a"), ("user", "b"), ("assistant", "c"), ("tool", "r"), ("system", "now"), ("user", "d")];
+        let result = format!("r\n\n{now}\n\nd");
+        let expected = [("user", "a\n\nb"), ("assistant", "c"), ("tool", &*result)];
+        assert_eq!(written(ALTERNATING, &said), pairs(&expected));
+    }
+
+    #[test]
+    fn later_messages_change_nothing_of_how_earlier_ones_are_written() {
+        let said = [
+            ("developer", "s"),
+            ("system", "t"),
+            ("user", "a"),
+            ("system", "b"),
+            ("user", "c"),
+            ("assistant", "d"),
+            ("tool", "e"),
+            ("tool", "f"),
+            ("developer", "g"),
+            ("assistant", "h"),
+            ("system", "i"),
+            ("assistant", "j"),
+            ("system", "k"),
+            ("user", "l"),
+        ];
+        for roles in [SYSTEM_FIRST, ALTERNATING, TemplateRoles::ALL] {
+            let whole = written(roles, &said);
+            for (index, _) in said.iter().enumerate().filter(|(_, (role, _))| *role == "assistant") {
+                let begun = written(roles, &said[..index]);
+                assert_eq!(whole[..begun.len()], begun);
+                // What follows a turn is written alike without what stands before it.
+                let short = [&[("user", "a")], &said[index..]].concat();
+                assert!(whole.ends_with(&written(roles, &short)[1..]));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_message_holds_beside_its_text_stays() {
+        let said = messages(json!([
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "a"}], "name": "n"},
+            {"role": "user", "content": ""},
+            {"role": "system", "content": "b"},
+        ]));
+        let expected = json!([
+            {"role": "system", "content": "s"},
+            {"role": "user", "name": "n", "content": [
+                {"type": "image"}, {"type": "text", "text": "a"}, {"type": "text", "text": "\n\n"},
+                {"type": "text", "text": reminding("b")},
+            ]},
+        ]);
+        assert_eq!(serde_json::to_value(ALTERNATING.written(&said)).unwrap(), expected);
+        let said = messages(json!([
+            {"role": "assistant", "content": "a"},
+            {"role": "system", "content": "b"},
+            {"role": "user", "content": null, "name": "n"},
+        ]));
+        let told = json!({"role": "user", "content": reminding("b"), "name": "n"});
+        assert_eq!(serde_json::to_value(&SYSTEM_FIRST.written(&said)[1]).unwrap(), told);
+    }
+}

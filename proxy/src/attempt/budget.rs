@@ -113,7 +113,7 @@ pub(crate) struct Admission {
 
 /// What is to be known of a call that asks to be let in.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking {
+pub(crate) struct BudgetRequest {
     pub(crate) prompt_tokens: usize,
     pub(crate) choices: usize,
     /// Tokens that each of its answers may have otherwise.
@@ -163,8 +163,12 @@ impl Spending {
     }
 
     /// Lets a call in, unless the budget is spent.
-    pub(crate) fn admit(self: &Arc<Self>, allowance: Allowance, asking: Asking) -> Result<Admission, ProxyError> {
-        let Asking { prompt_tokens, choices, answer_tokens, prompt_field } = asking;
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        allowance: Allowance,
+        request: BudgetRequest,
+    ) -> Result<Admission, ProxyError> {
+        let BudgetRequest { prompt_tokens, choices, answer_tokens, prompt_field } = request;
         let Budget { calls, tokens, .. } = allowance.budget;
         let mut spent = self.spent();
         if let Some(time) = allowance.time_left().filter(|time| time.left.is_zero()) {
@@ -241,8 +245,8 @@ mod tests {
         .unwrap()
     }
 
-    fn ask(prompt_tokens: usize, choices: usize) -> Asking {
-        Asking { prompt_tokens, choices, answer_tokens: usize::MAX, prompt_field: "messages" }
+    fn ask(prompt_tokens: usize, choices: usize) -> BudgetRequest {
+        BudgetRequest { prompt_tokens, choices, answer_tokens: usize::MAX, prompt_field: "messages" }
     }
 
     #[test]
@@ -277,9 +281,9 @@ mod tests {
     fn what_a_call_may_sample_is_nobody_elses_until_it_ends() {
         let spending = Arc::new(Spending::default());
         let allowance = Allowance { budget: Budget { tokens: Some(100), ..Budget::default() }, start_time: 0.0 };
-        let admit = |asking| spending.admit(allowance, asking);
-        let first = admit(Asking { answer_tokens: 20, ..ask(10, 2) }).unwrap();
-        let second = admit(Asking { answer_tokens: 60, ..ask(10, 1) }).unwrap();
+        let admit = |request| spending.admit(allowance, request);
+        let first = admit(BudgetRequest { answer_tokens: 20, ..ask(10, 2) }).unwrap();
+        let second = admit(BudgetRequest { answer_tokens: 60, ..ask(10, 1) }).unwrap();
         assert_eq!((first.answer_tokens, second.answer_tokens), (Some(20), Some(50 - 10)));
         assert!(admit(ask(1, 1)).is_err(), "nothing is left for a third");
         // Of 40 tokens 7 were sampled.
@@ -322,7 +326,7 @@ mod tests {
             let allowance = Allowance { budget: Budget { tokens: Some(tokens), ..Budget::default() }, start_time: 0.0 };
             let mut under_way = Vec::new();
             for (prompt_tokens, choices, answer_tokens, sampled, ends_first) in steps {
-                if let Ok(admission) = spending.admit(allowance, Asking { answer_tokens, ..ask(prompt_tokens, choices) }) {
+                if let Ok(admission) = spending.admit(allowance, BudgetRequest { answer_tokens, ..ask(prompt_tokens, choices) }) {
                     let most = choices * admission.answer_tokens.unwrap();
                     under_way.push((admission, sampled.min(most)));
                 }

@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     };
     let reply_id = format!("{}{}", request.endpoint.id_prefix, uuid::Uuid::now_v7().simple());
     let answered = Answered { model: &model, token_ids, keep_alive: options.keep_alive };
-    let choices = request.asked.choices;
+    let choices = request.options.choices;
     let (earlier, mut open) = match log.claim(identity, reply_id, now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
@@ -133,7 +133,7 @@ async fn respond(
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
     let Answered { model, token_ids, keep_alive } = answered;
-    let choices = request.asked.choices;
+    let choices = request.options.choices;
     facts.prompt_tokens.get_or_init(|| joined.prompt.len());
     facts.is_answered_in(&joined.request.attempt);
     let writer = request.reply.writer(ReplyContext {
@@ -142,7 +142,7 @@ async fn respond(
         tokenizer: Arc::clone(model.renderer.tokenizer()),
         model: model.name.clone(),
         prompt: joined.prompt,
-        logprobs: request.asked.logprobs || token_ids,
+        logprobs: request.options.logprobs || token_ids,
         token_ids,
         choices,
     });
@@ -175,8 +175,8 @@ pub fn unseen_tools(model: &str) -> String {
 
 /// Refuses by name what the model's host cannot do.
 fn check_capabilities(request: &ModelRequest, info: &SamplerInfo) -> Result<(), ProxyError> {
-    let asked = &request.asked;
-    match info.capabilities.missing(&asked.sampling, asked.top_logprobs) {
+    let options = &request.options;
+    match info.capabilities.missing(&options.sampling, options.top_logprobs) {
         None => Ok(()),
         Some(field) => Err(ProxyError::invalid(field, format!("{field} is not supported by this model's host"))),
     }

@@ -9,7 +9,7 @@ pub(crate) enum End {
     Finished(FinishReason),
     ClientGone,
     /// The server ends before it does.
-    Cut,
+    ShutDown,
     Broken(ProxyError),
 }
 
@@ -18,7 +18,7 @@ impl End {
     pub(crate) fn reason(&self) -> FinishReason {
         match self {
             End::Finished(reason) => *reason,
-            End::ClientGone | End::Cut | End::Broken(_) => FinishReason::Stop,
+            End::ClientGone | End::ShutDown | End::Broken(_) => FinishReason::Stop,
         }
     }
 
@@ -42,7 +42,7 @@ impl End {
     pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),
-            End::ClientGone | End::Cut => RecordedStop::CLIENT_GONE,
+            End::ClientGone | End::ShutDown => RecordedStop::CLIENT_GONE,
             End::Broken(_) => RecordedStop::ERROR,
         }
     }
@@ -52,7 +52,7 @@ impl End {
         match self {
             End::Finished(FinishReason::Length) => RecordedStop::Length,
             End::Finished(FinishReason::Stop | FinishReason::ToolCalls) => RecordedStop::Stop,
-            End::ClientGone | End::Cut => RecordedStop::ClientGone,
+            End::ClientGone | End::ShutDown => RecordedStop::ClientGone,
             End::Broken(_) => RecordedStop::Error,
         }
     }

@@ -9,7 +9,7 @@ pub(crate) enum Interruption {
     /// Nobody listens any more.
     Abandoned,
     /// The server ends.
-    Cut,
+    ShutDown,
     OutOfTime(Deadline),
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn unless_interrupted<T, E: Clone>(
             () = flight.abandoned() => if flight.close_if_abandoned() {
                 return Err(Interruption::Abandoned);
             },
-            Ok(_) = cut.wait_for(|cut| *cut) => return Err(Interruption::Cut),
+            Ok(_) = cut.wait_for(|cut| *cut) => return Err(Interruption::ShutDown),
             done = &mut work => return Ok(done),
             deadline = &mut out_of_time => return Err(Interruption::OutOfTime(deadline)),
         }

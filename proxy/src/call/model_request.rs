@@ -13,7 +13,7 @@ pub(crate) struct ModelRequest {
     pub(crate) endpoint: &'static Endpoint,
     pub(crate) model: String,
     pub(crate) prompt: Prompt,
-    pub(crate) asked: Asked,
+    pub(crate) options: AnswerOptions,
     pub(crate) stream: bool,
     /// Whether the reply is to carry token ids, whatever the path.
     pub(crate) return_token_ids: bool,
@@ -70,7 +70,7 @@ impl Prompt {
 
 /// What a request asks of the sampler.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct AnswerOptions {
     pub(crate) sampling: SamplingParameters,
     pub(crate) form: StructuredOutput,
     /// `None`: as many as the context has room for.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::attribution::Attribution;
-use crate::attempt::budget::{Admission, Asking};
+use crate::attempt::budget::{Admission, BudgetRequest};
 use crate::attempt::owner::Owner;
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::auxiliary_rules::AuxiliaryRules;
@@ -60,7 +60,7 @@ pub(crate) struct Planner<'p> {
 }
 
 /// What the answers to a request have in common.
-struct Begun {
+struct PromptPlan {
     tokens: Vec<u32>,
     branch_reason: Option<BranchReason>,
     /// Attributes that tell how the prompt stands to the calls before it.
@@ -83,9 +83,9 @@ impl Planner<'_> {
         mut earlier: Vec<Option<RecordedCall>>,
     ) -> Result<Plan, ProxyError> {
         let defect = self.defect();
-        let Begun { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
+        let PromptPlan { tokens, branch_reason, place, seed } = match earlier.iter().flatten().next() {
             // What was sampled is only worth anything after the very prompt that it was sampled from.
-            Some(RecordedCall { generation, place, .. }) => Begun {
+            Some(RecordedCall { generation, place, .. }) => PromptPlan {
                 tokens: generation.prompt_tokens.clone(),
                 branch_reason: generation.branch_reason.clone(),
                 place: place.clone(),
@@ -98,15 +98,15 @@ impl Planner<'_> {
                 let seed = self.seed(&logged.reply_id);
                 let branch_reason =
                     placed.departure.as_ref().map(|left| BranchReason::Departure(left.departure.reason));
-                Begun { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
+                PromptPlan { branch_reason, place: place_attributes(&placed), tokens: placed.tokens, seed }
             }
         };
         self.check(&tokens)?;
         let sampling =
-            SamplingParameters { constraint: self.constraint(&tokens)?, ..self.request.asked.sampling.clone() };
+            SamplingParameters { constraint: self.constraint(&tokens)?, ..self.request.options.sampling.clone() };
         let is_new = earlier.iter().all(Option::is_none);
         let room = self.info.context_length - tokens.len();
-        let answer_tokens = self.request.asked.max_tokens.unwrap_or(room).min(room);
+        let answer_tokens = self.request.options.max_tokens.unwrap_or(room).min(room);
         let admission = match is_new {
             true => self.admit(tokens.len(), answer_tokens)?,
             false => self.let_go_on(&earlier, answer_tokens),
@@ -116,11 +116,11 @@ impl Planner<'_> {
             Prompt::Messages(conversation) => Reading::Message(Arc::clone(conversation)),
             Prompt::Text(_) | Prompt::Tokens(_) => Reading::Text,
         };
-        let asked = &self.request.asked;
+        let options = &self.request.options;
         let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
-        earlier.resize_with(asked.choices, || None);
+        earlier.resize_with(options.choices, || None);
         // A session that was opened before is gone on with.
-        let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), asked.choices));
+        let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), options.choices));
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
             memory: self.memory.clone(),
@@ -133,9 +133,9 @@ impl Planner<'_> {
             prompt: Arc::clone(&prompt),
             sampling: sampling.clone(),
             single_call: self.ends_behind_a_call(),
-            top_logprobs: asked.top_logprobs,
+            top_logprobs: options.top_logprobs,
             stream_interval: self.stream_interval(),
-            stop_strings: asked.stop_strings.clone(),
+            stop_strings: options.stop_strings.clone(),
             reading: reading.clone(),
             branch_reason: branch_reason.clone(),
             defect: defect.clone(),
@@ -177,12 +177,12 @@ impl Planner<'_> {
         };
         let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
         let schema_bytes = self.rules.schema_bytes;
-        self.request.asked.form.constraint(renderer, capabilities, prompt, tools, schema_bytes)
+        self.request.options.form.constraint(renderer, capabilities, prompt, tools, schema_bytes)
     }
 
     /// Whether an answer ends behind its first call. Nothing is masked for this: what is sampled is the model's own.
     fn ends_behind_a_call(&self) -> bool {
-        self.request.asked.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
+        self.request.options.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
     }
 
     /// How many tokens the host may tell together: each by itself where a client reads along, or where what was sampled
@@ -190,7 +190,7 @@ impl Planner<'_> {
     /// off, as many as that may be lost, and are sampled again.
     fn stream_interval(&self) -> usize {
         let is_watched = self.request.stream
-            || !self.request.asked.stop_strings.is_empty()
+            || !self.request.options.stop_strings.is_empty()
             || self.ends_behind_a_call()
             || self.model.renderer.stop_string().is_some();
         // A host that takes a second for each must not seem silent.
@@ -228,9 +228,9 @@ impl Planner<'_> {
     /// Lets a new request of an attempt take from its budget.
     fn admit(&self, prompt_tokens: usize, answer_tokens: usize) -> Result<Option<Arc<Admission>>, ProxyError> {
         let (Some(attribution), Some(memory)) = (&self.attribution, &self.memory) else { return Ok(None) };
-        let (choices, prompt_field) = (self.request.asked.choices, self.request.endpoint.prompt_field);
-        let asking = Asking { prompt_tokens, choices, answer_tokens, prompt_field };
-        Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, asking)?)))
+        let (choices, prompt_field) = (self.request.options.choices, self.request.endpoint.prompt_field);
+        let budget_request = BudgetRequest { prompt_tokens, choices, answer_tokens, prompt_field };
+        Ok(Some(Arc::new(memory.spending.admit(attribution.allowance, budget_request)?)))
     }
 
     /// Lets a request of an attempt that was broken off take what its answers may still sample.
@@ -259,23 +259,23 @@ impl Planner<'_> {
 
     fn attributes(&self, place: &Map<String, Value>, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
         let request = self.request;
-        let asked = &request.asked;
+        let options = &request.options;
         let Endpoint { operation_name, .. } = request.endpoint;
         let mut attributes = Map::new();
         let mut set = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
         set("gen_ai.operation.name", json!(operation_name));
         set("gen_ai.provider.name", json!("fulgurite"));
         set("gen_ai.request.model", json!(request.model));
-        set("gen_ai.request.temperature", json!(asked.sampling.temperature));
-        set("gen_ai.request.top_p", json!(asked.sampling.top_p));
-        if let Some(top_k) = asked.sampling.top_k {
+        set("gen_ai.request.temperature", json!(options.sampling.temperature));
+        set("gen_ai.request.top_p", json!(options.sampling.top_p));
+        if let Some(top_k) = options.sampling.top_k {
             set("gen_ai.request.top_k", json!(top_k));
         }
-        if let Some(max_tokens) = asked.max_tokens {
+        if let Some(max_tokens) = options.max_tokens {
             set("gen_ai.request.max_tokens", json!(max_tokens));
         }
-        if asked.choices > 1 {
-            set("gen_ai.request.choice.count", json!(asked.choices));
+        if options.choices > 1 {
+            set("gen_ai.request.choice.count", json!(options.choices));
             set(CHOICE, json!(choice));
         }
         if let Some(key) = logged.idempotency_key() {

@@ -11,7 +11,7 @@ use crate::call::sampling::Sampling;
 use crate::clock::now;
 use crate::gateway::pause_state::InFlight;
 use crate::record::delivery::{Recorded, mark};
-use crate::record::record_call::{Began, record, sampled_tokens};
+use crate::record::record_call::{CallStart, record, sampled_tokens};
 use crate::reply::call_event::{CallEvent, Finished};
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
@@ -50,7 +50,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     if let Some(earlier) = earlier.as_ref().filter(|_| goes_on) {
         let tokens = answer.go_on_behind(sampled_tokens(earlier));
         if !tokens.is_empty() {
-            flight.say(choice, CallEvent::Tokens(tokens.into()));
+            flight.publish_event(choice, CallEvent::Tokens(tokens.into()));
         }
     }
     let is_new = whole.is_none();
@@ -85,7 +85,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
                 call,
                 answer,
                 &end,
-                Began { start_time, before: earlier.as_ref().map(|earlier| earlier.sampled_tokens.len()) },
+                CallStart { start_time, before: earlier.as_ref().map(|earlier| earlier.sampled_tokens.len()) },
             )
             .await
         }
@@ -94,7 +94,7 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     if let Err(error) = owner.end_call(&services.store).await {
         tracing::error!(%generation_id, %error, "could not end a session");
     }
-    let client_gone = if is_new { matches!(end, End::ClientGone | End::Cut) } else { was_gone };
+    let client_gone = if is_new { matches!(end, End::ClientGone | End::ShutDown) } else { was_gone };
     let recorded = || Some(Recorded { generation_id: generation_id.clone(), client_gone });
     let error = match (is_recorded, end) {
         // Nobody is left to be told; the log is.
@@ -104,17 +104,17 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
         }
         (Ok(is_recorded), End::ClientGone) => return recorded().filter(|_| is_recorded),
         (Ok(_), End::Finished(_)) => {
-            flight.say(choice, CallEvent::Finished(Arc::new(finished)));
+            flight.publish_event(choice, CallEvent::Finished(Arc::new(finished)));
             return recorded();
         }
-        (Ok(is_recorded), End::Cut) => {
-            flight.say(choice, CallEvent::Failed(Arc::new(Refused::ShuttingDown.into())));
+        (Ok(is_recorded), End::ShutDown) => {
+            flight.publish_event(choice, CallEvent::Failed(Arc::new(Refused::ShuttingDown.into())));
             return recorded().filter(|_| is_recorded);
         }
         (Err(error), _) => error,
         (Ok(_), End::Broken(error)) => error,
     };
-    flight.say(choice, CallEvent::Failed(Arc::new(error)));
+    flight.publish_event(choice, CallEvent::Failed(Arc::new(error)));
     None
 }
 

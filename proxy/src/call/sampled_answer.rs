@@ -3,8 +3,8 @@ use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
 use fulgurite_types::WeightsVersion;
 
 use crate::call::model_call::{Call, Reading};
+use crate::reply::answer_token::{AnswerToken, Deltas};
 use crate::reply::assistant_message::{AssistantMessage, Delta, ToolCallIds};
-use crate::reply::taken::{Deltas, Taken};
 
 /// What has been sampled so far, and the message that it makes.
 pub(crate) struct SampledAnswer {
@@ -64,7 +64,7 @@ impl SampledAnswer {
     }
 
     /// Takes the next token.
-    pub(crate) fn take(&mut self, token: SampledToken) -> Taken {
+    pub(crate) fn take(&mut self, token: SampledToken) -> AnswerToken {
         self.tokens.push(token.clone());
         let is_text = !self.stop_tokens.contains(&token.id);
         let (message, mut deltas) = (&mut self.message, Deltas::default());
@@ -74,11 +74,11 @@ impl SampledAnswer {
             Reader::Text(decoder) if is_text => take(ParseEvent::Text(decoder.feed(token.id))),
             Reader::Text(_) | Reader::Ended => {}
         }
-        Taken { token, is_text, deltas }
+        AnswerToken { token, is_text, deltas }
     }
 
     /// Takes what an earlier sampling gave, behind which another goes on.
-    pub(crate) fn go_on_behind(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<Taken> {
+    pub(crate) fn go_on_behind(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
         let taken = earlier.map(|token| self.take(token)).collect();
         self.earlier_tokens = self.tokens.len();
         taken

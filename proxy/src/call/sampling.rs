@@ -11,10 +11,10 @@ use crate::call::interruption::{Interruption, unless_interrupted};
 use crate::call::model_call::Call;
 use crate::call::sampled_answer::SampledAnswer;
 use crate::observe::telemetry::SamplingClock;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::CallEvent;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
-use crate::reply::taken::Taken;
 
 /// How long a host that was told to stop may take to say which weights sampled what it had sampled.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ impl<'s> Sampling<'s> {
             };
             self.clock.iter_mut().for_each(|clock| clock.tokens(taken.len()));
             if !taken.is_empty() {
-                self.flight.say(self.choice, CallEvent::Tokens(taken.into()));
+                self.flight.publish_event(self.choice, CallEvent::Tokens(taken.into()));
             }
             if let Some(end) = end {
                 return end;
@@ -77,7 +77,7 @@ impl<'s> Sampling<'s> {
     }
 
     /// Takes what came together, up to the answer's end if that is there.
-    fn take(&mut self, events: Vec<Sampled>) -> (Vec<Taken>, Option<End>) {
+    fn take(&mut self, events: Vec<Sampled>) -> (Vec<AnswerToken>, Option<End>) {
         let mut taken = Vec::with_capacity(events.len());
         for event in events {
             match event {
@@ -125,7 +125,7 @@ impl<'s> Sampling<'s> {
     fn end_of(&self, why: Interruption) -> End {
         let deadline = match why {
             Interruption::Abandoned => return End::ClientGone,
-            Interruption::Cut => return End::Cut,
+            Interruption::ShutDown => return End::ShutDown,
             Interruption::OutOfTime(deadline) => deadline,
         };
         match deadline.limit {

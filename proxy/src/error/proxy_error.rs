@@ -4,7 +4,7 @@ use fulgurite_backends::{BackendError, ShareFull};
 use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
 
-use super::wire_error::{Dialect, DialectWords, Told, WireError};
+use super::wire_error::{Dialect, DialectWords, ErrorDetails, WireError};
 use crate::models::template_arguments::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its words and its fields, and behind `=>` what else clients are told of it, in which
@@ -17,7 +17,7 @@ macro_rules! define_errors {
             $name:ident
                 $({ $($(#[$($field_meta:tt)*])* $field:ident: $type:ty,)* })?
                 $(($inner:ident: #[from] $inner_type:ty))?
-                => $told:expr;
+                => $details:expr;
         )*}
     ) => {
         $(#[$($enum_meta)*])*
@@ -27,9 +27,9 @@ macro_rules! define_errors {
 
         impl $errors {
             #[allow(unused_variables)]
-            fn told(&self) -> Told<'_> {
+            fn details(&self) -> ErrorDetails<'_> {
                 match self {
-                    $($errors::$name $({ $($field,)* })? $(($inner))? => $told,)*
+                    $($errors::$name $({ $($field,)* })? $(($inner))? => $details,)*
                 }
             }
         }
@@ -50,8 +50,8 @@ define_errors! {
             /// A short name for programs.
             code: Option<&'static str>,
         } => match parameter {
-            Some(parameter) => Told::new(StatusCode::BAD_REQUEST, *code).about(parameter),
-            None => Told::new(StatusCode::BAD_REQUEST, *code),
+            Some(parameter) => ErrorDetails::new(StatusCode::BAD_REQUEST, *code).about(parameter),
+            None => ErrorDetails::new(StatusCode::BAD_REQUEST, *code),
         };
 
         /// The prompt leaves no room for an answer.
@@ -70,7 +70,7 @@ define_errors! {
         BudgetSpent {
             /// How much that was, and of what.
             of: String,
-        } => Told::new(StatusCode::BAD_REQUEST, "budget_exceeded");
+        } => ErrorDetails::new(StatusCode::BAD_REQUEST, "budget_exceeded");
 
         /// The prompt is longer than what the attempt's budget leaves for it.
         #[error(
@@ -86,7 +86,7 @@ define_errors! {
             maximum: usize,
             /// The budget.
             tokens: u64,
-        } => Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).about(*parameter).words(DialectWords {
+        } => ErrorDetails::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).about(*parameter).words(DialectWords {
             openai: format!(
                 "{} No more is left of the attempt's budget of {tokens} tokens.",
                 openais_too_long(*prompt_tokens, *maximum)
@@ -99,7 +99,7 @@ define_errors! {
         BodyTooLarge {
             /// The limit.
             limit: usize,
-        } => Told::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large");
+        } => ErrorDetails::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large");
 
         /// The body is longer than the model's longest prompt can be.
         #[error("the request has {bytes} bytes, but a prompt of {context_length} tokens takes at most {limit}")]
@@ -110,7 +110,7 @@ define_errors! {
             limit: usize,
             /// Tokens that prompt and answer may have together.
             context_length: usize,
-        } => Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
+        } => ErrorDetails::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
             openai: format!(
                 "This model's maximum context length is {context_length} tokens. However, your request has {bytes} bytes, \
                  and no prompt of so many tokens takes more than {limit}. Please reduce the length of the messages."
@@ -122,7 +122,7 @@ define_errors! {
 
         /// Other large requests wait already.
         #[error(transparent)]
-        TooManyLarge(full: #[from] ShareFull) => Told::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded");
+        TooManyLarge(full: #[from] ShareFull) => ErrorDetails::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_exceeded");
 
         /// No model of that name is served.
         #[error("the model `{model}` does not exist here; served: {served}")]
@@ -131,7 +131,7 @@ define_errors! {
             model: String,
             /// Names that are served.
             served: String,
-        } => Told::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
+        } => ErrorDetails::new(StatusCode::NOT_FOUND, "model_not_found").about("model");
 
         /// Path or headers name what is not in the store.
         #[error("there is no {kind} `{id}`")]
@@ -140,7 +140,7 @@ define_errors! {
             kind: &'static str,
             /// Its id.
             id: String,
-        } => Told::new(StatusCode::NOT_FOUND, match *kind {
+        } => ErrorDetails::new(StatusCode::NOT_FOUND, match *kind {
             "rollout" => "rollout_not_found",
             "response" => "response_not_found",
             _ => "attempt_not_found",
@@ -153,14 +153,14 @@ define_errors! {
             attempt_id: String,
             /// How it ended.
             status: String,
-        } => Told::new(StatusCode::GONE, "attempt_ended");
+        } => ErrorDetails::new(StatusCode::GONE, "attempt_ended");
 
         /// The method is not for this path.
         #[error("{method} is not allowed here")]
         MethodNotAllowed {
             /// What was tried.
             method: String,
-        } => Told::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
+        } => ErrorDetails::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed");
 
         /// There is no such route.
         #[error("there is no route {method} {path}")]
@@ -169,11 +169,11 @@ define_errors! {
             method: String,
             /// The path.
             path: String,
-        } => Told::new(StatusCode::NOT_FOUND, "unknown_url");
+        } => ErrorDetails::new(StatusCode::NOT_FOUND, "unknown_url");
 
         /// It is not let in.
         #[error(transparent)]
-        Refused(refused: #[from] Refused) => Told::new(refused.status(), match refused {
+        Refused(refused: #[from] Refused) => ErrorDetails::new(refused.status(), match refused {
             Refused::Key(KeyRefused::Unknown | KeyRefused::Expired { .. }) => "invalid_api_key",
             Refused::Key(KeyRefused::OtherRollout { .. } | KeyRefused::AdminOnly { .. }) => "insufficient_permissions",
             Refused::ForeignHost { .. } => "foreign_host",
@@ -185,7 +185,7 @@ define_errors! {
 
         /// The body did not arrive in time.
         #[error(transparent)]
-        BodyTooSlow(slow: #[from] BodyTooSlow) => Told::new(StatusCode::REQUEST_TIMEOUT, "request_timeout");
+        BodyTooSlow(slow: #[from] BodyTooSlow) => ErrorDetails::new(StatusCode::REQUEST_TIMEOUT, "request_timeout");
 
         /// The model's host took too long.
         #[error("{awaited} did not come within {seconds} seconds ({key})")]
@@ -196,7 +196,7 @@ define_errors! {
             seconds: f64,
             /// The limit's key in the config.
             key: &'static str,
-        } => Told::new(StatusCode::GATEWAY_TIMEOUT, "sampler_timeout");
+        } => ErrorDetails::new(StatusCode::GATEWAY_TIMEOUT, "sampler_timeout");
 
         /// The conversation cannot be rendered.
         #[error("{error}")]
@@ -211,46 +211,48 @@ define_errors! {
             | RenderError::MissingToken { .. }
             | RenderError::UnknownRenderer { .. }
             | RenderError::UnsupportedRenderer { .. }
-            | RenderError::NoTemplate { .. } => Told::new(StatusCode::INTERNAL_SERVER_ERROR, None),
-            RenderError::ArgumentsUnsupported { .. } => Told::new(StatusCode::BAD_REQUEST, None).about(TEMPLATE_ARGUMENTS),
-            RenderError::ToolsUnsupported { .. } => Told::new(StatusCode::BAD_REQUEST, None).about("tools"),
-            RenderError::Tool { tool_index, .. } => {
-                Told::new(StatusCode::BAD_REQUEST, None).about(format!("tools[{tool_index}]"))
+            | RenderError::NoTemplate { .. } => ErrorDetails::new(StatusCode::INTERNAL_SERVER_ERROR, None),
+            RenderError::ArgumentsUnsupported { .. } => {
+                ErrorDetails::new(StatusCode::BAD_REQUEST, None).about(TEMPLATE_ARGUMENTS)
             }
-            _ => Told::new(StatusCode::BAD_REQUEST, None).about(*parameter),
+            RenderError::ToolsUnsupported { .. } => ErrorDetails::new(StatusCode::BAD_REQUEST, None).about("tools"),
+            RenderError::Tool { tool_index, .. } => {
+                ErrorDetails::new(StatusCode::BAD_REQUEST, None).about(format!("tools[{tool_index}]"))
+            }
+            _ => ErrorDetails::new(StatusCode::BAD_REQUEST, None).about(*parameter),
         };
 
         /// The model host refused or failed.
         #[error(transparent)]
         Backend(error: #[from] BackendError) => match error {
-            BackendError::InvalidRequest { .. } => Told::new(StatusCode::BAD_REQUEST, None),
+            BackendError::InvalidRequest { .. } => ErrorDetails::new(StatusCode::BAD_REQUEST, None),
             BackendError::PromptTooLong { prompt_tokens, context_length } => {
                 prompt_too_long(*prompt_tokens, *context_length)
             }
             BackendError::Overloaded { .. } => {
-                Told::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded").anthropic_status(529)
+                ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded").anthropic_status(529)
             }
-            BackendError::Unavailable { .. } => Told::new(StatusCode::SERVICE_UNAVAILABLE, "backend_unavailable"),
-            BackendError::BrokenAnswer { .. } => Told::new(StatusCode::BAD_GATEWAY, "backend_failed"),
+            BackendError::Unavailable { .. } => ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "backend_unavailable"),
+            BackendError::BrokenAnswer { .. } => ErrorDetails::new(StatusCode::BAD_GATEWAY, "backend_failed"),
             BackendError::Files { .. }
             | BackendError::Damaged(_)
             | BackendError::Configuration { .. }
-            | BackendError::Internal { .. } => Told::new(StatusCode::INTERNAL_SERVER_ERROR, None),
+            | BackendError::Internal { .. } => ErrorDetails::new(StatusCode::INTERNAL_SERVER_ERROR, None),
         };
 
         /// The record could not be written.
         #[error("the call could not be recorded: {0}")]
         Store(error: #[from] StoreError) => match error {
-            StoreError::NotFound { .. } => Told::new(StatusCode::NOT_FOUND, None),
-            _ => Told::new(StatusCode::SERVICE_UNAVAILABLE, "record_failed"),
+            StoreError::NotFound { .. } => ErrorDetails::new(StatusCode::NOT_FOUND, None),
+            _ => ErrorDetails::new(StatusCode::SERVICE_UNAVAILABLE, "record_failed"),
         };
     }
 }
 
 const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
 
-fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> Told<'static> {
-    Told::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
+fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<'static> {
+    ErrorDetails::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
         openai: openais_too_long(prompt_tokens, context_length),
         // An answer needs room for a token.
         anthropic: anthropics_too_long(prompt_tokens, context_length.saturating_sub(1)),
@@ -280,7 +282,7 @@ impl From<RenderError> for ProxyError {
 impl ProxyError {
     /// The error as a dialect writes it down.
     pub(crate) fn in_dialect(&self, dialect: Dialect) -> WireError {
-        self.told().in_dialect(dialect, self)
+        self.details().in_dialect(dialect, self)
     }
 
     /// No event of a call is left, though there should be one that ends it.

@@ -29,7 +29,7 @@ pub(crate) struct WireError {
 
 /// What an error's definition says beside its words.
 #[derive(Debug)]
-pub(super) struct Told<'e> {
+pub(super) struct ErrorDetails<'e> {
     status: StatusCode,
     /// Where Anthropic has a status that nobody else has.
     anthropic_status: Option<u16>,
@@ -46,7 +46,7 @@ pub(super) struct DialectWords {
     pub(super) anthropic: String,
 }
 
-impl<'e> Told<'e> {
+impl<'e> ErrorDetails<'e> {
     pub(super) fn new(status: StatusCode, code: impl Into<Option<&'static str>>) -> Self {
         Self { status, anthropic_status: None, code: code.into(), parameter: None, words: None }
     }

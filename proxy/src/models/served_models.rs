@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::{SampledModel, ServedModel, UpstreamModel};
-use crate::models::template_arguments::ArguedRenderers;
+use crate::models::template_arguments::TemplateRenderers;
 use crate::models::weights_loads::WeightsLoads;
 
 /// The models that are served, by name.
 pub(crate) struct ServedModels {
     models: BTreeMap<String, Served>,
-    argued_renderers: ArguedRenderers,
+    template_renderers: TemplateRenderers,
 }
 
 /// A model with what holds its calls and what puts weights behind it.
@@ -30,7 +30,7 @@ impl ServedModels {
             let (gate, weights_loads) = (Gate::default(), WeightsLoads::default());
             (model.name().to_owned(), Served { model, gate, weights_loads, is_warned_of_tools: AtomicBool::new(false) })
         });
-        Self { models: served.collect(), argued_renderers: ArguedRenderers::default() }
+        Self { models: served.collect(), template_renderers: TemplateRenderers::default() }
     }
 
     /// All of them, in the order of their names.
@@ -92,7 +92,7 @@ impl ServedModels {
         model: &SampledModel,
         extra: &Map<String, Value>,
     ) -> Result<SampledModel, ProxyError> {
-        self.argued_renderers.of(model, extra)
+        self.template_renderers.of(model, extra)
     }
 
     /// Whether the log is to say that a model hears of no tools, which it does once.

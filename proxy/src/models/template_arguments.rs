@@ -17,12 +17,12 @@ const KEPT: usize = 64;
 
 /// Renderers of models whose templates were told something, each made once.
 #[derive(Default)]
-pub(crate) struct ArguedRenderers {
+pub(crate) struct TemplateRenderers {
     /// By model and arguments.
     kept: Mutex<HashMap<(String, String), Arc<dyn Renderer>>>,
 }
 
-impl ArguedRenderers {
+impl TemplateRenderers {
     /// The model, whose template is told what a request says to it, given the request's fields that have no place elsewhere.
     pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<SampledModel, ProxyError> {
         let arguments = match extra.get(TEMPLATE_ARGUMENTS) {

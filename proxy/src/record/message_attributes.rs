@@ -27,7 +27,7 @@ const EXTRA: &str = "extra";
 
 /// What the attributes of a call's span tell of what was said.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SaidInCall {
+pub(crate) struct CallMessages {
     /// The prompt's.
     pub(crate) messages: Vec<Message>,
     /// In OpenAI's shape for chats.
@@ -161,7 +161,7 @@ fn text_of(value: &Value) -> Value {
 /// Undoes [`add_messages`], [`add_message`] and [`add_tools`], but that arguments of a call that were given as an
 /// object come back as its text, and fields that are null do not come back. Fails, naming the attribute, where
 /// something else was written.
-pub(crate) fn messages_of(attributes: &Object) -> Result<SaidInCall, StoreError> {
+pub(crate) fn messages_of(attributes: &Object) -> Result<CallMessages, StoreError> {
     let (mut messages, mut tools, mut reply) = (BTreeMap::new(), BTreeMap::new(), Fields::below(ANSWER));
     for (key, value) in attributes {
         if let Some((index, field)) = numbered(key, PROMPT) {
@@ -172,7 +172,7 @@ pub(crate) fn messages_of(attributes: &Object) -> Result<SaidInCall, StoreError>
             reply.values.insert(field.to_owned(), value.clone());
         }
     }
-    Ok(SaidInCall {
+    Ok(CallMessages {
         messages: messages.into_values().map(message).collect::<Result<_, _>>()?,
         tools: tools.into_values().map(tool).collect::<Result<_, _>>()?,
         reply: (!reply.values.is_empty()).then(|| message(reply)).transpose()?,

@@ -13,7 +13,7 @@ use crate::record::attribute_names::CACHED_TOKENS;
 use crate::record::message_attributes::{ANSWER, add_message};
 
 /// When a call began.
-pub(crate) struct Began {
+pub(crate) struct CallStart {
     /// Seconds since the epoch.
     pub(crate) start_time: f64,
     /// How many tokens of its answer are recorded already, if a part is.
@@ -28,16 +28,16 @@ pub(crate) async fn record(
     call: Call,
     answer: WholeAnswer,
     end: &End,
-    began: Began,
+    start: CallStart,
 ) -> Result<bool, ProxyError> {
     let CallServices { store, memories, .. } = services;
     let has_ended = matches!(end, End::Finished(_));
     if answer.tokens.len() == answer.earlier_tokens && !has_ended {
         return Ok(false);
     }
-    let end = if began.before.is_some() && !has_ended { &End::ClientGone } else { end };
+    let end = if start.before.is_some() && !has_ended { &End::ClientGone } else { end };
     let sampled_tokens: Vec<u32> = answer.tokens.iter().map(|token| token.id).collect();
-    let is_session = began.before.is_none() && call.owner.is_one_call();
+    let is_session = start.before.is_none() && call.owner.is_one_call();
     let (rollout_id, attempt_id) = if is_session { call.owner.names() } else { call.owner.ids(store).await? };
     let mut attributes = call.attributes;
     for (key, value) in [
@@ -61,7 +61,7 @@ pub(crate) async fn record(
         trace_id: uuid::Uuid::now_v7().simple().to_string(),
         // The random half of a version 7 UUID; its first half is the time.
         span_id: uuid::Uuid::now_v7().simple().to_string().split_off(16),
-        start_time: began.start_time,
+        start_time: start.start_time,
         end_time: now(),
         attributes,
         model: call.model.name,
@@ -76,13 +76,13 @@ pub(crate) async fn record(
         tokenizer: call.model.renderer.tokenizer().fingerprint().to_owned(),
         request_digest: call.request_digest,
         branch_reason: call.branch_reason,
-        client_gone: matches!(end, End::ClientGone | End::Cut),
+        client_gone: matches!(end, End::ClientGone | End::ShutDown),
         defect: call.defect,
     };
     if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
         memory.note(&call.generation_id, true);
     }
-    match began.before {
+    match start.before {
         Some(_) => store.replace_generation(generation).await?,
         None if is_session => store.record_session(generation).await?,
         None => store.record_generation(generation).await?,
@@ -91,7 +91,7 @@ pub(crate) async fn record(
         admission.is_recorded();
     }
     if let Some(memory) = &call.memory {
-        memory.spending.sampled_anew(began.before.unwrap_or_default(), sampled_tokens.len());
+        memory.spending.sampled_anew(start.before.unwrap_or_default(), sampled_tokens.len());
     }
     if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
         let answered = AnsweredCall {

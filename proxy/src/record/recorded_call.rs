@@ -6,7 +6,7 @@ use fulgurite_types::{Generation, GenerationFilter};
 use serde_json::{Map, Value};
 
 use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
-use crate::record::message_attributes::{SaidInCall, messages_of};
+use crate::record::message_attributes::{CallMessages, messages_of};
 
 /// A recorded call: its tokens, and what was said.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ async fn calls(store: &Store, filter: &GenerationFilter) -> Result<Vec<RecordedC
     let found = store.generations_with_attributes(filter).await?.into_iter();
     found
         .map(|(generation, attributes)| {
-            let SaidInCall { messages, tools, reply } = messages_of(&attributes)?;
+            let CallMessages { messages, tools, reply } = messages_of(&attributes)?;
             let request_extra = request_extra(&attributes)?;
             let count = |key: &str| attributes.get(key).and_then(Value::as_u64).unwrap_or_default();
             let usage = (count("gen_ai.usage.input_tokens"), count("gen_ai.usage.output_tokens"));
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
     use crate::record::message_attributes::{ANSWER, add_message, add_messages, add_tools};
 
-    async fn record(store: &Store, attempted: &AttemptedRollout, id: &str, said: &SaidInCall) {
+    async fn record(store: &Store, attempted: &AttemptedRollout, id: &str, said: &CallMessages) {
         let mut attributes = json!({ "gen_ai.request.model": "tiny" }).as_object().cloned().unwrap();
         add_messages(&mut attributes, &said.messages);
         add_tools(&mut attributes, &said.tools);
@@ -165,18 +165,18 @@ mod tests {
             { "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } },
         ] });
         let reply: Message = serde_json::from_value(call).unwrap();
-        let first = SaidInCall {
+        let first = CallMessages {
             messages: vec![Message::text("user", "2 + 2?")],
             tools: vec![json!({ "type": "function", "function": { "name": "f", "strict": true } })],
             reply: Some(reply.clone()),
         };
         let result = Message { tool_call_id: Some("c1".to_owned()), ..Message::text("tool", "4") };
-        let second = SaidInCall {
+        let second = CallMessages {
             messages: [first.messages.clone(), vec![reply, result]].concat(),
             tools: first.tools.clone(),
             reply: Some(Message::text("assistant", "4")),
         };
-        let as_text = SaidInCall { reply: Some(Message::text("assistant", "on")), ..SaidInCall::default() };
+        let as_text = CallMessages { reply: Some(Message::text("assistant", "on")), ..CallMessages::default() };
         let calls = [("b", &first), ("a", &second), ("c", &as_text)];
         for (id, said) in calls {
             record(&store, &attempted, id, said).await;
@@ -185,10 +185,10 @@ mod tests {
 
         let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
         let read = turns(&store, rollout_id, attempt_id).await.unwrap();
-        let read: Vec<(String, SaidInCall)> = read
+        let read: Vec<(String, CallMessages)> = read
             .into_iter()
             .map(|RecordedCall { generation, messages, tools, reply, .. }| {
-                (generation.generation_id, SaidInCall { messages, tools, reply })
+                (generation.generation_id, CallMessages { messages, tools, reply })
             })
             .collect();
         assert_eq!(read, calls.map(|(id, said)| (id.to_owned(), said.clone())));

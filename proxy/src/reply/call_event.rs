@@ -3,15 +3,15 @@ use std::sync::Arc;
 use fulgurite_renderers::Message;
 
 use crate::error::ProxyError;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::finish_reason::FinishReason;
-use crate::reply::taken::Taken;
 
 /// What a call says while it runs: tokens, then exactly one `Finished` or `Failed`.
 #[derive(Clone)]
 pub(crate) enum CallEvent {
     /// Sampled tokens that came together, at least one, and what may be shown since the last.
-    Tokens(Arc<[Taken]>),
+    Tokens(Arc<[AnswerToken]>),
     /// The end, durably recorded.
     Finished(Arc<Finished>),
     /// The end, with nothing to answer. What had been sampled is recorded, and will not be trained.

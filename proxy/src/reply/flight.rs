@@ -8,7 +8,7 @@ use crate::reply::call_event::CallEvent;
 
 /// The answers to one request while they are sampled. Several may listen, each from the first word on: a client that
 /// sends its request again listens to the answers that it was already given a part of. `E` is what is said.
-pub(crate) struct Flight<E = Said> {
+pub(crate) struct Flight<E = ChoiceEvent> {
     state: Mutex<State<E>>,
     /// Listeners came or went.
     changed: Notify,
@@ -16,7 +16,7 @@ pub(crate) struct Flight<E = Said> {
 
 /// What one of the answers said.
 #[derive(Clone)]
-pub(crate) struct Said {
+pub(crate) struct ChoiceEvent {
     /// Of which answer, counted from 0.
     pub(crate) choice: usize,
     pub(crate) event: CallEvent,
@@ -47,7 +47,7 @@ impl<E: Clone> Flight<E> {
     }
 
     /// Tells all who listen, and all who will.
-    pub(crate) fn tell(&self, said: E) {
+    pub(crate) fn publish(&self, said: E) {
         self.change(|state| state.history.push(said));
     }
 
@@ -64,8 +64,8 @@ impl<E: Clone> Flight<E> {
 
 impl Flight {
     /// Tells what one of the answers says.
-    pub(crate) fn say(&self, choice: usize, event: CallEvent) {
-        self.tell(Said { choice, event });
+    pub(crate) fn publish_event(&self, choice: usize, event: CallEvent) {
+        self.publish(ChoiceEvent { choice, event });
     }
 }
 
@@ -138,7 +138,7 @@ impl<E> Flight<E> {
 }
 
 /// One who listens. Whoever is the last to drop it stops the sampling.
-pub(crate) struct Listener<E = Said> {
+pub(crate) struct Listener<E = ChoiceEvent> {
     /// How much of what was said.
     heard: usize,
     flight: Arc<Flight<E>>,
@@ -146,12 +146,12 @@ pub(crate) struct Listener<E = Said> {
 
 impl<E: Clone> Listener<E> {
     /// What is said next; `None` if nothing will be.
-    pub(crate) async fn hear(&mut self) -> Option<E> {
-        poll_fn(|context| self.poll_hear(context)).await
+    pub(crate) async fn next(&mut self) -> Option<E> {
+        poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// As [`Listener::hear`].
-    pub(crate) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
+    /// As [`Listener::next`].
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.flight.state();
         if let Some(said) = state.history.get(self.heard) {
             self.heard += 1;
@@ -194,19 +194,19 @@ mod tests {
     }
 
     fn heard(listener: &mut Listener) -> Vec<usize> {
-        std::iter::from_fn(|| listener.hear().now_or_never().flatten()).map(|said| said.choice).collect()
+        std::iter::from_fn(|| listener.next().now_or_never().flatten()).map(|said| said.choice).collect()
     }
 
     #[tokio::test]
     async fn whoever_joins_later_hears_all_of_it_too() {
         let (flight, mut first) = Flight::new();
-        flight.say(0, word());
-        flight.say(1, word());
+        flight.publish_event(0, word());
+        flight.publish_event(1, word());
         let mut second = flight.listen().unwrap();
-        flight.say(2, word());
+        flight.publish_event(2, word());
         assert_eq!((heard(&mut first), heard(&mut second)), (vec![0, 1, 2], vec![0, 1, 2]));
         flight.end();
-        assert!(first.hear().await.is_none());
+        assert!(first.next().await.is_none());
         assert!(flight.listen().is_none());
     }
 
@@ -214,21 +214,21 @@ mod tests {
     async fn who_waits_is_woken_by_the_next_word_and_by_the_end() {
         let (flight, mut first) = Flight::new();
         let mut second = flight.listen().unwrap();
-        let heard = tokio::spawn(async move { (first.hear().await.is_some(), first.hear().await.is_none()) });
-        let also = tokio::spawn(async move { (second.hear().await.is_some(), second.hear().await.is_none()) });
+        let heard = tokio::spawn(async move { (first.next().await.is_some(), first.next().await.is_none()) });
+        let also = tokio::spawn(async move { (second.next().await.is_some(), second.next().await.is_none()) });
         for step in 0..2 {
             // Until both wait.
             while flight.state().waiting.len() < 2 {
                 tokio::task::yield_now().await;
             }
-            if step == 0 { flight.say(0, word()) } else { flight.end() }
+            if step == 0 { flight.publish_event(0, word()) } else { flight.end() }
         }
         assert_eq!((heard.await.unwrap(), also.await.unwrap()), ((true, true), (true, true)));
     }
 
     #[tokio::test]
     async fn it_is_abandoned_when_the_last_listener_goes_and_then_nobody_may_join() {
-        let (flight, first) = Flight::<Said>::new();
+        let (flight, first) = Flight::<ChoiceEvent>::new();
         let second = flight.listen().unwrap();
         drop(first);
         assert!(!flight.close_if_abandoned());
@@ -245,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_delivered_once_one_of_them_got_it() {
-        let (flight, first) = Flight::<Said>::new();
+        let (flight, first) = Flight::<ChoiceEvent>::new();
         let second = flight.listen().unwrap();
         first.delivered();
         assert!(flight.settled().await);
@@ -256,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn nobody_joins_once_it_is_settled_that_nobody_got_it() {
-        let (flight, listener) = Flight::<Said>::new();
+        let (flight, listener) = Flight::<ChoiceEvent>::new();
         drop(listener);
         assert!(!flight.settled().await);
         assert!(flight.listen().is_none());

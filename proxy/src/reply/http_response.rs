@@ -7,11 +7,11 @@ use axum::response::Response;
 
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::{CallEvent, Finished};
-use crate::reply::flight::{Listener, Said};
+use crate::reply::flight::{ChoiceEvent, Listener};
 use crate::reply::reply_writer::{ReplyWriter, WholeChoice};
 use crate::reply::response_body::{StreamedBody, WholeBody};
-use crate::reply::taken::Taken;
 
 /// The answers in one piece, once all are there.
 pub(crate) async fn whole(
@@ -20,10 +20,10 @@ pub(crate) async fn whole(
     choices: usize,
     facts: &CallFacts,
 ) -> Result<Response, Arc<ProxyError>> {
-    let mut tokens: Vec<Vec<Arc<[Taken]>>> = vec![Vec::new(); choices];
+    let mut tokens: Vec<Vec<Arc<[AnswerToken]>>> = vec![Vec::new(); choices];
     let mut finished: Vec<Option<Arc<Finished>>> = vec![None; choices];
     while finished.iter().any(Option::is_none) {
-        let Said { choice, event } = listener.hear().await.ok_or_else(ProxyError::broken_off)?;
+        let ChoiceEvent { choice, event } = listener.next().await.ok_or_else(ProxyError::broken_off)?;
         match event {
             CallEvent::Tokens(taken) => {
                 facts.hear_tokens(taken.len());
@@ -51,8 +51,8 @@ pub(crate) async fn stream(
     quiet: Duration,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let heard = match tokio::time::timeout(quiet, listener.hear()).await {
-        Ok(Some(Said { event: CallEvent::Failed(error), .. })) => return Err(error),
+    let heard = match tokio::time::timeout(quiet, listener.next()).await {
+        Ok(Some(ChoiceEvent { event: CallEvent::Failed(error), .. })) => return Err(error),
         Ok(Some(said)) => Some(said),
         Ok(None) => return Err(ProxyError::broken_off().into()),
         Err(_) => None,

@@ -1,5 +1,6 @@
 //! An answer on its way: from tokens to a message, to everybody who listens, to the response.
 
+pub(crate) mod answer_token;
 pub(crate) mod assistant_message;
 pub(crate) mod call_event;
 pub(crate) mod finish_reason;
@@ -7,4 +8,3 @@ pub(crate) mod flight;
 pub(crate) mod http_response;
 pub(crate) mod reply_writer;
 pub(crate) mod response_body;
-pub(crate) mod taken;

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use fulgurite_renderers::Tokenizer;
 
 use crate::error::ProxyError;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::Finished;
-use crate::reply::taken::Taken;
 
 /// What every response tells, in whatever dialect.
 pub(crate) struct ReplyContext {
@@ -24,13 +24,13 @@ pub(crate) struct ReplyContext {
 /// One answer from its first token to its end.
 pub(crate) struct WholeChoice {
     /// As they came together.
-    pub(crate) tokens: Vec<Arc<[Taken]>>,
+    pub(crate) tokens: Vec<Arc<[AnswerToken]>>,
     pub(crate) finished: Arc<Finished>,
 }
 
 impl WholeChoice {
     /// All that was sampled.
-    pub(crate) fn tokens(&self) -> impl Iterator<Item = &Taken> {
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &AnswerToken> {
         self.tokens.iter().flat_map(|tokens| &**tokens)
     }
 }
@@ -45,7 +45,7 @@ pub(crate) trait ReplyWriter: Send {
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Says what a token made certain.
-    fn token(&mut self, choice: usize, taken: &Taken, out: &mut Vec<u8>);
+    fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>);
 
     /// Says what had been held back, and how an answer ended.
     fn finish(&mut self, choice: usize, finished: &Finished, out: &mut Vec<u8>);

@@ -9,11 +9,11 @@ use tokio::time::{Instant, Sleep};
 
 use crate::observe::call_facts::CallFacts;
 use crate::reply::call_event::CallEvent;
-use crate::reply::flight::{Listener, Said};
+use crate::reply::flight::{ChoiceEvent, Listener};
 use crate::reply::reply_writer::ReplyWriter;
 
 /// A whole answer in one piece, which knows whether it was handed over.
-pub(crate) struct WholeBody<E = Said> {
+pub(crate) struct WholeBody<E = ChoiceEvent> {
     bytes: Option<Bytes>,
     listener: Listener<E>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct StreamedBody {
     listener: Listener,
     writer: Box<dyn ReplyWriter>,
     /// What was heard before the body was made.
-    heard: Option<Said>,
+    heard: Option<ChoiceEvent>,
     has_begun: bool,
     /// Answers that have not finished yet.
     unfinished: usize,
@@ -67,7 +67,7 @@ impl StreamedBody {
     pub(crate) fn new(
         listener: Listener,
         writer: Box<dyn ReplyWriter>,
-        heard: Option<Said>,
+        heard: Option<ChoiceEvent>,
         choices: usize,
         quiet: Duration,
         facts: Arc<CallFacts>,
@@ -87,7 +87,7 @@ impl StreamedBody {
     }
 
     /// Writes what is to be sent of what an answer said.
-    fn write(&mut self, said: &Said, out: &mut Vec<u8>) {
+    fn write(&mut self, said: &ChoiceEvent, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.writer.begin(out);
         }
@@ -117,7 +117,7 @@ impl StreamedBody {
         while !self.has_ended {
             let said = match self.heard.take() {
                 Some(said) => Some(said),
-                None => ready!(self.listener.poll_hear(context)),
+                None => ready!(self.listener.poll_next(context)),
             };
             match said {
                 Some(said) => self.write(&said, out),

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::error::ProxyError;
-use crate::reply::flight::{Flight, Said};
+use crate::reply::flight::{ChoiceEvent, Flight};
 
 /// What tells a request that is sent again from one that asks anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Identity {
 }
 
 /// A request that came.
-pub(crate) struct LoggedRequest<E = Said> {
+pub(crate) struct LoggedRequest<E = ChoiceEvent> {
     identity: Identity,
     /// Id of the reply, which is that of its first generation.
     pub(crate) reply_id: String,

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::error::ProxyError;
-use crate::reply::flight::{Flight, Listener, Said};
+use crate::reply::flight::{ChoiceEvent, Flight, Listener};
 use crate::retries::logged_requests::{Before, Identity, LoggedRequest, LoggedRequests, Progress};
 
 /// Requests of an attempt, or of calls that belong to none: in flight, broken off, answered, and failed.
@@ -12,7 +12,7 @@ use crate::retries::logged_requests::{Before, Identity, LoggedRequest, LoggedReq
 /// and has the same body, or has the same body as one whose connection broke before its last byte. All others are new
 /// samples, however much they look alike. Of several that a retry could be of, it is of the one that was sent once less
 /// often; one that failed it asks anew, and no other retry does so for it. `E` is what their flights say.
-pub(crate) struct RequestLog<E = Said> {
+pub(crate) struct RequestLog<E = ChoiceEvent> {
     state: Mutex<LoggedRequests<E>>,
     /// A request was prepared, or is over.
     changed: Notify,
@@ -21,7 +21,7 @@ pub(crate) struct RequestLog<E = Said> {
 }
 
 /// What is to be done with a request.
-pub(crate) enum Claim<E = Said> {
+pub(crate) enum Claim<E = ChoiceEvent> {
     /// It asks anew.
     New(OpenRequest<E>),
     /// It is being answered.
@@ -31,14 +31,14 @@ pub(crate) enum Claim<E = Said> {
 }
 
 /// A request that is being answered, and one more who listens.
-pub(crate) struct Joined<E = Said> {
+pub(crate) struct Joined<E = ChoiceEvent> {
     pub(crate) request: Arc<LoggedRequest<E>>,
     pub(crate) prompt: Arc<[u32]>,
     pub(crate) listener: Listener<E>,
 }
 
 /// A request in our hands. Dropped before it is answered, a new one has failed, and one that is replayed is as it was.
-pub(crate) struct OpenRequest<E = Said> {
+pub(crate) struct OpenRequest<E = ChoiceEvent> {
     log: Arc<RequestLog<E>>,
     pub(crate) request: Arc<LoggedRequest<E>>,
     pub(crate) flight: Arc<Flight<E>>,

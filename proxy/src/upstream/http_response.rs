@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::passed::{Head, Passed};
+use super::passed_part::{Head, PassedPart};
 use super::route::Route;
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
@@ -17,25 +17,25 @@ use crate::reply::response_body::WholeBody;
 
 /// The response to one who listens: of a stream as soon as it begins, otherwise once all of it is there.
 pub(super) async fn respond(
-    mut listener: Listener<Passed>,
+    mut listener: Listener<PassedPart>,
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let head = match listener.hear().await.ok_or_else(ProxyError::broken_off)? {
-        Passed::Head(head) => head,
-        Passed::Failed(error) => return Err(error),
-        Passed::Piece(_) | Passed::End => return Err(ProxyError::broken_off().into()),
+    let head = match listener.next().await.ok_or_else(ProxyError::broken_off)? {
+        PassedPart::Head(head) => head,
+        PassedPart::Failed(error) => return Err(error),
+        PassedPart::Piece(_) | PassedPart::End => return Err(ProxyError::broken_off().into()),
     };
     if head.is_stream {
         return Ok(response(&head, Body::new(PassedBody { listener, route, facts, has_ended: false })));
     }
     let mut body = Vec::new();
     loop {
-        match listener.hear().await.ok_or_else(ProxyError::broken_off)? {
-            Passed::Piece(bytes) => body.extend_from_slice(&bytes),
-            Passed::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
-            Passed::Failed(error) => return Err(error),
-            Passed::Head(_) => {}
+        match listener.next().await.ok_or_else(ProxyError::broken_off)? {
+            PassedPart::Piece(bytes) => body.extend_from_slice(&bytes),
+            PassedPart::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
+            PassedPart::Failed(error) => return Err(error),
+            PassedPart::Head(_) => {}
         }
     }
 }
@@ -49,7 +49,7 @@ fn response(head: &Head, body: Body) -> Response {
 
 /// A stream that is passed on while it comes. Dropped before its end, it ends the request there too.
 struct PassedBody {
-    listener: Listener<Passed>,
+    listener: Listener<PassedPart>,
     route: Route,
     facts: Arc<CallFacts>,
     /// Nothing more will be handed over.
@@ -68,16 +68,16 @@ impl http_body::Body for PassedBody {
             return Poll::Ready(None);
         }
         loop {
-            let Poll::Ready(passed) = self.listener.poll_hear(context) else { return Poll::Pending };
+            let Poll::Ready(passed) = self.listener.poll_next(context) else { return Poll::Pending };
             match passed {
-                Some(Passed::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Some(Passed::Head(_)) => {}
-                Some(Passed::Failed(error)) => {
+                Some(PassedPart::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(PassedPart::Head(_)) => {}
+                Some(PassedPart::Failed(error)) => {
                     self.has_ended = true;
                     self.facts.fail();
                     return Poll::Ready(Some(Ok(Frame::data(self.route.error_event(&error).into()))));
                 }
-                Some(Passed::End) => {
+                Some(PassedPart::End) => {
                     // Being asked for more means that the connection took all that came before.
                     self.listener.delivered();
                     return Poll::Ready(None);

@@ -1,7 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::passed::Passed;
+use super::passed_part::PassedPart;
 
 /// Bytes of replies that are kept.
 const LIMIT: usize = 64 * 1024 * 1024;
@@ -17,7 +17,7 @@ pub(crate) struct KeptReplies {
 pub(super) struct KeptReply {
     /// Where it is recorded.
     pub(super) generation_id: Option<String>,
-    pub(super) passed: Vec<Passed>,
+    pub(super) passed: Vec<PassedPart>,
 }
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl KeptReplies {
 
 impl KeptReply {
     fn size(&self) -> usize {
-        self.passed.iter().map(Passed::size).sum()
+        self.passed.iter().map(PassedPart::size).sum()
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     fn reply(size: usize) -> Arc<KeptReply> {
-        let piece = Passed::Piece(Bytes::from(vec![0; size]));
+        let piece = PassedPart::Piece(Bytes::from(vec![0; size]));
         Arc::new(KeptReply { generation_id: None, passed: vec![piece] })
     }
 

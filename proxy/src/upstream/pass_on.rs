@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::forwarded_request::request_of;
 use super::http_response::respond;
 use super::kept_replies::KeptReply;
-use super::passed::Passed;
+use super::passed_part::PassedPart;
 use super::relay::{Answered, Relay};
 use super::route::Route;
 use crate::attempt::attribution::{Attribution, attribute};
@@ -131,7 +131,7 @@ fn identity(route: Route, incoming: &Incoming, attribution: Option<&Attribution>
 async fn fly(
     services: &Arc<CallServices>,
     passed: &Arc<PassedCalls>,
-    mut open: OpenRequest<Passed>,
+    mut open: OpenRequest<PassedPart>,
     call: PassedCall,
     in_flight: Option<InFlight>,
 ) -> Result<Response, Arc<ProxyError>> {
@@ -150,7 +150,7 @@ async fn fly(
 async fn run(
     services: Arc<CallServices>,
     passed_calls: Arc<PassedCalls>,
-    open: OpenRequest<Passed>,
+    open: OpenRequest<PassedPart>,
     call: PassedCall,
     _in_flight: Option<InFlight>,
 ) {
@@ -168,7 +168,7 @@ async fn run(
 /// Gives a kept reply to one who asks for it again.
 async fn replay(
     services: &Arc<CallServices>,
-    mut open: OpenRequest<Passed>,
+    mut open: OpenRequest<PassedPart>,
     kept: Arc<KeptReply>,
     route: Route,
     facts: Arc<CallFacts>,
@@ -178,7 +178,7 @@ async fn replay(
     open.prepared(&Arc::default());
     let services = Arc::clone(services);
     tokio::spawn(async move {
-        kept.passed.iter().for_each(|passed| open.flight.tell(passed.clone()));
+        kept.passed.iter().for_each(|passed| open.flight.publish(passed.clone()));
         let was_delivered = open.flight.settled().await;
         if let (Some(generation_id), true) = (&kept.generation_id, was_delivered)
             && let Err(error) = services.store.set_client_gone(generation_id, false).await

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::route::Route;
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::attribution::Attribution;
-use crate::attempt::budget::{Admission, Asking, Spending};
+use crate::attempt::budget::{Admission, BudgetRequest, Spending};
 use crate::attempt::owner::Owner;
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
@@ -49,14 +49,14 @@ impl Admitted {
         route: Route,
         fields: &Map<String, Value>,
     ) -> Result<Self, ProxyError> {
-        let asking = Asking {
+        let budget_request = BudgetRequest {
             prompt_tokens: Self::PROMPT_TOKENS,
             choices: 1,
             answer_tokens: asked_tokens(fields),
             prompt_field: route.prompt_field(),
         };
         let spending = Arc::clone(&memory.spending);
-        Ok(Self { admission: spending.admit(attribution.allowance, asking)?, spending })
+        Ok(Self { admission: spending.admit(attribution.allowance, budget_request)?, spending })
     }
 
     /// The call is recorded, with as many tokens as the upstream counts.

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
 use super::kept_replies::KeptReplies;
-use super::passed::Passed;
+use super::passed_part::PassedPart;
 use crate::retries::request_log::RequestLog;
 
 /// What is known of calls that were passed on, whosever they are.
 pub(crate) struct PassedCalls {
-    pub(crate) requests: Arc<RequestLog<Passed>>,
+    pub(crate) requests: Arc<RequestLog<PassedPart>>,
     pub(super) kept_replies: KeptReplies,
 }
 

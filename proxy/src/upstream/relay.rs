@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::event_stream::{Events, data};
 use super::forwarded_request::{response_headers, without_key};
-use super::passed::{Head, Passed};
 use super::passed_call::PassedCall;
+use super::passed_part::{Head, PassedPart};
 use super::record_answer::{End, record_answer, record_failure};
 use super::stream_assembly::Assembly;
 use super::upstream_answer::Answer;
@@ -31,7 +31,7 @@ const TIME_BEHIND_END: Duration = Duration::from_secs(5);
 
 /// An answer, all of which was passed on.
 pub(super) struct Answered {
-    pub(super) passed: Vec<Passed>,
+    pub(super) passed: Vec<PassedPart>,
     pub(super) recorded: Option<Recorded>,
 }
 
@@ -39,14 +39,14 @@ pub(super) struct Answered {
 pub(super) struct Relay<'r> {
     services: &'r CallServices,
     call: &'r PassedCall,
-    flight: &'r Flight<Passed>,
-    passed: Vec<Passed>,
+    flight: &'r Flight<PassedPart>,
+    passed: Vec<PassedPart>,
     /// While the model is paused, only that of the attempt's budget.
     deadline: Option<Deadline>,
 }
 
 impl<'r> Relay<'r> {
-    pub(super) fn new(services: &'r CallServices, call: &'r PassedCall, flight: &'r Flight<Passed>) -> Self {
+    pub(super) fn new(services: &'r CallServices, call: &'r PassedCall, flight: &'r Flight<PassedPart>) -> Self {
         Self { services, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
@@ -70,19 +70,19 @@ impl<'r> Relay<'r> {
         }
     }
 
-    fn tell(&mut self, passed: Passed) {
+    fn tell(&mut self, passed: PassedPart) {
         self.passed.push(passed.clone());
-        self.flight.tell(passed);
+        self.flight.publish(passed);
     }
 
     fn tell_head(&mut self, reply: &UpstreamReply, is_stream: bool) {
         let headers = response_headers(&reply.headers, self.key());
-        self.tell(Passed::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
+        self.tell(PassedPart::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
     }
 
     fn tell_piece(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.tell(Passed::Piece(bytes.into()));
+            self.tell(PassedPart::Piece(bytes.into()));
         }
     }
 
@@ -108,8 +108,8 @@ impl<'r> Relay<'r> {
             Err(error) => return self.fail_unrecorded(error),
         };
         self.tell_head(&reply, false);
-        self.tell(Passed::Piece(body));
-        self.tell(Passed::End);
+        self.tell(PassedPart::Piece(body));
+        self.tell(PassedPart::End);
         reply.status.is_success().then_some(Answered { passed: self.passed, recorded })
     }
 
@@ -135,7 +135,9 @@ impl<'r> Relay<'r> {
         let mut assembly = Assembly::new(self.call.route);
         let mut held = loop {
             let came = match self.unless_interrupted(reply.chunk()).await {
-                Err(Interruption::Abandoned | Interruption::Cut) => return self.client_left(&reply, assembly).await,
+                Err(Interruption::Abandoned | Interruption::ShutDown) => {
+                    return self.client_left(&reply, assembly).await;
+                }
                 Err(Interruption::OutOfTime(deadline)) => return self.broken(&reply, assembly, deadline.error()).await,
                 Ok(came) => came,
             };
@@ -166,7 +168,7 @@ impl<'r> Relay<'r> {
             Err(error) => return self.fail_unrecorded(error),
         };
         self.tell_piece(held);
-        self.tell(Passed::End);
+        self.tell(PassedPart::End);
         // Only a connection that was read to its end can be used again; one that goes on is closed.
         tokio::spawn(async move { timeout(TIME_BEHIND_END, reply.body(LIMIT_BEHIND_END)).await.map(drop) });
         (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
@@ -221,7 +223,7 @@ impl<'r> Relay<'r> {
 
     /// Whoever still listens to an answer that is broken off does so because the server ends.
     fn tell_the_end(&mut self) {
-        self.tell(Passed::Failed(Arc::new(Refused::ShuttingDown.into())));
+        self.tell(PassedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
     }
 
     /// Records what has come of an answer.
@@ -251,20 +253,20 @@ impl<'r> Relay<'r> {
 
     async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: ProxyError) -> Option<Answered> {
         let recorded = self.record_partly(reply, assembly, End::Broken).await;
-        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.tell(PassedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// Tells and records that there is no answer.
     async fn fail(mut self, kind: &str, error: ProxyError) -> Option<Answered> {
         let recorded = record_failure(&self.services.store, self.call, kind, &error.to_string()).await;
-        self.tell(Passed::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.tell(PassedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// What could not be recorded does not leave.
     fn fail_unrecorded(mut self, error: ProxyError) -> Option<Answered> {
-        self.tell(Passed::Failed(Arc::new(error)));
+        self.tell(PassedPart::Failed(Arc::new(error)));
         None
     }
 }

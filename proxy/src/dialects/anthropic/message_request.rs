@@ -6,7 +6,7 @@ use super::conversation::{WireContent, WireMessage, conversation};
 use super::error::RequestId;
 use super::reply::MessageReply;
 use super::tools::{ToolFields, Tools};
-use crate::call::model_request::{Asked, Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::openai::response_format;
@@ -93,7 +93,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         call: prompt.tools.call,
         single_call: prompt.tools.single_call,
     };
-    let asked = Asked {
+    let options = AnswerOptions {
         form,
         sampling: sampling(fields.temperature, fields.top_p, fields.top_k)?,
         max_tokens: token_limit("max_tokens", fields.max_tokens)?,
@@ -107,7 +107,7 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
         endpoint: &MESSAGES,
         model: prompt.model,
         prompt: Prompt::conversation(prompt.messages, prompt.tools.shown),
-        asked,
+        options,
         stream: fields.stream.unwrap_or(false),
         return_token_ids: fields.return_token_ids.unwrap_or(false),
         seed: fields.seed,

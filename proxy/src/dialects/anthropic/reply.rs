@@ -7,11 +7,11 @@ use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::taken::Taken;
 
 /// How Messages writes an answer.
 #[derive(Debug, PartialEq)]
@@ -66,7 +66,7 @@ impl MessageWriter {
         })
     }
 
-    fn keep(&mut self, taken: &Taken) {
+    fn keep(&mut self, taken: &AnswerToken) {
         if self.context.token_ids {
             self.tokens.push(taken.token.clone());
         }
@@ -107,7 +107,7 @@ impl ReplyWriter for MessageWriter {
         write(out, &json!({ "type": "message_start", "message": message }));
     }
 
-    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
         self.keep(taken);
         self.say(&taken.deltas, out);
     }

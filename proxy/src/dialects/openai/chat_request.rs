@@ -6,7 +6,7 @@ use super::reply_shape::Shape;
 use super::response_format;
 use super::sampling_fields::SamplingFields;
 use super::tool_fields::{ChatTools, ToolFields};
-use crate::call::model_request::{Asked, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::refuse;
 use crate::door::request_body::{digest, read_fields};
@@ -45,9 +45,9 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
         Some(limit) => ("max_completion_tokens", Some(limit)),
         None => ("max_tokens", fields.max_tokens),
     };
-    let asked = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
-    let asked = Asked { form: StructuredOutput { json, call, single_call }, ..asked };
-    Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), asked, digest))
+    let options = fields.check(max_tokens, ("top_logprobs", chat.top_logprobs), logprobs)?;
+    let options = AnswerOptions { form: StructuredOutput { json, call, single_call }, ..options };
+    Ok(fields.request(Shape::Chat, Prompt::conversation(chat.messages, shown), options, digest))
 }
 
 /// Messages and tools of a request that is not checked; `None` if its messages cannot be read.
@@ -236,7 +236,7 @@ mod tests {
         let neutral = json!({ "min_p": 0, "repetition_penalty": 1, "ignore_eos": false, "chat_template_kwargs": null });
         body.as_object_mut().unwrap().extend(neutral.as_object().unwrap().clone());
         let wanted = read_value(body).unwrap();
-        assert_eq!((wanted.asked.max_tokens, wanted.asked.sampling), (Some(5), SamplingParameters::default()));
+        assert_eq!((wanted.options.max_tokens, wanted.options.sampling), (Some(5), SamplingParameters::default()));
         let mut kept = neutral;
         kept["user"] = json!("someone");
         assert_eq!(json!(wanted.extra), kept);

@@ -37,8 +37,8 @@ pub(crate) fn read(mut body: Map<String, Value>) -> Result<ModelRequest, ProxyEr
     let fields = SamplingFields::read(body)?;
     completion.refuse_unsupported()?;
     let max_tokens = ("max_tokens", Some(fields.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)));
-    let asked = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
-    Ok(fields.request(Shape::Text, completion.prompt.one()?, asked, digest))
+    let options = fields.check(max_tokens, ("logprobs", completion.logprobs), completion.logprobs.is_some())?;
+    Ok(fields.request(Shape::Text, completion.prompt.one()?, options, digest))
 }
 
 impl CompletionFields {
@@ -103,7 +103,7 @@ mod tests {
         {
             assert_eq!(read_with("prompt", given).unwrap().prompt, expected);
         }
-        assert_eq!(read_with("prompt", json!("hi")).unwrap().asked.max_tokens, Some(16));
+        assert_eq!(read_with("prompt", json!("hi")).unwrap().options.max_tokens, Some(16));
     }
 
     #[test]

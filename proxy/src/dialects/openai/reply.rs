@@ -1,14 +1,14 @@
 use fulgurite_backends::SampledToken;
 use serde::Serialize;
 
-use super::reply_shape::{Logprobs, Said, Shape};
+use super::reply_shape::{ChoiceContent, Logprobs, Shape};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::error::ProxyError;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::taken::Taken;
 
 /// How Chat Completions and Completions write answers.
 #[derive(Debug, PartialEq)]
@@ -56,7 +56,7 @@ struct Reply<'r> {
 }
 
 struct Choice<'c> {
-    said: Said<'c>,
+    content: ChoiceContent<'c>,
     index: usize,
     logprobs: Option<Logprobs<'c>>,
     finish_reason: Option<&'static str>,
@@ -94,7 +94,7 @@ impl Reply<'_> {
 impl Choice<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         let mut choice = ObjectText::new(out);
-        self.said.add_to(&mut choice);
+        self.content.add_to(&mut choice);
         choice.field("index", &self.index);
         match &self.logprobs {
             Some(logprobs) => logprobs.write(choice.named("logprobs")),
@@ -141,7 +141,7 @@ impl OpenAiReply {
     fn choice<'c>(
         &self,
         context: &'c ReplyContext,
-        said: Said<'c>,
+        content: ChoiceContent<'c>,
         index: usize,
         tokens: &[&'c SampledToken],
         finished: Option<&'c Finished>,
@@ -149,7 +149,7 @@ impl OpenAiReply {
     ) -> Choice<'c> {
         let has_logprobs = context.logprobs && !(tokens.is_empty() && finished.is_none());
         Choice {
-            said,
+            content,
             index,
             logprobs: has_logprobs.then(|| self.shape.logprobs(tokens, &context.tokenizer, text_offset)),
             finish_reason: finished.map(|finished| finished.reason.as_str()),
@@ -191,7 +191,7 @@ impl OpenAiReply {
 impl OpenAiWriter {
     /// Whether a token stands in the reply. Token ids are all that was sampled, and logprobs beside them match them one
     /// to one; alone, they are of the text only.
-    fn carries(&self, taken: &Taken) -> bool {
+    fn carries(&self, taken: &AnswerToken) -> bool {
         taken.is_text || self.context.token_ids
     }
 
@@ -201,11 +201,17 @@ impl OpenAiWriter {
     }
 
     /// Writes a chunk with the tokens that wait for one.
-    fn write_choice(&mut self, index: usize, said: Said<'_>, finished: Option<&Finished>, out: &mut Vec<u8>) {
+    fn write_choice(
+        &mut self,
+        index: usize,
+        content: ChoiceContent<'_>,
+        finished: Option<&Finished>,
+        out: &mut Vec<u8>,
+    ) {
         let Self { format, context, choices } = self;
         let ChoiceState { waiting, text_offset, .. } = &mut choices[index];
         let tokens: Vec<&SampledToken> = waiting.iter().collect();
-        let choice = format.choice(context, said, index, &tokens, finished, text_offset);
+        let choice = format.choice(context, content, index, &tokens, finished, text_offset);
         format.write_chunk(context, choice, None, out);
         waiting.clear();
     }
@@ -252,10 +258,10 @@ impl ReplyWriter for OpenAiWriter {
         out.reserve(BYTES + BYTES_PER_TOKEN * sampled_tokens + BYTES_PER_ID * prompt_tokens);
         let mut choices = Vec::with_capacity(answers.len());
         for (index, answer) in answers.iter().enumerate() {
-            let said = self.format.shape.whole(&answer.finished.message);
+            let content = self.format.shape.whole(&answer.finished.message);
             let carried = answer.tokens().filter(|taken| self.carries(taken));
             let tokens: Vec<&SampledToken> = carried.map(|taken| &taken.token).collect();
-            choices.push(self.format.choice(&self.context, said, index, &tokens, Some(&answer.finished), &mut 0));
+            choices.push(self.format.choice(&self.context, content, index, &tokens, Some(&answer.finished), &mut 0));
         }
         let mut reply = self.format.reply(&self.context, self.format.shape.object(), choices, self.prompt());
         reply.usage = Some(Some(self.usage()));
@@ -265,9 +271,9 @@ impl ReplyWriter for OpenAiWriter {
     /// The first chunk of each choice tells that an answer has begun.
     fn begin(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.context.choices {
-            let said = self.format.shape.beginning();
+            let content = self.format.shape.beginning();
             let choice = Choice {
-                said,
+                content,
                 index,
                 logprobs: None,
                 finish_reason: None,
@@ -279,7 +285,7 @@ impl ReplyWriter for OpenAiWriter {
         }
     }
 
-    fn token(&mut self, choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+    fn token(&mut self, choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
         if self.carries(taken) {
             self.choices[choice].waiting.push(taken.token.clone());
         }

@@ -55,36 +55,36 @@ impl Shape {
     }
 
     /// What a choice of a whole answer says.
-    pub(crate) fn whole(self, message: &Message) -> Said<'_> {
+    pub(crate) fn whole(self, message: &Message) -> ChoiceContent<'_> {
         match self {
-            Shape::Chat => Said::Message(WholeMessage { message, refusal: () }),
-            Shape::Text => Said::Text(text_of(message)),
+            Shape::Chat => ChoiceContent::Message(WholeMessage { message, refusal: () }),
+            Shape::Text => ChoiceContent::Text(text_of(message)),
         }
     }
 
     /// What a choice of the first chunk says: no more than that an answer has begun.
-    pub(crate) fn beginning(self) -> Said<'static> {
+    pub(crate) fn beginning(self) -> ChoiceContent<'static> {
         match self {
-            Shape::Chat => Said::Delta(ChatDelta::Begins { role: "assistant", content: "", refusal: () }),
-            Shape::Text => Said::Text(""),
+            Shape::Chat => ChoiceContent::Delta(ChatDelta::Begins { role: "assistant", content: "", refusal: () }),
+            Shape::Text => ChoiceContent::Text(""),
         }
     }
 
     /// What a choice of a later chunk says.
-    pub(crate) fn delta(self, delta: &Delta) -> Said<'_> {
+    pub(crate) fn delta(self, delta: &Delta) -> ChoiceContent<'_> {
         match (self, delta) {
-            (Shape::Chat, delta) => Said::Delta(ChatDelta::of(delta)),
-            (Shape::Text, Delta::Text(text)) => Said::Text(text),
+            (Shape::Chat, delta) => ChoiceContent::Delta(ChatDelta::of(delta)),
+            (Shape::Text, Delta::Text(text)) => ChoiceContent::Text(text),
             // A completion is read as text and nothing else.
-            (Shape::Text, _) => Said::Text(""),
+            (Shape::Text, _) => ChoiceContent::Text(""),
         }
     }
 
     /// What a choice of the last chunk says: no more than how the answer ended.
-    pub(crate) fn end(self) -> Said<'static> {
+    pub(crate) fn end(self) -> ChoiceContent<'static> {
         match self {
-            Shape::Chat => Said::Delta(ChatDelta::Ends {}),
-            Shape::Text => Said::Text(""),
+            Shape::Chat => ChoiceContent::Delta(ChatDelta::Ends {}),
+            Shape::Text => ChoiceContent::Text(""),
         }
     }
 
@@ -111,7 +111,7 @@ fn text_of(message: &Message) -> &str {
 
 /// What a choice says, under its own name.
 #[derive(Debug)]
-pub(crate) enum Said<'s> {
+pub(crate) enum ChoiceContent<'s> {
     /// A chat's whole answer.
     Message(WholeMessage<'s>),
     /// More of a chat's answer.
@@ -120,12 +120,12 @@ pub(crate) enum Said<'s> {
     Text(&'s str),
 }
 
-impl Said<'_> {
+impl ChoiceContent<'_> {
     pub(crate) fn add_to(&self, choice: &mut ObjectText<'_>) {
         match self {
-            Said::Message(message) => choice.field("message", message),
-            Said::Delta(delta) => choice.field("delta", delta),
-            Said::Text(text) => choice.field("text", *text),
+            ChoiceContent::Message(message) => choice.field("message", message),
+            ChoiceContent::Delta(delta) => choice.field("delta", delta),
+            ChoiceContent::Text(text) => choice.field("text", *text),
         }
     }
 }

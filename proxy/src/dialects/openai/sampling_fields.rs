@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::reply::OpenAiReply;
 use super::reply_shape::Shape;
-use crate::call::model_request::{Asked, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
@@ -70,7 +70,7 @@ impl SamplingFields {
         max_tokens: (&str, Option<u32>),
         top_logprobs: (&str, Option<usize>),
         logprobs: bool,
-    ) -> Result<Asked, ProxyError> {
+    ) -> Result<AnswerOptions, ProxyError> {
         if let Some(field) =
             OTHER_CONSTRAINTS.iter().find(|field| self.extra.get(**field).is_some_and(|value| !value.is_null()))
         {
@@ -84,7 +84,7 @@ impl SamplingFields {
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
             return Err(ProxyError::invalid(name, format!("{name} must be at most {MAXIMUM_TOP_LOGPROBS}")));
         }
-        Ok(Asked {
+        Ok(AnswerOptions {
             sampling: SamplingParameters {
                 presence_penalty: within("presence_penalty", self.presence_penalty, -2.0..=2.0)?.unwrap_or_default(),
                 frequency_penalty: within("frequency_penalty", self.frequency_penalty, -2.0..=2.0)?.unwrap_or_default(),
@@ -100,13 +100,13 @@ impl SamplingFields {
         })
     }
 
-    /// The whole request, once these fields have been checked and given `asked`.
-    pub(crate) fn request(self, shape: Shape, prompt: Prompt, asked: Asked, digest: String) -> ModelRequest {
+    /// The whole request, once these fields have been checked and given `options`.
+    pub(crate) fn request(self, shape: Shape, prompt: Prompt, options: AnswerOptions, digest: String) -> ModelRequest {
         let include_usage = self.stream_options.is_some_and(|options| options.include_usage);
         ModelRequest {
             endpoint: shape.endpoint(),
             prompt,
-            asked,
+            options,
             stream: self.stream.unwrap_or(false),
             return_token_ids: self.return_token_ids.unwrap_or(false),
             seed: self.seed,

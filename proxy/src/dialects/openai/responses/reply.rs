@@ -9,11 +9,11 @@ use crate::dialects::openai::error::body;
 use crate::dialects::openai::token_logprobs;
 use crate::error::ProxyError;
 use crate::error::wire_error::Dialect;
+use crate::reply::answer_token::AnswerToken;
 use crate::reply::assistant_message::Delta;
 use crate::reply::call_event::Finished;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
-use crate::reply::taken::Taken;
 
 /// How Responses writes an answer.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl ResponseWriter {
         changes
     }
 
-    fn take(&mut self, taken: &Taken) -> Vec<Change> {
+    fn take(&mut self, taken: &AnswerToken) -> Vec<Change> {
         self.tokens.push(Kept { token: taken.token.clone(), is_text: taken.is_text });
         self.say(&taken.deltas)
     }
@@ -186,7 +186,7 @@ impl ReplyWriter for ResponseWriter {
         self.write_standing("in_progress", response, out);
     }
 
-    fn token(&mut self, _choice: usize, taken: &Taken, out: &mut Vec<u8>) {
+    fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
         let changes = self.take(taken);
         self.write_changes(&changes, out);
     }

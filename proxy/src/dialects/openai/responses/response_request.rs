@@ -8,7 +8,7 @@ use super::output_items::{ReasoningForm, is_included};
 use super::reply::ResponseReply;
 use super::response_object::echo;
 use super::tools::DeclaredTools;
-use crate::call::model_request::{Asked, Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, token_limit};
 use crate::dialects::openai::response_format;
@@ -66,7 +66,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     let form = StructuredOutput { json, call, single_call: None };
     Ok(ModelRequest {
         endpoint: &RESPONSES,
-        asked: fields.asked(form, reply.logprobs)?,
+        options: fields.options(form, reply.logprobs)?,
         prompt: Prompt::conversation(messages, functions),
         stream: fields.stream.unwrap_or(false),
         return_token_ids: fields.return_token_ids.unwrap_or(false),
@@ -121,12 +121,12 @@ impl ResponseFields {
         Ok(messages)
     }
 
-    fn asked(&self, form: StructuredOutput, logprobs: bool) -> Result<Asked, ProxyError> {
+    fn options(&self, form: StructuredOutput, logprobs: bool) -> Result<AnswerOptions, ProxyError> {
         let top_logprobs = self.top_logprobs.unwrap_or(0);
         if top_logprobs > MAXIMUM_TOP_LOGPROBS {
             refuse("top_logprobs", &format!("must be at most {MAXIMUM_TOP_LOGPROBS}"))?;
         }
-        Ok(Asked {
+        Ok(AnswerOptions {
             sampling: sampling(self.temperature, self.top_p, self.top_k)?,
             form,
             max_tokens: token_limit("max_output_tokens", self.max_output_tokens)?,
@@ -214,7 +214,7 @@ mod tests {
         let function = json!({ "type": "function", "function": { "name": "f", "strict": true } });
         assert_eq!(conversation.tools, [function]);
         assert_eq!(json!(request.ignored_tools), json!([{ "type": "web_search" }]));
-        assert_eq!((request.asked.max_tokens, request.asked.sampling.temperature), (Some(9), 0.5));
+        assert_eq!((request.options.max_tokens, request.options.sampling.temperature), (Some(9), 0.5));
         assert!(request.stream);
         for field in ["parallel_tool_calls", "store", "client_metadata", "reasoning", "truncation", "prompt_cache_key"]
         {

@@ -5,7 +5,7 @@ use fulgurite_backends::SampledToken;
 use crate::reply::assistant_message::Delta;
 
 /// A token, and what may leave since the last one: often nothing, sometimes of several tokens.
-pub(crate) struct Taken {
+pub(crate) struct AnswerToken {
     pub(crate) token: SampledToken,
     /// Whether it is more than the end of the turn.
     pub(crate) is_text: bool,

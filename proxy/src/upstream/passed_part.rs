@@ -8,7 +8,7 @@ use crate::error::ProxyError;
 /// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
 /// end, and nothing after it.
 #[derive(Clone, Debug)]
-pub(crate) enum Passed {
+pub(crate) enum PassedPart {
     Head(Arc<Head>),
     Piece(Bytes),
     /// The end. What came before is recorded.
@@ -16,13 +16,13 @@ pub(crate) enum Passed {
     Failed(Arc<ProxyError>),
 }
 
-impl Passed {
+impl PassedPart {
     /// Bytes that it holds, about.
     pub(super) fn size(&self) -> usize {
         match self {
-            Passed::Head(_) => 1_000,
-            Passed::Piece(bytes) => bytes.len(),
-            Passed::End | Passed::Failed(_) => 0,
+            PassedPart::Head(_) => 1_000,
+            PassedPart::Piece(bytes) => bytes.len(),
+            PassedPart::End | PassedPart::Failed(_) => 0,
         }
     }
 }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::sql::{column, to_integer};
+use crate::database::sql::{column, to_integer};
 
 /// Digests are added up in SQL as well, where neither they nor a sum of two may leave 63 bits.
 pub(crate) const MASK: i64 = (1 << 60) - 1;

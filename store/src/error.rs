@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use fulgurite_types::GatewayState;
 
-use crate::reward_refused::RewardRefused;
+use crate::rewards::refused::RewardRefused;
 
 /// Why the store could not do what it was asked. Nothing has been changed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use fulgurite_types::Page;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::sql::{SortField, Sql, column};
+use crate::database::sql::{SortField, Sql, column};
 use crate::{Result, Store};
 
 /// How records of a list are found and read.

@@ -3,9 +3,9 @@
 use fulgurite_types::RolloutStatus;
 use serde::Serialize;
 
-use crate::dialect::Dialect;
-use crate::sql::{Sql, column};
-use crate::writer::Write;
+use crate::database::dialect::Dialect;
+use crate::database::sql::{Sql, column};
+use crate::database::writer::Write;
 use crate::{Result, Store};
 
 /// Rollouts that are deleted in one transaction, so that others need not wait long.
@@ -158,8 +158,8 @@ mod tests {
     use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, GenerationUse, ListFilter, NewRun, Part};
 
     use super::*;
+    use crate::database::clock::now;
     use crate::testing::{TestStore, generation};
-    use crate::writer::now;
 
     /// Six rollouts with two generations each, of which every other one has succeeded.
     async fn half_finished(store: &TestStore) {

@@ -4,9 +4,9 @@ use fulgurite_types::{Object, Page, Paginated, ResourcesUpdate, TextFilter, new_
 use serde_json::{Map, Value, json};
 use sqlx::any::AnyRow;
 
+use crate::database::clock::now;
+use crate::database::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
 use crate::list_pages::{ListKind, ListPages};
-use crate::sql::{Conditions, SortField, Sql, column, count, json, plain, to_integer, to_json};
-use crate::writer::now;
 use crate::{Result, Store, StoreError};
 
 const SORT_FIELDS: &[SortField] = &[

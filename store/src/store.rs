@@ -7,47 +7,21 @@ use sqlx::migrate::Migrator;
 use sqlx::{AnyConnection, Connection};
 use tokio::sync::OnceCell;
 
-use crate::dialect::Dialect;
-use crate::keys::IssuedKeys;
-use crate::listener::Listener;
-use crate::location::{Access, Location};
-use crate::readers::{Reader, Readers};
-use crate::recorded_calls::CallListener;
-use crate::recording::LatestCalls;
-use crate::signals::Signals;
-use crate::sql::{column, count};
-use crate::under_way::RolloutsUnderWay;
-use crate::writer::{Write, Writer};
+use crate::database::dialect::Dialect;
+use crate::database::listener::Listener;
+use crate::database::location::{Access, Location};
+use crate::database::options::{BUSY_TIMEOUT, StoreOptions};
+use crate::database::readers::{Reader, Readers};
+use crate::database::signals::Signals;
+use crate::database::sql::{column, count};
+use crate::database::under_way::RolloutsUnderWay;
+use crate::database::writer::{Write, Writer};
+use crate::keys::issued_keys::IssuedKeys;
+use crate::recording::at_once;
+use crate::recording::call_listener::CallListener;
+use crate::recording::call_record::CallRecord;
+use crate::recording::latest_calls::LatestCalls;
 use crate::{Result, StoreError};
-
-/// How long to wait for another program that holds the database.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// When a committed transaction is safe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Synchronous {
-    /// From loss of power.
-    #[default]
-    Full,
-    /// From the end of the process, however sudden, but not from loss of power; on PostgreSQL also not from the sudden
-    /// end of the database server.
-    Normal,
-}
-
-/// How a store is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// When a committed transaction is safe.
-    pub synchronous: Synchronous,
-    /// How long a write waits for another program that holds the database.
-    pub busy_timeout: Duration,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self { synchronous: Synchronous::default(), busy_timeout: BUSY_TIMEOUT }
-    }
-}
 
 /// How much a store holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,7 +54,7 @@ impl fmt::Debug for Store {
 
 struct Inner {
     readers: Readers,
-    writer: Option<Writer>,
+    writer: Option<Writer<CallRecord>>,
     signals: Arc<Signals>,
     opened: Instant,
     /// Once somebody has asked for them.
@@ -105,7 +79,10 @@ impl Store {
         let mut connection = location.connector(Access::Create, preparation.clone())?.connect().await?;
         migrate(&mut connection).await?;
         connection.close().await?;
-        let writing = format!("{preparation}; {}", dialect.prepare_recording());
+        let writing = match dialect {
+            Dialect::Sqlite => format!("{preparation}; {}", at_once::PREPARATION),
+            Dialect::Postgres => preparation,
+        };
         let connector = location.connector(Access::Change, writing)?;
         let connection = connector.connect().await?;
         let readers = readers(&location, Access::Change, busy).await?;
@@ -139,7 +116,7 @@ impl Store {
 
     fn new(
         readers: Readers,
-        writer: Option<Writer>,
+        writer: Option<Writer<CallRecord>>,
         signals: Arc<Signals>,
         under_way: Arc<RolloutsUnderWay>,
         _listener: Option<Listener>,
@@ -149,11 +126,6 @@ impl Store {
         let inner =
             Inner { readers, writer, signals, opened, issued_keys, call_listener, latest_calls, under_way, _listener };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// The keys that servers on this database issue. Their secret is made once, by whoever asks first, and stays.
-    pub async fn issued_keys(&self) -> Result<&IssuedKeys> {
-        self.inner.issued_keys.get_or_try_init(|| IssuedKeys::of(self)).await
     }
 
     /// Finishes the writes that wait and closes the database; every later call fails.
@@ -205,6 +177,11 @@ impl Store {
         })
     }
 
+    /// Empty until somebody asks for them.
+    pub(crate) fn known_issued_keys(&self) -> &OnceCell<IssuedKeys> {
+        &self.inner.issued_keys
+    }
+
     pub(crate) fn call_listener(&self) -> &OnceLock<CallListener> {
         &self.inner.call_listener
     }
@@ -240,7 +217,7 @@ impl Store {
         self.writer()?.write(work).await
     }
 
-    pub(crate) fn writer(&self) -> Result<&Writer> {
+    pub(crate) fn writer(&self) -> Result<&Writer<CallRecord>> {
         self.inner.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 }

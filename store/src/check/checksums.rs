@@ -7,10 +7,9 @@ use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
 use crate::Result;
+use crate::check::findings::{Check, CheckEvent, PAGE};
 use crate::checksums::{GenerationColumns, Recorded};
-use crate::sql::{Sql, column, count};
-
-use super::{Check, CheckEvent, PAGE};
+use crate::database::sql::{Sql, column, count};
 
 /// An attempt of a page: what it says that was recorded, and what there is of it.
 struct Attempt {

@@ -5,10 +5,10 @@ use serde_json::Value;
 use sqlx::any::AnyRow;
 
 use crate::Result;
-use crate::attempts::attempt_from_row;
-use crate::rollouts::{rollout_from_row, run_and_step};
-use crate::spans::span_from_row;
-use crate::sql::{column, count, json, optional_json};
+use crate::attempts::rows::attempt_from_row;
+use crate::database::sql::{column, count, json, optional_json};
+use crate::rollouts::rows::{rollout_from_row, run_and_step};
+use crate::spans::rows::span_from_row;
 
 /// A table whose rows are read one by one.
 pub(super) struct Table {

@@ -5,11 +5,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::Mac;
 use serde::{Deserialize, Serialize};
 
-use super::admin_key::new_hmac;
-use super::{KeyHolder, KeyRefused};
-use crate::sql::column;
-use crate::writer::now;
-use crate::{Result, Store, StoreError};
+use crate::database::clock::now;
+use crate::keys::admin_key::new_hmac;
+use crate::keys::holder::{KeyHolder, KeyRefused};
 
 /// Seconds for which a key that is issued opens its door. An attempt that has ended takes no more calls, however long its
 /// key would last.
@@ -18,10 +16,7 @@ pub const ISSUED_KEY_SECONDS: u64 = 7 * 24 * 3600;
 /// What issued keys begin with, so that people and scanners know them.
 const PREFIX: &str = "fgr-";
 /// Bytes of the secret, as many as its hash has.
-const SECRET_BYTES: usize = 32;
-
-/// What the secret is called among others.
-const NAME: &str = "issued_keys";
+pub(super) const SECRET_BYTES: usize = 32;
 
 /// Makes keys, and knows them again. A key's text is `fgr-CLAIMS.CODE`: what it opens until when, and the HMAC-SHA256
 /// of that under the servers' secret, both in base64 for URLs.
@@ -53,32 +48,9 @@ enum Opens {
 }
 
 impl IssuedKeys {
-    /// The keys under the secret that a store holds, or holds from now on.
-    pub(crate) async fn of(store: &Store) -> Result<Self> {
-        let mut fresh = [0; SECRET_BYTES];
-        getrandom::fill(&mut fresh).map_err(|error| StoreError::Unavailable {
-            message: format!("the system gives no random bytes: {error}"),
-        })?;
-        let secret = store
-            .write(move |write| {
-                Box::pin(async move {
-                    let select = "SELECT secret FROM secrets WHERE name = $1";
-                    // Looked for first: a query that hides it from itself does not hold up whoever reads it.
-                    if let Some(row) = sqlx::query(select).bind(NAME).fetch_optional(write.connection()).await? {
-                        return column::<Vec<u8>>(&row, "secret");
-                    }
-                    let insert = "INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
-                    sqlx::query(insert).bind(NAME).bind(fresh.to_vec()).execute(write.connection()).await?;
-                    let row = sqlx::query(select).bind(NAME).fetch_one(write.connection()).await?;
-                    column::<Vec<u8>>(&row, "secret")
-                })
-            })
-            .await?;
-        let secret = secret.try_into().map_err(|_| StoreError::Corrupt {
-            column: "secrets.secret".to_owned(),
-            message: format!("it must have {SECRET_BYTES} bytes"),
-        })?;
-        Ok(IssuedKeys { secret })
+    /// The keys under a secret.
+    pub(super) fn new(secret: [u8; SECRET_BYTES]) -> Self {
+        Self { secret }
     }
 
     /// The key of an attempt's agent, from now on.
@@ -134,8 +106,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::StoreOptions;
-    use crate::testing::TestStore;
 
     const KEYS: IssuedKeys = IssuedKeys { secret: [7; SECRET_BYTES] };
 
@@ -184,19 +154,5 @@ mod tests {
         fn a_text_that_is_no_key_is_nobodys(text in "(fgr-)?.*") {
             prop_assert_eq!(KEYS.holder(&text, 0), Err(KeyRefused::Unknown));
         }
-    }
-
-    #[tokio::test]
-    async fn all_servers_on_a_database_know_each_others_keys_and_keep_them_over_a_restart() {
-        let store = TestStore::new().await;
-        let (one, two) = tokio::join!(IssuedKeys::of(&store), IssuedKeys::of(&store));
-        let key = one.unwrap().attempt_key("ro-1", "at-1");
-        let holder = KeyHolder::Attempt { rollout_id: "ro-1".into(), attempt_id: "at-1".into() };
-        assert_eq!(two.unwrap().holder(&key, 0), Ok(holder.clone()));
-        store.close().await;
-        let again = Store::open(&store.database.url, StoreOptions::default()).await.unwrap();
-        assert_eq!(again.issued_keys().await.unwrap().holder(&key, 0), Ok(holder));
-        let elsewhere = TestStore::new().await;
-        assert_eq!(elsewhere.issued_keys().await.unwrap().holder(&key, 0), Err(KeyRefused::Unknown));
     }
 }

@@ -12,10 +12,10 @@ use fulgurite_types::{
 use proptest::prelude::*;
 use sqlx::Row;
 
-use super::propagate;
 use crate::Store;
+use crate::database::clock::now;
+use crate::lifecycle::propagate;
 use crate::testing::TestStore;
-use crate::writer::now;
 
 /// Limits that are far from how long a test takes, and times at which one or both are over.
 const UNRESPONSIVE_SECONDS: f64 = 1e5;

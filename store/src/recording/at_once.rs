@@ -6,12 +6,11 @@ use std::sync::{Arc, LazyLock};
 use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::Result;
+use crate::database::clock::now;
+use crate::database::sql::to_integer;
 use crate::error::is_constraint;
-use crate::sql::to_integer;
-use crate::writer::now;
-
-use super::CallRecord;
-use super::columns::{CallQuery, bind_generation, bind_span};
+use crate::recording::call_record::CallRecord;
+use crate::recording::columns::{CallQuery, bind_generation, bind_span};
 
 /// Calls that one statement takes, at most.
 pub(crate) const CALLS_AT_ONCE: usize = 32;

@@ -2,12 +2,11 @@ use fulgurite_types::{BranchReason, Defect, NewGeneration, NewRollout, Span, Sto
 
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
-use crate::conversations::{Conversation, MessagesHash, WrittenConversation};
-use crate::generation_spans::span_of;
-use crate::sql::{to_integer, to_json};
-use crate::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
-
-use super::validate;
+use crate::database::sql::{to_integer, to_json};
+use crate::generations::conversations::{Conversation, MessagesHash, WrittenConversation};
+use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
+use crate::recording::validation::validate;
+use crate::spans::of_call::span_of;
 
 /// A call that is to be recorded, in the form that its rows take.
 pub(crate) struct CallRecord {

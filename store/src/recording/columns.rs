@@ -6,9 +6,8 @@ use sqlx::any::AnyArguments;
 use sqlx::query::Query;
 
 use crate::Result;
-use crate::sql::to_integer;
-
-use super::CallRecord;
+use crate::database::sql::to_integer;
+use crate::recording::call_record::CallRecord;
 
 pub(super) type CallQuery<'q> = Query<'q, Any, AnyArguments>;
 

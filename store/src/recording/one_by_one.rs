@@ -3,19 +3,20 @@ use fulgurite_types::{
 };
 use sqlx::AnyConnection;
 
-use crate::attempts::{apply, count_in, existing_attempt, hear_of, insert_attempt};
+use crate::attempts::following::apply;
+use crate::attempts::hearing::{count_in, hear_of};
+use crate::attempts::rows::{existing_attempt, insert_attempt};
 use crate::checksums::Recorded;
-use crate::conversations::{Conversation, StoredConversation};
-use crate::generations::load_chains;
-use crate::rollouts::insert_rollout;
-use crate::spans::{allocate_sequence_id, insert_span, raise_sequence_id};
-use crate::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
-use crate::tokens::{ContextHash, PrefixHasher};
-use crate::writer::Write;
+use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
+use crate::database::writer::Write;
+use crate::generations::conversations::{Conversation, StoredConversation};
+use crate::generations::reading::load_chains;
+use crate::generations::tokens::{ContextHash, PrefixHasher};
+use crate::recording::call_record::CallRecord;
+use crate::recording::columns::{bind_generation, bind_span};
+use crate::rollouts::changes::insert_rollout;
+use crate::spans::writing::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::{Result, StoreError};
-
-use super::CallRecord;
-use super::columns::{bind_generation, bind_span};
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;

@@ -1,16 +1,19 @@
 use fulgurite_types::{
-    AttemptStatus, Defect, Generation, GenerationFilter, NewRollout, Object, RecordedSampling, RolloutStatus,
-    StopReason,
+    AttemptStatus, Defect, Generation, GenerationFilter, NewGeneration, NewRollout, Object, RecordedSampling,
+    RolloutStatus, StopReason, WeightsFrom,
 };
 use futures::future::join_all;
 use proptest::prelude::*;
 use serde_json::json;
 use sqlx::Row;
 
-use super::*;
-use crate::conversations::Conversation;
-use crate::dialect::Dialect;
+use crate::database::dialect::Dialect;
+use crate::generations::conversations::Conversation;
+use crate::recording::at_once::record_at_once;
+use crate::recording::call_record::CallRecord;
+use crate::recording::one_by_one::record_one_by_one;
 use crate::testing::{TestStore, generation};
+use crate::{Store, StoreError};
 
 async fn stored_bytes(store: &Store) -> i64 {
     let row = sqlx::query(
@@ -421,13 +424,13 @@ async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() 
     }
     let commits = at_once.commits();
     let mut finished = at_once.signals().finished.subscribe();
-    at_once.writer().unwrap().record(call(0)).await.unwrap();
+    at_once.writer().unwrap().join(call(0)).await.unwrap();
     assert_eq!(at_once.commits(), commits + 1);
     assert!(finished.has_changed().unwrap());
     finished.mark_unchanged();
     // Beside another write.
     let other = at_once.next_sequence_id("ro-1");
-    let (other, second) = futures::join!(other, at_once.writer().unwrap().record(call(1)));
+    let (other, second) = futures::join!(other, at_once.writer().unwrap().join(call(1)));
     second.unwrap();
     assert_eq!((other.unwrap(), place(&at_once, "g1").await), (1, (1, None)));
     assert!(finished.has_changed().unwrap());

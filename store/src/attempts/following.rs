@@ -1,0 +1,130 @@
+//! What follows from a change of an attempt: its rollout and its worker go with it.
+
+use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Rollout};
+use sqlx::AnyConnection;
+
+use crate::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
+use crate::database::clock::now;
+use crate::database::sql::{OptionalReal, count, optional_plain, to_optional_json};
+use crate::database::writer::Write;
+use crate::lifecycle::propagate;
+use crate::rollouts::changes::set_rollout_status;
+use crate::rollouts::rows::rollout_from_row;
+use crate::workers::rows::worker_follows;
+use crate::{Result, StoreError};
+
+/// An attempt, and its rollout if it is the latest of it: that one follows it.
+pub(crate) struct Standing {
+    pub attempt: Attempt,
+    pub leads: Option<Rollout>,
+}
+
+impl Standing {
+    /// Whether nothing that the attempt still says can matter.
+    pub fn is_over(&self) -> bool {
+        self.attempt.status.is_ended() || self.leads.as_ref().is_none_or(|rollout| rollout.status.is_finished())
+    }
+}
+
+pub(crate) async fn find_standing(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt: &AttemptRef,
+) -> Result<Option<Standing>> {
+    let query = match attempt {
+        AttemptRef::Id(attempt_id) => sqlx::query(concat!(
+            "SELECT ",
+            rollout_and_attempt!(),
+            ", (SELECT MAX(sequence_id) FROM attempts WHERE rollout_id = $1) AS latest
+             FROM attempts a JOIN rollouts r ON r.rollout_id = a.rollout_id
+             WHERE a.rollout_id = $1 AND a.attempt_id = $2"
+        ))
+        .bind(rollout_id)
+        .bind(attempt_id.as_str()),
+        AttemptRef::Latest => sqlx::query(concat!(
+            "SELECT ",
+            rollout_and_attempt!(),
+            ", a.sequence_id AS latest FROM attempts a JOIN rollouts r ON r.rollout_id = a.rollout_id
+             WHERE a.rollout_id = $1 ORDER BY a.sequence_id DESC LIMIT 1"
+        ))
+        .bind(rollout_id),
+    };
+    let Some(row) = query.fetch_optional(connection).await? else { return Ok(None) };
+    let Some(attempt) = attempt_beside_rollout(&row)? else { return Ok(None) };
+    let is_latest = attempt.sequence_id == count::<u32>(&row, "latest")?;
+    let leads = if is_latest { Some(rollout_from_row(&row)?) } else { None };
+    Ok(Some(Standing { attempt, leads }))
+}
+
+/// As [`existing_attempt`], with the rollout that it leads.
+pub(crate) async fn existing_standing(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt: &AttemptRef,
+) -> Result<Standing> {
+    match find_standing(connection, rollout_id, attempt).await? {
+        Some(standing) => Ok(standing),
+        None => Err(no_such_attempt(connection, rollout_id, attempt).await),
+    }
+}
+
+/// The rollout of an attempt that is its latest.
+async fn rollout_led_by(connection: &mut AnyConnection, attempt: &Attempt) -> Result<Option<Rollout>> {
+    let row = sqlx::query(
+        "SELECT * FROM rollouts WHERE rollout_id = $1
+             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(i64::from(attempt.sequence_id))
+    .fetch_optional(connection)
+    .await?;
+    row.as_ref().map(rollout_from_row).transpose()
+}
+
+/// Changes an attempt and everything that follows it: its rollout and its worker.
+pub(crate) async fn apply(write: &mut Write, attempt: Attempt, update: AttemptUpdate) -> Result<Attempt> {
+    let leads = match update.status {
+        Some(_) => rollout_led_by(write.connection(), &attempt).await?,
+        None => None,
+    };
+    apply_standing(write, Standing { attempt, leads }, update).await
+}
+
+pub(crate) async fn apply_standing(write: &mut Write, standing: Standing, update: AttemptUpdate) -> Result<Attempt> {
+    let Standing { mut attempt, leads } = standing;
+    if update.last_heartbeat_time.is_some_and(|time| !time.is_finite()) {
+        return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
+    }
+    write.rollout_changed(&attempt.rollout_id);
+    attempt.worker_id = update.worker_id.or(attempt.worker_id);
+    attempt.last_heartbeat_time = update.last_heartbeat_time.or(attempt.last_heartbeat_time);
+    attempt.metadata = update.metadata.or(attempt.metadata);
+    if let Some(status) = update.status {
+        attempt.status = status;
+        attempt.end_time = status.is_ended().then(now);
+        if status.is_ended() {
+            write.attempt_ended(&attempt);
+        }
+    }
+    sqlx::query(
+        "UPDATE attempts SET status = $3, end_time = $4, worker_id = $5, last_heartbeat_time = $6, metadata = $7
+         WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(attempt.rollout_id.as_str())
+    .bind(attempt.attempt_id.as_str())
+    .bind(attempt.status.as_str())
+    .bind(OptionalReal(attempt.end_time))
+    .bind(optional_plain("worker_id", attempt.worker_id.as_deref())?)
+    .bind(OptionalReal(attempt.last_heartbeat_time))
+    .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+    .execute(write.connection())
+    .await?;
+    if update.status.is_some() {
+        worker_follows(write.connection(), &attempt).await?;
+        if let Some(mut rollout) = leads {
+            let status = propagate(attempt.status, attempt.sequence_id, &rollout.config);
+            set_rollout_status(write, &mut rollout, status).await?;
+        }
+    }
+    Ok(attempt)
+}

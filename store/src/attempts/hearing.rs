@@ -1,0 +1,75 @@
+//! Signs of life: what an attempt is counted to have, and that it runs by that.
+
+use fulgurite_types::{AttemptStatus, RolloutStatus};
+use sqlx::AnyConnection;
+
+use crate::checksums::{MASK, Recorded};
+use crate::database::clock::now;
+use crate::database::sql::{column, word};
+use crate::database::writer::Write;
+use crate::rollouts::rows::existing_rollout;
+use crate::{Result, StoreError};
+
+/// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
+/// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
+pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str, recorded: Recorded) -> Result<()> {
+    let row = sqlx::query(
+        "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
+             generation_count = generation_count + $5, digest = (digest + $6) & $7,
+             end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
+             status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
+         WHERE rollout_id = $1 AND attempt_id = $2
+         RETURNING sequence_id, status, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status",
+    )
+    .bind(rollout_id)
+    .bind(attempt_id)
+    .bind(now())
+    .bind(recorded.spans)
+    .bind(recorded.generations)
+    .bind(recorded.digest)
+    .bind(MASK)
+    .fetch_optional(write.connection())
+    .await?;
+    let Some(row) = row else {
+        existing_rollout(write.connection(), rollout_id).await?;
+        return Err(StoreError::not_found("attempt", attempt_id));
+    };
+    write.attempt_was_heard_of(rollout_id, attempt_id);
+    let waits = matches!(word(&row, "rollout_status")?, RolloutStatus::Preparing | RolloutStatus::Requeuing);
+    if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
+        return Ok(());
+    }
+    sqlx::query(
+        "UPDATE rollouts SET status = 'running', queue_position = NULL
+         WHERE rollout_id = $1 AND status IN ('preparing', 'requeuing')
+             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)",
+    )
+    .bind(rollout_id)
+    .bind(column::<i64>(&row, "sequence_id")?)
+    .execute(write.connection())
+    .await?;
+    Ok(())
+}
+
+/// Counts what an attempt that is there has got, which is not heard of by that.
+pub(crate) async fn count_in(
+    connection: &mut AnyConnection,
+    rollout_id: &str,
+    attempt_id: &str,
+    recorded: Recorded,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE attempts SET span_count = span_count + $3, generation_count = generation_count + $4,
+             digest = (digest + $5) & $6
+         WHERE rollout_id = $1 AND attempt_id = $2",
+    )
+    .bind(rollout_id)
+    .bind(attempt_id)
+    .bind(recorded.spans)
+    .bind(recorded.generations)
+    .bind(recorded.digest)
+    .bind(MASK)
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! Attempts that are made because somebody names them.
+
+use fulgurite_types::{Attempt, AttemptRef};
+
+use crate::attempts::rows::{find_attempt, insert_attempt};
+use crate::database::writer::Write;
+use crate::rollouts::rows::existing_rollout;
+use crate::{Result, Store, StoreError};
+
+impl Store {
+    /// An attempt by its id, which is made if its rollout has none of that name.
+    pub async fn open_attempt(&self, rollout_id: &str, attempt_id: &str) -> Result<Attempt> {
+        let id = AttemptRef::Id(attempt_id.to_owned());
+        if let Some(attempt) = find_attempt(&mut *self.reader().await?, rollout_id, &id).await? {
+            return Ok(attempt);
+        }
+        let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
+        self.write(move |write| Box::pin(async move { open_attempt(write, &rollout_id, &attempt_id).await })).await
+    }
+}
+
+/// An attempt by its id, which is made if its rollout has none of that name.
+pub(crate) async fn open_attempt(write: &mut Write, rollout_id: &str, attempt_id: &str) -> Result<Attempt> {
+    if attempt_id.is_empty() {
+        return Err(StoreError::invalid("attempt_id", "must not be empty"));
+    }
+    let id = AttemptRef::Id(attempt_id.to_owned());
+    if let Some(attempt) = find_attempt(write.connection(), rollout_id, &id).await? {
+        return Ok(attempt);
+    }
+    existing_rollout(write.connection(), rollout_id).await?;
+    write.rollout_changed(rollout_id);
+    insert_attempt(write.connection(), rollout_id, attempt_id, None, None).await
+}

@@ -1,0 +1,114 @@
+//! Attempts: finding them, and what is told of how they go.
+
+use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Page, Paginated};
+
+use crate::attempts::following::{Standing, apply_standing, existing_standing, find_standing};
+use crate::attempts::rows::{SORT_FIELDS, attempt_from_row, existing_attempt, find_attempt};
+use crate::database::clock::now;
+use crate::database::sql::{Sql, to_integer};
+use crate::list_pages::{ListKind, ListPages};
+use crate::{Result, Store};
+
+impl Store {
+    /// An attempt, if there is one.
+    pub async fn get_attempt(&self, rollout_id: &str, attempt: impl Into<AttemptRef>) -> Result<Option<Attempt>> {
+        find_attempt(&mut *self.reader().await?, rollout_id, &attempt.into()).await
+    }
+
+    /// All attempts of a rollout, first to latest; none if it is not known.
+    pub async fn attempts(&self, rollout_id: &str) -> Result<Vec<Attempt>> {
+        Ok(self.query_attempts(rollout_id, &Page::default()).await?.items)
+    }
+
+    /// A page of the attempts of a rollout, sorted by `sequence_id` unless told otherwise.
+    pub async fn query_attempts(&self, rollout_id: &str, page: &Page) -> Result<Paginated<Attempt>> {
+        let mut connection = self.reader().await?;
+        let mut total = Sql::new("SELECT COUNT(*) FROM attempts WHERE rollout_id = ");
+        total.text(rollout_id);
+        let mut sql = Sql::new("SELECT *, sequence_id AS position FROM attempts WHERE rollout_id = ");
+        sql.text(rollout_id).page(page, SORT_FIELDS)?;
+        Ok(Paginated {
+            total: total.total(&mut connection).await?,
+            items: sql.all(&mut connection).await?.iter().map(attempt_from_row).collect::<Result<_>>()?,
+            limit: page.limit.map_or(Ok(-1), |limit| to_integer("limit", limit))?,
+            offset: page.offset,
+        })
+    }
+
+    /// Attempts as [`Store::query_attempts`] gives them.
+    pub async fn attempt_pages(&self, rollout_id: &str, page: &Page) -> Result<ListPages<Attempt>> {
+        let of_rollout = |select: &str| {
+            let mut sql = Sql::new(select);
+            sql.push(" FROM attempts WHERE rollout_id = ").text(rollout_id);
+            sql
+        };
+        let mut rows = of_rollout("SELECT *, sequence_id AS position");
+        rows.push(" AND sequence_id IN ");
+        let kind = ListKind { sort_fields: SORT_FIELDS, part: 128, read: attempt_from_row };
+        let (total, places) = (of_rollout("SELECT COUNT(*)"), of_rollout("SELECT sequence_id AS position"));
+        ListPages::find(self, kind, &total, places, rows, page).await
+    }
+
+    /// Changes an attempt as told. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails,
+    /// or goes back into the queue when its config asks for another attempt.
+    pub async fn update_attempt(
+        &self,
+        rollout_id: &str,
+        attempt: impl Into<AttemptRef>,
+        update: AttemptUpdate,
+    ) -> Result<Attempt> {
+        let (rollout_id, attempt) = (rollout_id.to_owned(), attempt.into());
+        self.write(move |write| {
+            Box::pin(async move {
+                // The rollout, whose input may be large, follows a status alone.
+                let standing = match update.status {
+                    Some(_) => existing_standing(write.connection(), &rollout_id, &attempt).await?,
+                    None => {
+                        let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                        Standing { attempt, leads: None }
+                    }
+                };
+                apply_standing(write, standing, update).await
+            })
+        })
+        .await
+    }
+
+    /// As [`Store::update_attempt`], for a runner whose report may come late: an attempt that has ended, or that a
+    /// later one has superseded, or whose rollout has finished, stays as it is and is given back unchanged.
+    pub async fn report_attempt(&self, rollout_id: &str, attempt_id: &str, update: AttemptUpdate) -> Result<Attempt> {
+        let (rollout_id, attempt) = (rollout_id.to_owned(), AttemptRef::Id(attempt_id.to_owned()));
+        self.write(move |write| {
+            Box::pin(async move {
+                let standing = existing_standing(write.connection(), &rollout_id, &attempt).await?;
+                if standing.is_over() {
+                    return Ok(standing.attempt);
+                }
+                apply_standing(write, standing, update).await
+            })
+        })
+        .await
+    }
+
+    /// Says that these attempts (rollout id, attempt id) are alive. Gives those that are known as they stand, so that
+    /// a runner sees which of its attempts have been ended from outside; those are not changed.
+    pub async fn heartbeat_attempts(&self, attempts: Vec<(String, String)>) -> Result<Vec<Attempt>> {
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut known = Vec::with_capacity(attempts.len());
+                for (rollout_id, attempt_id) in attempts {
+                    let id = AttemptRef::Id(attempt_id);
+                    let Some(standing) = find_standing(write.connection(), &rollout_id, &id).await? else { continue };
+                    known.push(if standing.is_over() {
+                        standing.attempt
+                    } else {
+                        let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
+                        apply_standing(write, standing, update).await?
+                    });
+                }
+                Ok(known)
+            })
+        })
+        .await
+    }
+}

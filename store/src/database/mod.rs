@@ -1,0 +1,15 @@
+//! The database: connections, the one writer, readers, and SQL in two dialects.
+
+pub(crate) mod aside;
+pub(crate) mod checkpoints;
+pub(crate) mod clock;
+pub(crate) mod dialect;
+pub(crate) mod listener;
+pub(crate) mod location;
+pub(crate) mod options;
+pub(crate) mod readers;
+pub(crate) mod signals;
+pub(crate) mod sql;
+pub(crate) mod telemetry;
+pub(crate) mod under_way;
+pub(crate) mod writer;

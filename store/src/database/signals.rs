@@ -1,0 +1,126 @@
+//! Waking those who wait for something to be committed, here and at other servers on the same database.
+
+use std::sync::OnceLock;
+
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+use crate::database::under_way::Change;
+
+/// What others want to be told once a transaction has been committed.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Effects {
+    /// Rollouts that were put into the queue.
+    pub queued: usize,
+    /// Whether any rollout has finished.
+    pub finished: bool,
+    /// Attempts that have ended, by rollout and attempt. Other servers are not told of them.
+    pub ended: Vec<(String, String)>,
+    /// What is different about rollouts and their attempts. Other servers are not told of it.
+    pub rollouts: Vec<Change>,
+}
+
+impl Effects {
+    /// Those of what was done after it too.
+    pub fn append(&mut self, mut later: Self) {
+        self.queued += later.queued;
+        self.finished |= later.finished;
+        self.ended.append(&mut later.ended);
+        self.rollouts.append(&mut later.rollouts);
+    }
+}
+
+/// Is told of attempts that have ended, by rollout and attempt.
+type EndListener = Box<dyn Fn(&str, &str) + Send + Sync>;
+
+/// Wakes those who wait.
+pub(crate) struct Signals {
+    /// One notification per rollout that was put into the queue.
+    pub queued: Notify,
+    /// Changes whenever a rollout has finished.
+    pub finished: watch::Sender<()>,
+    /// Turns true once nobody shall wait any more.
+    pub closing: watch::Sender<bool>,
+    ends: OnceLock<EndListener>,
+    /// Tells this store's own messages to others from theirs to it.
+    sender: Uuid,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self {
+            queued: Notify::default(),
+            finished: watch::Sender::default(),
+            closing: watch::Sender::default(),
+            ends: OnceLock::new(),
+            sender: Uuid::now_v7(),
+        }
+    }
+}
+
+impl Signals {
+    /// Wakes whom these effects concern.
+    pub fn raise(&self, effects: &Effects) {
+        for _ in 0..effects.queued {
+            self.queued.notify_one();
+        }
+        if effects.finished {
+            self.finished.send_replace(());
+        }
+        if let Some(tell) = self.ends.get() {
+            effects.ended.iter().for_each(|(rollout_id, attempt_id)| tell(rollout_id, attempt_id));
+        }
+    }
+
+    /// From now on tells of attempts that have ended; there can be one who listens.
+    pub fn tell_of_ends(&self, tell: EndListener) {
+        if self.ends.set(tell).is_err() {
+            tracing::error!("the ends of attempts are told to somebody already");
+        }
+    }
+
+    /// Ends once nobody shall wait any more.
+    pub async fn closed(&self) {
+        // The sender is ours, so that the wait cannot fail.
+        let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
+    }
+
+    /// Wakes everyone, for it is not known what has been committed meanwhile.
+    pub fn raise_all(&self) {
+        self.queued.notify_waiters();
+        self.finished.send_replace(());
+    }
+
+    /// What the other servers are told of effects, if there is anything to tell.
+    pub fn message(&self, effects: &Effects) -> Option<String> {
+        let Effects { queued, finished, .. } = *effects;
+        (queued > 0 || finished).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
+    }
+
+    /// Reads the message of another server; `None` of this store's own, and of what is no message.
+    pub fn read(&self, message: &str) -> Option<Effects> {
+        let mut words = message.split(' ');
+        let sender = Uuid::try_parse(words.next()?).ok()?;
+        let (queued, finished) = (words.next()?.parse().ok()?, words.next()? == "1");
+        let effects = Effects { queued, finished, ..Effects::default() };
+        (sender != self.sender).then_some(effects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_for_others() {
+        let (one, other) = (Signals::default(), Signals::default());
+        for (queued, finished) in [(3, false), (0, true)] {
+            let effects = Effects { queued, finished, ..Effects::default() };
+            let message = one.message(&effects).unwrap();
+            assert_eq!(other.read(&message), Some(effects));
+            assert_eq!(one.read(&message), None);
+        }
+        assert_eq!(one.message(&Effects::default()), None);
+        assert_eq!(one.read("something else"), None);
+    }
+}

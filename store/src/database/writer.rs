@@ -1,0 +1,557 @@
+//! The one task that writes. Jobs that wait at the same time share a transaction; each is answered after its commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use fulgurite_types::{Attempt, Rollout};
+use futures::future::BoxFuture;
+use sqlx::{AnyConnection, Connection};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::database::checkpoints::Checkpoints;
+use crate::database::dialect::Dialect;
+use crate::database::listener::CHANNEL;
+use crate::database::location::Connector;
+use crate::database::signals::{Effects, Signals};
+use crate::database::telemetry::WriterMetrics;
+use crate::database::under_way::{Change, RolloutsUnderWay};
+use crate::{Result, StoreError};
+
+/// Jobs that may wait; whoever brings another one waits until there is room.
+const QUEUE_LENGTH: usize = 1024;
+/// Jobs that share a transaction at most, so that the first is not kept waiting by a stream of others.
+const BATCH_LENGTH: usize = 256;
+
+/// What a job works with.
+pub(crate) struct Write {
+    connection: AnyConnection,
+    effects: Effects,
+}
+
+impl Write {
+    /// The connection, inside the transaction.
+    pub fn connection(&mut self) -> &mut AnyConnection {
+        &mut self.connection
+    }
+
+    /// After the commit, one of those who wait for work is woken.
+    pub fn rollout_was_queued(&mut self) {
+        self.effects.queued += 1;
+    }
+
+    /// After the commit, those who wait for rollouts to finish are woken.
+    pub fn rollout_finished(&mut self) {
+        self.effects.finished = true;
+    }
+
+    /// After the commit, whoever remembers the attempt is told.
+    pub fn attempt_ended(&mut self, attempt: &Attempt) {
+        self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));
+    }
+
+    /// After the commit, the rollout is known to have this attempt as its latest.
+    pub fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
+        // It may be large, and whoever asks whose a call is has no use for it.
+        let input = rollout.input.take();
+        self.effects.rollouts.push(Change::Began(Arc::new((rollout.clone(), Some(attempt.clone())))));
+        rollout.input = input;
+    }
+
+    /// After the commit, the attempt is known to have been heard of.
+    pub fn attempt_was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
+        self.effects.rollouts.push(Change::Heard(rollout_id.to_owned(), attempt_id.to_owned()));
+    }
+
+    /// After the commit, what was known of the rollout and its attempts is known no more.
+    pub fn rollout_changed(&mut self, rollout_id: &str) {
+        self.effects.rollouts.push(Change::Other(rollout_id.to_owned()));
+    }
+
+    async fn execute(&mut self, sql: &'static str) -> Result<()> {
+        sqlx::raw_sql(sql).execute(self.connection()).await?;
+        Ok(())
+    }
+}
+
+trait Job<J>: Send {
+    /// Does the work and keeps its result; whether it shall be committed.
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool>;
+    /// Tells the caller how it went, given how the transaction went.
+    fn answer(self: Box<Self>, transaction: Result<()>);
+    /// The write that may be joined with others, if that is all it does.
+    fn joinable(&self) -> Option<&J> {
+        None
+    }
+    /// That has been written together with others.
+    fn was_written(&mut self) {}
+}
+
+struct CallerJob<T, F> {
+    work: Option<F>,
+    result: Result<T>,
+    caller: oneshot::Sender<Result<T>>,
+    only_if_awaited: bool,
+}
+
+impl<T, F> CallerJob<T, F> {
+    fn is_unwanted(&self) -> bool {
+        self.only_if_awaited && self.caller.is_closed()
+    }
+}
+
+impl<J, T, F> Job<J> for CallerJob<T, F>
+where
+    T: Send,
+    F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send,
+{
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            if self.is_unwanted() {
+                return false;
+            }
+            if let Some(work) = self.work.take() {
+                self.result = work(write).await;
+            }
+            self.result.is_ok() && !self.is_unwanted()
+        })
+    }
+
+    fn answer(self: Box<Self>, transaction: Result<()>) {
+        // Nobody listens any more if the caller has been dropped; what was committed stays.
+        let _ = self.caller.send(transaction.and(self.result));
+    }
+}
+
+/// A write of which several that wait together may be one statement, with no transaction around it.
+pub(crate) trait Joinable: Send + Sync + Sized + 'static {
+    /// How many of them one statement takes, at most.
+    const TOGETHER: usize;
+
+    /// Writes them all in one statement, which is a transaction by itself. `false`, with nothing changed, if that is not
+    /// possible.
+    fn write_at_once<'c>(connection: &'c mut AnyConnection, writes: &'c [&'c Self]) -> BoxFuture<'c, Result<bool>>;
+
+    /// Writes it by itself, within a transaction.
+    fn write_alone<'c>(&'c self, write: &'c mut Write) -> BoxFuture<'c, Result<()>>;
+
+    /// What follows from its having been written at once.
+    fn effects(&self) -> Effects;
+}
+
+/// A write that may be joined with others of its kind.
+struct JoinableJob<J> {
+    write: J,
+    result: Result<()>,
+    caller: oneshot::Sender<Result<()>>,
+}
+
+impl<J: Joinable> JoinableJob<J> {
+    async fn write(&self, write: &mut Write) -> Result<()> {
+        if Dialect::of(write.connection()) == Dialect::Sqlite
+            && J::write_at_once(write.connection(), &[&self.write]).await?
+        {
+            write.effects.append(self.write.effects());
+            return Ok(());
+        }
+        self.write.write_alone(write).await
+    }
+}
+
+impl<J: Joinable> Job<J> for JoinableJob<J> {
+    fn run<'c>(&'c mut self, write: &'c mut Write) -> BoxFuture<'c, bool> {
+        Box::pin(async move {
+            self.result = self.write(write).await;
+            self.result.is_ok()
+        })
+    }
+
+    fn answer(self: Box<Self>, transaction: Result<()>) {
+        // What was committed stays, whether or not somebody still listens.
+        let _ = self.caller.send(transaction.and(self.result));
+    }
+
+    fn joinable(&self) -> Option<&J> {
+        Some(&self.write)
+    }
+
+    fn was_written(&mut self) {
+        self.result = Ok(());
+    }
+}
+
+enum Message<J> {
+    Work(Box<dyn Job<J>>),
+    Close(oneshot::Sender<()>),
+}
+
+/// The way to the writing task. The task ends when every handle is gone, or when it is told to close.
+pub(crate) struct Writer<J> {
+    messages: mpsc::Sender<Message<J>>,
+    commits: Arc<AtomicU64>,
+}
+
+impl<J: Joinable> Writer<J> {
+    /// Starts the task, which uses one connection at a time; `connection` is the first.
+    pub fn start(
+        connector: Connector,
+        connection: AnyConnection,
+        signals: Arc<Signals>,
+        under_way: Arc<RolloutsUnderWay>,
+    ) -> Self {
+        let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
+        let commits = Arc::new(AtomicU64::new(0));
+        let is_sqlite = Dialect::of(&connection) == Dialect::Sqlite;
+        let task = Task {
+            checkpoints: is_sqlite.then(|| Checkpoints::start(connector.clone())),
+            connector,
+            connection: Some(connection),
+            signals,
+            under_way,
+            commits: Arc::clone(&commits),
+            receiver,
+            metrics: WriterMetrics::new(),
+        };
+        tokio::spawn(task.run());
+        Self { messages, commits }
+    }
+
+    /// Runs `work` in a transaction and gives its result once that has been committed. A caller that goes away does
+    /// not stop the work.
+    pub async fn write<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
+        self.submit(work, false).await
+    }
+
+    /// As [`Writer::write`], for work that must not be done for a caller who has gone away.
+    pub async fn write_if_awaited<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
+        self.submit(work, true).await
+    }
+
+    async fn submit<T, F>(&self, work: F, only_if_awaited: bool) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
+    {
+        let (caller, answer) = oneshot::channel();
+        let job = CallerJob { work: Some(work), result: Err(StoreError::Closed), caller, only_if_awaited };
+        self.send(Box::new(job), answer).await
+    }
+
+    /// Writes what may be joined with others of its kind, as [`Writer::write`] does its work.
+    pub async fn join(&self, write: J) -> Result<()> {
+        let (caller, answer) = oneshot::channel();
+        self.send(Box::new(JoinableJob { write, result: Err(StoreError::Closed), caller }), answer).await
+    }
+
+    async fn send<T>(&self, job: Box<dyn Job<J>>, answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+        self.messages.send(Message::Work(job)).await.map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Transactions committed so far.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Finishes what waits, then ends the task.
+    pub async fn close(&self) {
+        let (closed, answer) = oneshot::channel();
+        if self.messages.send(Message::Close(closed)).await.is_ok() {
+            // An error means that the task has ended meanwhile, which is what was wanted.
+            let _ = answer.await;
+        }
+    }
+}
+
+struct Task<J> {
+    connector: Connector,
+    /// `None` once it is not known in what state it is.
+    connection: Option<AnyConnection>,
+    signals: Arc<Signals>,
+    under_way: Arc<RolloutsUnderWay>,
+    commits: Arc<AtomicU64>,
+    /// On SQLite.
+    checkpoints: Option<Checkpoints>,
+    receiver: mpsc::Receiver<Message<J>>,
+    metrics: WriterMetrics,
+}
+
+impl<J: Joinable> Task<J> {
+    async fn run(mut self) {
+        let mut closers = Vec::new();
+        let mut messages = Vec::with_capacity(BATCH_LENGTH);
+        let mut shared = false;
+        while self.receiver.recv_many(&mut messages, BATCH_LENGTH).await > 0 {
+            // Where writes come close together, whoever could run now may have one too. The fewer commits there are, the
+            // less each write costs; one that comes alone does not wait.
+            if shared {
+                tokio::task::yield_now().await;
+                while messages.len() < BATCH_LENGTH
+                    && let Ok(message) = self.receiver.try_recv()
+                {
+                    messages.push(message);
+                }
+            }
+            shared = messages.len() > 1;
+            let mut jobs = Vec::with_capacity(messages.len());
+            for message in messages.drain(..) {
+                match message {
+                    Message::Work(job) => jobs.push(job),
+                    Message::Close(closed) => {
+                        // What has been sent is still received; then `recv_many` gives 0.
+                        self.receiver.close();
+                        closers.push(closed);
+                    }
+                }
+            }
+            // What is one statement needs no transaction around it, and takes no more than it can.
+            let together = if jobs.iter().all(|job| job.joinable().is_some()) { J::TOGETHER } else { BATCH_LENGTH };
+            while !jobs.is_empty() {
+                let later = jobs.split_off(together.min(jobs.len()));
+                self.write_together(jobs, !later.is_empty()).await;
+                jobs = later;
+            }
+        }
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.close().await;
+        }
+        if let Some(connection) = self.connection
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "the database did not close");
+        }
+        for closed in closers {
+            let _ = closed.send(());
+        }
+    }
+
+    async fn write_together(&mut self, mut jobs: Vec<Box<dyn Job<J>>>, others_wait: bool) {
+        let began = Instant::now();
+        let mut outcome = self.transaction(&mut jobs).await;
+        self.metrics.transaction.record(began.elapsed());
+        self.metrics.writes.record(jobs.len() as f64);
+        match &mut outcome {
+            Ok(effects) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                if let Some(checkpoints) = &mut self.checkpoints {
+                    checkpoints.committed(others_wait || !self.receiver.is_empty());
+                }
+                self.under_way.apply(std::mem::take(&mut effects.rollouts));
+                self.signals.raise(effects);
+            }
+            Err(error) => {
+                self.metrics.lost.increment(1);
+                tracing::error!(%error, jobs = jobs.len(), "a transaction was lost");
+            }
+        }
+        for job in jobs {
+            job.answer(outcome.as_ref().map(|_| ()).map_err(StoreError::clone));
+        }
+    }
+
+    async fn transaction(&mut self, jobs: &mut [Box<dyn Job<J>>]) -> Result<Effects> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connector.connect().await?,
+        };
+        let mut write = Write { connection, effects: Effects::default() };
+        if let Some(effects) = write_joined(&mut write, jobs, &self.metrics).await? {
+            self.connection = Some(write.connection);
+            return Ok(effects);
+        }
+        let outcome = run_jobs(&mut write, jobs, &self.signals, &self.metrics).await;
+        // A connection that cannot be taken back to a known state is not used again.
+        if outcome.is_ok() || write.execute("ROLLBACK").await.is_ok() {
+            self.connection = Some(write.connection);
+        }
+        outcome
+    }
+}
+
+/// Writes jobs as one statement, where there is nothing else to do and that is possible. An error leaves the
+/// connection in an unknown state.
+async fn write_joined<J: Joinable>(
+    write: &mut Write,
+    jobs: &mut [Box<dyn Job<J>>],
+    metrics: &WriterMetrics,
+) -> Result<Option<Effects>> {
+    let Some(writes) = jobs.iter().map(|job| job.joinable()).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    if Dialect::of(&write.connection) != Dialect::Sqlite {
+        return Ok(None);
+    }
+    let began = Instant::now();
+    if !J::write_at_once(write.connection(), &writes).await? {
+        return Ok(None);
+    }
+    metrics.commit.record(began.elapsed());
+    let mut effects = Effects::default();
+    writes.iter().for_each(|write| effects.append(write.effects()));
+    jobs.iter_mut().for_each(|job| job.was_written());
+    Ok(Some(effects))
+}
+
+/// Runs jobs in one transaction so that the failure of one undoes its own work only: the first goes back to where the
+/// transaction began, each other one to a savepoint. An error means that the whole transaction is lost.
+async fn run_jobs<J: Joinable>(
+    write: &mut Write,
+    jobs: &mut [Box<dyn Job<J>>],
+    signals: &Signals,
+    metrics: &WriterMetrics,
+) -> Result<Effects> {
+    let dialect = Dialect::of(&write.connection);
+    write.execute(dialect.begin()).await?;
+    for (index, job) in jobs.iter_mut().enumerate() {
+        match index {
+            0 => {}
+            1 => write.execute("SAVEPOINT job").await?,
+            _ => write.execute("RELEASE job; SAVEPOINT job").await?,
+        }
+        let earlier = std::mem::take(&mut write.effects);
+        let is_wanted = job.run(write).await;
+        let own = std::mem::replace(&mut write.effects, earlier);
+        if is_wanted {
+            write.effects.append(own);
+            continue;
+        }
+        if index > 0 {
+            write.execute("ROLLBACK TO job").await?;
+        } else {
+            write.execute("ROLLBACK").await?;
+            write.execute(dialect.begin()).await?;
+        }
+    }
+    if let (Dialect::Postgres, Some(message)) = (dialect, signals.message(&write.effects)) {
+        // Leaves with the commit.
+        sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(message).execute(write.connection()).await?;
+    }
+    let began = Instant::now();
+    write.execute("COMMIT").await?;
+    metrics.commit.record(began.elapsed());
+    Ok(std::mem::take(&mut write.effects))
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::{NewRollout, RolloutFilter};
+    use futures::future::join_all;
+    use serde_json::json;
+    use sqlx::Connection;
+
+    use crate::database::dialect::Dialect;
+    use crate::spans::writing::allocate_sequence_id;
+    use crate::testing::TestStore;
+    use crate::{Store, StoreError, StoreOptions};
+
+    fn task(number: usize) -> NewRollout {
+        NewRollout { rollout_id: Some(format!("ro-{number}")), input: json!(number), ..NewRollout::default() }
+    }
+
+    #[tokio::test]
+    async fn writes_that_wait_together_share_a_commit() {
+        let store = TestStore::new().await;
+        let writes = join_all((0..200).map(|number| store.enqueue_rollouts(vec![task(number)]))).await;
+        assert!(writes.iter().all(Result::is_ok));
+        assert!(store.commits() <= 4, "{} commits for 200 writes", store.commits());
+    }
+
+    #[tokio::test]
+    async fn a_write_is_joined_by_the_next_one_where_the_last_was_shared() {
+        let store = TestStore::new().await;
+        // The second is about to be sent when the first has been.
+        let commits_of_two = async |number: usize| {
+            let before = store.commits();
+            let first = store.enqueue_rollouts(vec![task(number)]);
+            let second = async {
+                tokio::task::yield_now().await;
+                store.enqueue_rollouts(vec![task(number + 1)]).await
+            };
+            let (first, second) = tokio::join!(first, second);
+            assert!(first.is_ok() && second.is_ok());
+            store.commits() - before
+        };
+        assert_eq!(commits_of_two(0).await, 2, "one that comes alone does not wait");
+        let together = join_all((2..4).map(|number| store.enqueue_rollouts(vec![task(number)]))).await;
+        assert!(together.iter().all(Result::is_ok));
+        assert_eq!(commits_of_two(4).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_failing_write_undoes_its_own_work_only() {
+        let store = TestStore::new().await;
+        // Each of three takes a sequence id of a rollout of its own; each bit of `failing` says whether one then fails.
+        for failing in 0..8 {
+            let fails = |place: usize| failing >> place & 1 == 1;
+            let rollout_id = |place: usize| format!("ro-{failing}-{place}");
+            let write = |place: usize| {
+                let (rollout_id, fails) = (rollout_id(place), fails(place));
+                store.write(move |write| {
+                    Box::pin(async move {
+                        let taken = allocate_sequence_id(write, &rollout_id).await?;
+                        if fails { Err(StoreError::not_found("rollout", &rollout_id)) } else { Ok(taken) }
+                    })
+                })
+            };
+            let commits = store.commits();
+            let outcomes = join_all((0..3).map(write)).await;
+            assert_eq!(store.commits(), commits + 1);
+            for (place, outcome) in outcomes.iter().enumerate() {
+                assert_eq!(outcome.is_err(), fails(place), "{failing:03b}, {place}: {outcome:?}");
+                let next = store.next_sequence_id(&rollout_id(place)).await.unwrap();
+                assert_eq!(next, if fails(place) { 1 } else { 2 }, "{failing:03b}, {place}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn work_is_not_handed_to_someone_who_has_gone() {
+        let store = TestStore::new().await;
+        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        let gone = store.dequeue_rollouts(1, Some("gone"), std::time::Duration::ZERO);
+        // Polled once, so that its job is sent, and then dropped.
+        assert!(futures::FutureExt::now_or_never(gone).is_none());
+        let taken = store.dequeue_rollouts(1, Some("here"), std::time::Duration::ZERO).await.unwrap();
+        assert_eq!(taken[0].attempt.worker_id.as_deref(), Some("here"));
+    }
+
+    #[tokio::test]
+    async fn what_was_acknowledged_is_there_after_reopening() {
+        let TestStore { store, database } = TestStore::new().await;
+        let url = database.url.clone();
+        let stored = store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        drop(store);
+        let store = Store::open(&url, StoreOptions::default()).await.unwrap();
+        assert_eq!(store.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
+        let beside = Store::open_read_only(&url).await.unwrap();
+        store.enqueue_rollouts(vec![task(3)]).await.unwrap();
+        assert!(beside.get_rollout("ro-3").await.unwrap().is_some());
+        store.close().await;
+        assert!(matches!(store.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::Closed)));
+        assert!(matches!(store.get_rollout("ro-1").await, Err(StoreError::Closed)));
+        let reader = Store::open_read_only(&url).await.unwrap();
+        assert_eq!(reader.get_rollout("ro-1").await.unwrap().unwrap().0, stored[0]);
+        assert!(matches!(reader.enqueue_rollouts(vec![task(2)]).await, Err(StoreError::ReadOnly)));
+    }
+
+    #[tokio::test]
+    async fn a_locked_database_is_an_error_and_then_works_again() {
+        let TestStore { store, database } = TestStore::new().await;
+        store.close().await;
+        let options = StoreOptions { busy_timeout: std::time::Duration::ZERO, ..StoreOptions::default() };
+        let store = Store::open(&database.url, options).await.unwrap();
+        let mut other = sqlx::AnyConnection::connect(&database.url).await.unwrap();
+        let begin = Dialect::of(&other).begin();
+        sqlx::raw_sql(begin).execute(&mut other).await.unwrap();
+        assert!(matches!(store.enqueue_rollouts(vec![task(1)]).await, Err(StoreError::Busy { .. })));
+        sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+        store.enqueue_rollouts(vec![task(1)]).await.unwrap();
+        assert_eq!(store.query_rollouts(&RolloutFilter::default()).await.unwrap().total, 1);
+    }
+}

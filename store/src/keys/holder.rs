@@ -1,0 +1,52 @@
+//! Whom a key makes of its bearer, and why one opens nothing.
+
+/// Whom a key makes of its bearer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyHolder {
+    /// Whoever runs the server.
+    Admin,
+    /// An agent: its rollout's model calls and rewards.
+    Attempt {
+        /// Its rollout.
+        rollout_id: String,
+        /// The attempt that the key was made for, to which calls belong that do not say whose they are.
+        attempt_id: String,
+    },
+    /// Whoever runs an attempt's grader: its rewards, and nothing else.
+    Grader {
+        /// Its rollout.
+        rollout_id: String,
+        /// The attempt that is graded.
+        attempt_id: String,
+    },
+    /// An agent that says itself whose its calls are: model calls of any rollout, and nothing else.
+    ModelCalls,
+}
+
+/// Why a key does not open what it was sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefused {
+    /// There is none, or nobody made it.
+    #[error("Invalid or missing API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")]
+    Unknown,
+    /// Its time is over.
+    #[error("the API key expired at {expired} (seconds since 1970)")]
+    Expired {
+        /// When, in seconds since the epoch.
+        expired: u64,
+    },
+    /// It opens another rollout.
+    #[error("the API key is of the rollout `{of}`, and opens nothing of `{asked}`")]
+    OtherRollout {
+        /// The rollout that it opens.
+        of: String,
+        /// The rollout that was asked for.
+        asked: String,
+    },
+    /// It opens model calls, and rewards at most.
+    #[error("the API key of {of} does not open this: the admin key does")]
+    AdminOnly {
+        /// Whose key it is.
+        of: &'static str,
+    },
+}

@@ -1,0 +1,26 @@
+//! Keys: who may ask for what. The admin key opens everything; the keys that are issued open one attempt's door, or model
+//! calls alone, for a time. Issued keys are kept nowhere: they are known again by the server's secret.
+
+use crate::database::clock::now;
+use crate::keys::admin_key::AdminKey;
+use crate::keys::holder::{KeyHolder, KeyRefused};
+use crate::keys::issued_keys::IssuedKeys;
+
+/// The keys that a server takes.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    /// The admin key, if one is set.
+    pub admin: Option<AdminKey>,
+    /// The keys that it issues itself.
+    pub issued: IssuedKeys,
+}
+
+impl Keyring {
+    /// Who bears a key, at this moment.
+    pub fn holder(&self, key: &str) -> Result<KeyHolder, KeyRefused> {
+        if self.admin.as_ref().is_some_and(|admin| admin.is(key)) {
+            return Ok(KeyHolder::Admin);
+        }
+        self.issued.holder(key, now() as u64)
+    }
+}

@@ -1,0 +1,4 @@
+//! Archives of a whole store.
+
+pub(crate) mod export;
+pub(crate) mod import;

@@ -1,0 +1,6 @@
+//! What people ask of a store: lists, sums, SQL.
+
+pub(crate) mod hidden_secrets;
+pub(crate) mod listing;
+pub(crate) mod raw_sql;
+pub(crate) mod summary;

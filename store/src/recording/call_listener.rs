@@ -1,0 +1,39 @@
+//! Who is told of model calls, and what of them.
+
+use fulgurite_types::{Object, Span};
+
+use crate::generations::conversations::TOOLS;
+
+/// Attributes that tell of a call but not what was said in it, by how their names begin.
+const WITHOUT_CONTENT: [&str; 12] = [
+    "error.type",
+    "fulgurite.choice",
+    "fulgurite.continues",
+    "fulgurite.departure.generation",
+    "fulgurite.departure.message_index",
+    "fulgurite.departure.reason",
+    "fulgurite.departure.token_index",
+    "gen_ai.operation.",
+    "gen_ai.provider.",
+    "gen_ai.request.",
+    "gen_ai.response.",
+    "gen_ai.usage.",
+];
+
+/// Is told of calls that this process recorded.
+pub(crate) struct CallListener {
+    pub with_content: bool,
+    pub tell: Box<dyn Fn(Span) + Send + Sync>,
+}
+
+impl CallListener {
+    /// What it is told of a span's attributes.
+    pub fn told(&self, attributes: &Object) -> Object {
+        let kept = attributes.iter().filter(|(key, _)| self.with_content || !is_content(key));
+        kept.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+fn is_content(attribute: &str) -> bool {
+    attribute.starts_with(TOOLS) || !WITHOUT_CONTENT.iter().any(|begin| attribute.starts_with(begin))
+}

@@ -1,0 +1,94 @@
+//! Recording calls, replacing one that was cut short, and noting whose client left.
+
+use fulgurite_types::NewGeneration;
+use futures::future::BoxFuture;
+use sqlx::AnyConnection;
+
+use crate::database::signals::Effects;
+use crate::database::under_way::Change;
+use crate::database::writer::{Joinable, Write};
+use crate::recording::at_once::{CALLS_AT_ONCE, record_at_once};
+use crate::recording::call_record::CallRecord;
+use crate::recording::one_by_one::{record_one_by_one, replace};
+use crate::recording::told_calls::Telling;
+use crate::{Result, Store, StoreError};
+
+impl Store {
+    /// Records an answered model call in one transaction: its span, its tokens, and that its attempt has been heard
+    /// of. Refused, with nothing stored, if the attempt is not known, if the id is taken, or if the lists do not fit
+    /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
+    pub async fn record_generation(&self, generation: NewGeneration) -> Result<()> {
+        let telling = self.telling(&generation);
+        let latest_calls = self.latest_calls();
+        let attempt = (generation.rollout_id.clone(), generation.attempt_id.clone());
+        let call = CallRecord::new(generation, &latest_calls.of(&attempt))?;
+        let continuable = call.continuable();
+        self.writer()?.join(call).await?;
+        if let Some(call) = continuable {
+            latest_calls.note(attempt, call);
+        }
+        telling.into_iter().for_each(Telling::tell);
+        Ok(())
+    }
+
+    /// Records the only call of a session, which begins and ends with it, in one transaction. Its rollout and attempt, which
+    /// the generation names ([`SessionIds::new`](fulgurite_types::SessionIds::new)), must not be there yet.
+    pub async fn record_session(&self, generation: NewGeneration) -> Result<()> {
+        let telling = self.telling(&generation);
+        self.writer()?.join(CallRecord::alone(generation)?).await?;
+        telling.into_iter().for_each(Telling::tell);
+        Ok(())
+    }
+
+    /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
+    /// client had gone: the same id, the same place among the spans. Refused, with nothing changed, where no such
+    /// beginning is recorded.
+    pub async fn replace_generation(&self, generation: NewGeneration) -> Result<()> {
+        let telling = self.telling(&generation);
+        let call = CallRecord::new(generation, &[])?;
+        self.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
+        telling.into_iter().for_each(Telling::tell);
+        Ok(())
+    }
+
+    /// Notes whether the client of a generation hung up before it had the whole answer.
+    pub async fn set_client_gone(&self, generation_id: &str, client_gone: bool) -> Result<()> {
+        let generation_id = generation_id.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                let marked = sqlx::query(
+                    "UPDATE generations SET client_gone = $2, checksum = (checksum & -2) | $2 WHERE generation_id = $1",
+                )
+                .bind(generation_id.as_str())
+                .bind(i64::from(client_gone))
+                .execute(write.connection())
+                .await?
+                .rows_affected();
+                if marked == 0 { Err(StoreError::not_found("generation", &generation_id)) } else { Ok(()) }
+            })
+        })
+        .await
+    }
+}
+
+impl Joinable for CallRecord {
+    const TOGETHER: usize = CALLS_AT_ONCE;
+
+    fn write_at_once<'c>(connection: &'c mut AnyConnection, calls: &'c [&'c Self]) -> BoxFuture<'c, Result<bool>> {
+        Box::pin(record_at_once(connection, calls))
+    }
+
+    fn write_alone<'c>(&'c self, write: &'c mut Write) -> BoxFuture<'c, Result<()>> {
+        Box::pin(record_one_by_one(write, self))
+    }
+
+    fn effects(&self) -> Effects {
+        match self.session {
+            Some(_) => Effects { finished: true, ..Effects::default() },
+            None => {
+                let NewGeneration { rollout_id, attempt_id, .. } = &self.generation;
+                Effects { rollouts: vec![Change::Heard(rollout_id.clone(), attempt_id.clone())], ..Effects::default() }
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Spans of model calls, told of once they are committed.
+
+use fulgurite_types::{NewGeneration, Span};
+use serde_json::json;
+
+use crate::database::sql::count;
+use crate::recording::call_listener::CallListener;
+use crate::spans::of_call::span_of;
+use crate::{Result, Store};
+
+/// Why a call ended, as the store has it, and as OpenTelemetry's conventions do.
+const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
+
+const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+
+/// A span that is to be told of.
+pub(crate) struct Telling<'l> {
+    listener: &'l CallListener,
+    span: Span,
+}
+
+impl Store {
+    /// From now on tells `tell` of each model call that is recorded through this store, once it is committed. It must
+    /// not block. Without content the span has no attribute of what was said. Its place in its rollout, which is decided
+    /// where it is written, is for [`Store::number_spans`] to read: no answer waits for that. There can be one such
+    /// listener.
+    pub fn tell_of_calls(&self, with_content: bool, tell: impl Fn(Span) + Send + Sync + 'static) {
+        let listener = CallListener { with_content, tell: Box::new(tell) };
+        if self.call_listener().set(listener).is_err() {
+            tracing::error!("calls are told to somebody already");
+        }
+    }
+
+    /// What is to be told of a call once it is recorded, if somebody listens.
+    pub(crate) fn telling(&self, generation: &NewGeneration) -> Option<Telling<'_>> {
+        let listener = self.call_listener().get()?;
+        let mut attributes = listener.told(&generation.attributes);
+        if let Some(reason) = generation.attributes.get(FINISH_REASON) {
+            attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
+        }
+        Some(Telling { listener, span: span_of(generation, attributes, 0) })
+    }
+
+    /// Gives spans that have none, their `sequence_id` being 0, their places in their rollouts. One that is not stored
+    /// any more stays without.
+    pub async fn number_spans(&self, spans: &mut [Span]) -> Result<()> {
+        if spans.iter().all(|span| span.sequence_id != 0) {
+            return Ok(());
+        }
+        let mut connection = self.reader().await?;
+        for span in spans.iter_mut().filter(|span| span.sequence_id == 0) {
+            let row =
+                sqlx::query("SELECT sequence_id FROM spans WHERE rollout_id = $1 AND attempt_id = $2 AND span_id = $3")
+                    .bind(span.rollout_id.as_str())
+                    .bind(span.attempt_id.as_str())
+                    .bind(span.span_id.as_str())
+                    .fetch_optional(&mut *connection)
+                    .await?;
+            if let Some(row) = row {
+                span.sequence_id = count(&row, "sequence_id")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of a model call that is recorded as a span alone, because it has no answer of tokens. To be called once the
+    /// span is committed.
+    pub fn tell_of_span(&self, span: &Span) {
+        let Some(listener) = self.call_listener().get() else { return };
+        let mut told = Span { attributes: listener.told(&span.attributes), ..span.clone() };
+        if !listener.with_content {
+            // A host's own words may repeat what was said.
+            told.status.description = None;
+        }
+        (listener.tell)(told);
+    }
+}
+
+impl Telling<'_> {
+    /// Once its call is committed.
+    pub fn tell(self) {
+        (self.listener.tell)(self.span);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use fulgurite_types::Object;
+
+    use super::*;
+    use crate::testing::{TestStore, generation};
+
+    async fn told(with_content: bool) -> (Object, Object) {
+        let store = TestStore::new().await;
+        let attempted = store.start().await;
+        let (sender, told) = mpsc::channel();
+        store.tell_of_calls(with_content, move |span| sender.send(span).unwrap());
+        let recorded = json!({
+            "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "gen_ai.prompt.0.content": "secret",
+            "gen_ai.completion.0.content": "secret", "gen_ai.completion.0.finish_reason": "stop",
+            "gen_ai.request.functions.0.name": "secret", "fulgurite.request.extra": "secret",
+            "fulgurite.departure.detail": "secret", "fulgurite.departure.reason": "first_turn", "new": "secret",
+        });
+        let mut call = generation("a", &attempted, &[1, 2], &[3]);
+        call.attributes = recorded.as_object().unwrap().clone();
+        let refused = generation("a", &attempted, &[1, 2], &[3]);
+        store.next_sequence_id(&attempted.rollout.rollout_id).await.unwrap();
+        store.record_generation(call).await.unwrap();
+        store.record_generation(refused).await.unwrap_err();
+        let span = told.recv().unwrap();
+        assert!(told.try_recv().is_err(), "what was not recorded is not told");
+        let mut spans = [span.clone(), Span { span_id: "gone".to_owned(), ..span.clone() }];
+        store.number_spans(&mut spans).await.unwrap();
+        assert_eq!(spans.each_ref().map(|span| span.sequence_id), [2, 0]);
+        (span.attributes, recorded.as_object().unwrap().clone())
+    }
+
+    #[tokio::test]
+    async fn what_was_said_is_told_only_where_it_is_asked_for() {
+        let (attributes, _) = told(false).await;
+        let expected = json!({
+            "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "fulgurite.departure.reason": "first_turn",
+            "gen_ai.response.finish_reasons": ["stop"],
+        });
+        assert_eq!(json!(attributes), expected);
+        let (attributes, mut recorded) = told(true).await;
+        recorded.insert(FINISH_REASONS.to_owned(), json!(["stop"]));
+        assert_eq!(attributes, recorded);
+    }
+}

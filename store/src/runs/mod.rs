@@ -1,0 +1,5 @@
+//! Training runs: their steps, checkpoints, weights, and what became of every token.
+
+pub(crate) mod model_weights;
+pub(crate) mod record;
+pub(crate) mod unaccounted;

@@ -1,0 +1,10 @@
+//! Spans, of model calls and of whatever else a program tells of itself.
+
+pub(crate) mod incoming;
+pub(crate) mod moments;
+pub(crate) mod of_call;
+pub(crate) mod pages;
+pub(crate) mod reading;
+pub(crate) mod rows;
+pub(crate) mod with_tokens;
+pub(crate) mod writing;

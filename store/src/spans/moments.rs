@@ -1,0 +1,86 @@
+//! What happens in an attempt at one moment, as another program tells it: kept as a span of no length.
+
+use std::sync::Arc;
+
+use fulgurite_types::{Object, Span, SpanStatus, StatusCode};
+use uuid::Uuid;
+
+use crate::attempts::hearing::hear_of;
+use crate::attempts::opening::open_attempt;
+use crate::checksums::Recorded;
+use crate::database::clock::now;
+use crate::database::writer::Write;
+use crate::rewards::annotations::ANNOTATION;
+use crate::rewards::rights::{Sender, admit};
+use crate::spans::writing::{allocate_sequence_id, insert_span};
+use crate::{Result, Store, StoreError};
+
+/// What has just happened in an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewMoment {
+    /// The rollout, which is there.
+    pub rollout_id: String,
+    /// The attempt, which is made if its rollout has none of that name.
+    pub attempt_id: String,
+    /// Name of the span that keeps it.
+    pub name: &'static str,
+    /// Attributes of that span.
+    pub attributes: Object,
+}
+
+impl Store {
+    /// Records what has just happened in an attempt, and says when that was, in seconds since the epoch. An annotation with a
+    /// reward is refused if whoever sends it may not give it.
+    pub async fn add_moment(&self, sender: &Sender, moment: NewMoment) -> Result<f64> {
+        let (sender, time) = (sender.clone(), now());
+        self.write(move |write| Box::pin(async move { record(write, &sender, moment, time).await })).await?;
+        Ok(time)
+    }
+}
+
+async fn record(write: &mut Write, sender: &Sender, moment: NewMoment, time: f64) -> Result<()> {
+    let NewMoment { rollout_id, attempt_id, name, attributes } = moment;
+    let attempt = open_attempt(write, &rollout_id, &attempt_id).await?;
+    if name == ANNOTATION {
+        admit(write.connection(), &attempt, None, sender).await?;
+    }
+    let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
+    let span = span_of_moment(attempt.rollout_id, attempt.attempt_id, sequence_id, name, attributes, time);
+    if !insert_span(write, &span).await? {
+        return Err(StoreError::Conflict { kind: "span", id: span.span_id });
+    }
+    hear_of(write, &rollout_id, &attempt_id, Recorded::default()).await?;
+    Ok(())
+}
+
+/// The span of what happened at one moment, with new ids.
+pub(crate) fn span_of_moment(
+    rollout_id: String,
+    attempt_id: String,
+    sequence_id: u64,
+    name: &str,
+    attributes: Object,
+    time: f64,
+) -> Span {
+    let id = Uuid::now_v7().simple().to_string();
+    Span {
+        rollout_id,
+        attempt_id,
+        sequence_id,
+        // The id's low half is its random one.
+        span_id: id[16..].to_owned(),
+        trace_id: id,
+        parent_id: None,
+        name: name.to_owned(),
+        status: SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() },
+        attributes,
+        events: Vec::new(),
+        links: Vec::new(),
+        start_time: Some(time),
+        end_time: Some(time),
+        context: None,
+        parent: None,
+        resource: Arc::default(),
+        extra: Object::new(),
+    }
+}

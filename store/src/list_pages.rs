@@ -1,4 +1,4 @@
-//! Lists of any length, a few records in memory at a time, read as `span_pages` reads spans.
+//! Lists of any length, a few records in memory at a time, read as `spans::pages` reads spans.
 
 use std::collections::HashMap;
 use std::vec::IntoIter;

@@ -1,4 +1,4 @@
-//! Any number of rollouts, a few in memory at a time, read as `span_pages` reads spans.
+//! Any number of rollouts, a few in memory at a time, read as `spans::pages` reads spans.
 
 use std::collections::HashMap;
 use std::vec::IntoIter;

@@ -19,7 +19,7 @@ use crate::{Result, Store};
 /// Spans that are read at a time.
 const PART: usize = 128;
 
-/// A span's position, and whether the second span of its call is meant (see `generation_spans`).
+/// A span's position, and whether the second span of its call is meant (see `with_tokens`).
 type Place = (i64, bool);
 
 /// Spans that meet a filter, in its order. One that is deleted before its turn comes is left out.

@@ -19,7 +19,7 @@ impl Store {
     }
 
     /// The same as JSON text and as Agent-lightning's readers expect it, for whom every call has a second span (see
-    /// `generation_spans`). Where no generation is among the spans, they pass through as they are stored.
+    /// `with_tokens`). Where no generation is among the spans, they pass through as they are stored.
     pub async fn query_spans_as_json(&self, filter: &SpanFilter) -> Result<String> {
         let mut connection = self.reader().await?;
         let generations = sqlx::query("SELECT 1 FROM generations WHERE rollout_id = $1 LIMIT 1")

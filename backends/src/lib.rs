@@ -14,35 +14,28 @@
 //! - [`plain_words`]: what serde says of wrong input, in words of the input.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
-mod datum;
 mod error;
 mod fair_share;
 mod file_digests;
-mod learner;
 mod llama_cpp;
-mod loss_function;
 mod plain_words;
-mod publishing_learner;
 pub mod remote;
 mod replicas;
 mod sampling;
 mod sglang;
 mod telemetry;
+mod training;
 mod upstream;
 mod vllm;
 
-pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use error::{AnswerFault, BackendError};
 pub use fair_share::{FairShare, Place, ShareFull, ShareLimits, aside};
 pub use file_digests::{
     DIGEST_LIST, DamagedFiles, DigestingWriter, FileDamage, FileDigests, digest_list, file_digest, find_damage,
     listed_digests,
 };
-pub use learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use llama_cpp::LlamaCppSampler;
-pub use loss_function::{LossFunction, RatioBounds};
 pub use plain_words::{Notation, nearest_name, plain_words};
-pub use publishing_learner::PublishingLearner;
 pub use remote::http::host::RemoteOptions;
 pub use remote::sampler::RemoteSampler;
 pub use replicas::{ReplicaOptions, Replicas};
@@ -56,5 +49,9 @@ pub use sampling::seed::derive_seed;
 pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
+pub use training::datum::{Chunk, Datum, DatumError, LossInputs};
+pub use training::learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
+pub use training::loss_function::{LossFunction, RatioBounds};
+pub use training::publishing_learner::PublishingLearner;
 pub use upstream::{KeyHeader, Upstream, UpstreamDialect, UpstreamOptions, UpstreamReply, UpstreamRequest};
 pub use vllm::VllmSampler;

@@ -10,7 +10,6 @@ use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG, find_weights};
 use crate::checkpoints::verification::verified;
 use crate::engine_options::EngineOptions;
 use crate::error::EngineError;
-use crate::learner::EmbeddedLearner;
 use crate::model::config::ModelConfig;
 use crate::model::memory::MemoryNeed;
 use crate::model::policy::Policy;
@@ -18,6 +17,7 @@ use crate::model::weights::{Model, Weights};
 use crate::sampling::published::PublishedWeights;
 use crate::sampling::sampler::EmbeddedSampler;
 use crate::sampling::vocabulary::Vocabulary;
+use crate::training::learner::EmbeddedLearner;
 
 /// A model that is sampled from and trained on this machine.
 #[derive(Debug)]

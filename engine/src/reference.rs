@@ -97,10 +97,10 @@ mod tests {
     use crate::checkpoints::adapter_files::read_adapter;
     use crate::checkpoints::checkpoint::read_model;
     use crate::kernels::Precision;
-    use crate::loss::{Sampled, TokenLoss};
     use crate::model::layout::Numbers;
     use crate::model::policy::Policy;
     use crate::model::weights::{Model, Weights};
+    use crate::passes::loss::{Sampled, TokenLoss};
     use crate::test_models::{numbers, tiny_config};
     use crate::training::shard::{Example, Shard};
 

@@ -19,11 +19,11 @@ use crate::adapters::lora::LoraOptions;
 use crate::checkpoints::tensor_files::{CONFIG, GENERATION_CONFIG};
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::learner::EmbeddedLearner;
 use crate::model::config::ModelConfig;
 use crate::model::weights::Weights;
 use crate::sampling::published::WeightsSnapshot;
 use crate::sampling::sampler::EmbeddedSampler;
+use crate::training::learner::EmbeddedLearner;
 
 /// A model of an engine, for clients of the Tinker API. Texts can end an answer only if the engine was opened with the
 /// model's vocabulary.

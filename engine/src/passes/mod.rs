@@ -2,6 +2,9 @@
 //!
 //! - [`forward`]: tokens to what the head reads.
 //! - [`backward`]: the way back, to gradients.
+//! - [`head`], [`loss`]: what the head predicts, and what that costs.
 
 pub(crate) mod backward;
 pub(crate) mod forward;
+pub(crate) mod head;
+pub(crate) mod loss;

@@ -3,11 +3,11 @@ use fulgurite_types::SamplingParameters;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use crate::head::{HeadScratch, Prediction, for_each_logits};
 use crate::kernels::LogSoftmax;
-use crate::loss::TokenLoss;
 use crate::model::pass_sizes::Kept;
 use crate::passes::forward::{Activations, PackedRows, forward};
+use crate::passes::head::{HeadScratch, Prediction, for_each_logits};
+use crate::passes::loss::TokenLoss;
 use crate::sampling::choice::{choose, likeliest, not_finite, uniform};
 use crate::sampling::published::WeightsSnapshot;
 
@@ -69,8 +69,8 @@ mod tests {
     use fulgurite_types::WeightsVersion;
 
     use crate::engine::create_model;
-    use crate::learner::EmbeddedLearner;
     use crate::test_models::tiny_config;
+    use crate::training::learner::EmbeddedLearner;
 
     #[tokio::test]
     async fn a_prompt_is_scored_as_the_learner_scores_it() {

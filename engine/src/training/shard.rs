@@ -1,12 +1,12 @@
 use fulgurite_backends::{Chunk, Datum};
 
-use crate::head::{HeadScratch, Prediction, score, score_backward};
-use crate::loss::TokenLoss;
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{Kept, ROWS};
 use crate::model::policy::Policy;
 use crate::passes::backward::{BackwardScratch, backward};
 use crate::passes::forward::{Activations, PackedRows, forward};
+use crate::passes::head::{HeadScratch, Prediction, score, score_backward};
+use crate::passes::loss::TokenLoss;
 
 /// A datum with the loss of each of its targets.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 use crate::adapters::adapter::{AdapterRun, adapt};
 use crate::kernels::{LogSoftmax, softmax_gradient};
-use crate::loss::TokenLoss;
 use crate::model::pass_sizes::chunk_rows;
 use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::passes::backward::ProductScratch;
+use crate::passes::loss::TokenLoss;
 
 /// One prediction: the row that predicts, what it should predict, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq)]

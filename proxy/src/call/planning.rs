@@ -4,7 +4,7 @@ use std::time::Duration;
 use fulgurite_backends::{SamplerInfo, derive_seed};
 use fulgurite_renderers::ContinuationPolicy;
 use fulgurite_types::{BranchReason, Constraint, Defect, Generation, SamplingParameters, SessionIds};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::attribution::Attribution;
@@ -13,15 +13,14 @@ use crate::attempt::owner::Owner;
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::auxiliary_rules::AuxiliaryRules;
 use crate::call::model_call::{Call, Reading};
-use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
+use crate::call::model_request::{ModelRequest, Prompt};
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
-use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA};
-use crate::record::message_attributes::{add_messages, add_tools};
 use crate::record::recorded_call::{RecordedCall, generation_id};
+use crate::record::request_attributes::{place_attributes, request_attributes};
 use crate::reply::finish_reason::FinishReason;
 use crate::retries::logged_requests::LoggedRequest;
 
@@ -143,7 +142,7 @@ impl Planner<'_> {
             request_digest: self.request.digest.clone(),
             clock: self.facts.sampling_clock(),
             endpoint: self.request.endpoint,
-            attributes: self.attributes(&place, logged, choice),
+            attributes: request_attributes(self.request, logged.idempotency_key(), &place, choice),
         });
         let calls = calls.collect();
         Ok(Plan { prompt, calls })
@@ -256,69 +255,11 @@ impl Planner<'_> {
             },
         }
     }
-
-    fn attributes(&self, place: &Map<String, Value>, logged: &LoggedRequest, choice: usize) -> Map<String, Value> {
-        let request = self.request;
-        let options = &request.options;
-        let Endpoint { operation_name, .. } = request.endpoint;
-        let mut attributes = Map::new();
-        let mut set = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
-        set("gen_ai.operation.name", json!(operation_name));
-        set("gen_ai.provider.name", json!("fulgurite"));
-        set("gen_ai.request.model", json!(request.model));
-        set("gen_ai.request.temperature", json!(options.sampling.temperature));
-        set("gen_ai.request.top_p", json!(options.sampling.top_p));
-        if let Some(top_k) = options.sampling.top_k {
-            set("gen_ai.request.top_k", json!(top_k));
-        }
-        if let Some(max_tokens) = options.max_tokens {
-            set("gen_ai.request.max_tokens", json!(max_tokens));
-        }
-        if options.choices > 1 {
-            set("gen_ai.request.choice.count", json!(options.choices));
-            set(CHOICE, json!(choice));
-        }
-        if let Some(key) = logged.idempotency_key() {
-            set(IDEMPOTENCY_KEY, json!(key));
-        }
-        for (key, value) in place {
-            set(key, value.clone());
-        }
-        set("gen_ai.request.is_stream", json!(request.stream));
-        if !request.extra.is_empty() {
-            set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
-        }
-        if !request.ignored_tools.is_empty() {
-            set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
-        }
-        if let Prompt::Messages(said) = &request.prompt {
-            add_messages(&mut attributes, &said.messages);
-            add_tools(&mut attributes, &said.tools);
-        }
-        attributes
-    }
 }
 
 /// How many tokens are recorded of an answer.
 fn sampled_before(earlier: Option<&RecordedCall>) -> usize {
     earlier.map_or(0, |call| call.generation.sampled_tokens.len())
-}
-
-/// How a prompt stands to what was recorded before it.
-fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
-    let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
-        [
-            ("reason", json!(departure.reason.as_str())),
-            ("generation", json!(generation)),
-            ("message_index", json!(departure.message_index)),
-            ("token_index", json!(departure.token_index)),
-            ("detail", json!(departure.detail)),
-        ]
-        .map(|(name, value)| (format!("fulgurite.departure.{name}"), value))
-    });
-    let continues = ("fulgurite.continues".to_owned(), json!(placed.continues));
-    let attributes = std::iter::once(continues).chain(departure.into_iter().flatten());
-    attributes.filter(|(_, value)| !value.is_null()).collect()
 }
 
 /// Rollout and attempt of what was recorded.

@@ -1,14 +1,16 @@
 use std::sync::Arc;
 
 use fulgurite_api::Refused;
+use fulgurite_types::Generation;
 use futures::future::join_all;
 
 use crate::call::call_end::End;
 use crate::call::call_services::CallServices;
 use crate::call::model_call::Call;
-use crate::call::sampled_answer::SampledAnswer;
+use crate::call::sampled_answer::{SampledAnswer, WholeAnswer};
 use crate::call::sampling::Sampling;
 use crate::clock::now;
+use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::record::delivery::{Recorded, mark};
 use crate::record::record_call::{CallStart, record, sampled_tokens};
@@ -41,23 +43,52 @@ async fn fly(services: Arc<CallServices>, request: OpenRequest, calls: Vec<Call>
 /// Runs a call to its record. Gives what is recorded of it, unless it failed.
 async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Flight) -> Option<Recorded> {
     let start_time = now();
-    let mut answer = SampledAnswer::new(&call);
     let whole = call.ended_earlier();
     let earlier = call.earlier.take();
+    let (mut answer, end) = sample(services, &mut call, (earlier.as_ref(), whole), choice, flight).await;
+    let generation_id = call.generation_id.clone();
+    let finished = finished(&call, &mut answer, &end);
+    let owner = Arc::clone(&call.owner);
+    let (is_recorded, client_gone) = match whole {
+        None => {
+            let before = earlier.as_ref().map(|earlier| earlier.sampled_tokens.len());
+            let client_gone = matches!(end, End::ClientGone | End::ShutDown);
+            (record(services, call, answer, &end, CallStart { start_time, before }).await, client_gone)
+        }
+        Some(_) => (Ok(true), earlier.is_some_and(|earlier| earlier.client_gone)),
+    };
+    if let Err(error) = owner.end_call(&services.store).await {
+        tracing::error!(%generation_id, %error, "could not end a session");
+    }
+    let (event, recorded) = outcome(is_recorded, end, finished, Recorded { generation_id, client_gone });
+    if let Some(event) = event {
+        flight.publish_event(choice, event);
+    }
+    recorded
+}
+
+/// Samples an answer to its end, behind what was sampled of it `earlier`, unless the `whole` of it was.
+async fn sample(
+    services: &CallServices,
+    call: &mut Call,
+    (earlier, whole): (Option<&Generation>, Option<FinishReason>),
+    choice: usize,
+    flight: &Flight,
+) -> (WholeAnswer, End) {
+    let mut answer = SampledAnswer::new(call);
     let clock = call.clock.take();
     // What was sampled of other answers is left, and they begin anew.
     let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
-    if let Some(earlier) = earlier.as_ref().filter(|_| goes_on) {
+    if let Some(earlier) = earlier.filter(|_| goes_on) {
         let tokens = answer.go_on_behind(sampled_tokens(earlier));
         if !tokens.is_empty() {
             flight.publish_event(choice, CallEvent::Tokens(tokens.into()));
         }
     }
-    let is_new = whole.is_none();
-    let end = match whole.or_else(|| ended_before(&call, &answer)) {
+    let end = match whole.or_else(|| ended_before(call, &answer)) {
         Some(reason) => End::Finished(reason),
         None => {
-            let end = Sampling::new(services, &mut answer, choice, flight, clock).run(&call).await;
+            let end = Sampling::new(services, &mut answer, choice, flight, clock).run(call).await;
             end.of_prompt(call.endpoint.prompt_field)
         }
     };
@@ -65,9 +96,12 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
     // What an answer goes on from is part of the prompt for the host alone.
     answer.cached_tokens = answer.cached_tokens.map(|cached| cached.min(call.prompt.len()));
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
+    (answer, end)
+}
 
-    let generation_id = call.generation_id.clone();
-    let finished = Finished {
+/// What those who listen hear at the end of an answer that ended by itself.
+fn finished(call: &Call, answer: &mut WholeAnswer, end: &End) -> Finished {
+    Finished {
         held_back: std::mem::take(&mut answer.held_back),
         message: answer.message.clone(),
         reason: end.reason().of_message(&answer.message),
@@ -75,47 +109,31 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
         prompt_tokens: call.prompt.len(),
         sampled_tokens: answer.tokens.len(),
         cached_tokens: answer.cached_tokens,
-    };
-    let owner = Arc::clone(&call.owner);
-    let was_gone = earlier.as_ref().is_some_and(|earlier| earlier.client_gone);
-    let is_recorded = match is_new {
-        true => {
-            record(
-                services,
-                call,
-                answer,
-                &end,
-                CallStart { start_time, before: earlier.as_ref().map(|earlier| earlier.sampled_tokens.len()) },
-            )
-            .await
-        }
-        false => Ok(true),
-    };
-    if let Err(error) = owner.end_call(&services.store).await {
-        tracing::error!(%generation_id, %error, "could not end a session");
     }
-    let client_gone = if is_new { matches!(end, End::ClientGone | End::ShutDown) } else { was_gone };
-    let recorded = || Some(Recorded { generation_id: generation_id.clone(), client_gone });
-    let error = match (is_recorded, end) {
+}
+
+/// The last event of a call, if somebody is left to hear it, and what is recorded of the call, unless it failed.
+fn outcome(
+    is_recorded: Result<bool, ProxyError>,
+    end: End,
+    finished: Finished,
+    recorded: Recorded,
+) -> (Option<CallEvent>, Option<Recorded>) {
+    match (is_recorded, end) {
         // Nobody is left to be told; the log is.
         (Err(error), End::ClientGone) => {
+            let generation_id = recorded.generation_id;
             tracing::error!(%generation_id, %error, "an answer that its client left could not be recorded");
-            return None;
+            (None, None)
         }
-        (Ok(is_recorded), End::ClientGone) => return recorded().filter(|_| is_recorded),
-        (Ok(_), End::Finished(_)) => {
-            flight.publish_event(choice, CallEvent::Finished(Arc::new(finished)));
-            return recorded();
-        }
+        (Ok(is_recorded), End::ClientGone) => (None, is_recorded.then_some(recorded)),
+        (Ok(_), End::Finished(_)) => (Some(CallEvent::Finished(Arc::new(finished))), Some(recorded)),
         (Ok(is_recorded), End::ShutDown) => {
-            flight.publish_event(choice, CallEvent::Failed(Arc::new(Refused::ShuttingDown.into())));
-            return recorded().filter(|_| is_recorded);
+            let shutting_down = CallEvent::Failed(Arc::new(Refused::ShuttingDown.into()));
+            (Some(shutting_down), is_recorded.then_some(recorded))
         }
-        (Err(error), _) => error,
-        (Ok(_), End::Broken(error)) => error,
-    };
-    flight.publish_event(choice, CallEvent::Failed(Arc::new(error)));
-    None
+        (Err(error), _) | (Ok(_), End::Broken(error)) => (Some(CallEvent::Failed(Arc::new(error))), None),
+    }
 }
 
 /// Why there is no more to sample of an answer that was broken off: its client had gone just then, or nothing is left

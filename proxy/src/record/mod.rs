@@ -5,3 +5,4 @@ pub(crate) mod delivery;
 pub(crate) mod message_attributes;
 pub(crate) mod record_call;
 pub(crate) mod recorded_call;
+pub(crate) mod request_attributes;

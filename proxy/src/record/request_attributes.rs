@@ -1,0 +1,69 @@
+use serde_json::{Map, Value, json};
+
+use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
+use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
+use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA};
+use crate::record::message_attributes::{add_messages, add_tools};
+
+/// Attributes of an answer's span that come from its request; `place` tells how the prompt stands to the calls before it.
+pub(crate) fn request_attributes(
+    request: &ModelRequest,
+    idempotency_key: Option<&str>,
+    place: &Map<String, Value>,
+    choice: usize,
+) -> Map<String, Value> {
+    let options = &request.options;
+    let Endpoint { operation_name, .. } = request.endpoint;
+    let mut attributes = Map::new();
+    let mut set = |key: &str, value: Value| attributes.insert(key.to_owned(), value);
+    set("gen_ai.operation.name", json!(operation_name));
+    set("gen_ai.provider.name", json!("fulgurite"));
+    set("gen_ai.request.model", json!(request.model));
+    set("gen_ai.request.temperature", json!(options.sampling.temperature));
+    set("gen_ai.request.top_p", json!(options.sampling.top_p));
+    if let Some(top_k) = options.sampling.top_k {
+        set("gen_ai.request.top_k", json!(top_k));
+    }
+    if let Some(max_tokens) = options.max_tokens {
+        set("gen_ai.request.max_tokens", json!(max_tokens));
+    }
+    if options.choices > 1 {
+        set("gen_ai.request.choice.count", json!(options.choices));
+        set(CHOICE, json!(choice));
+    }
+    if let Some(key) = idempotency_key {
+        set(IDEMPOTENCY_KEY, json!(key));
+    }
+    for (key, value) in place {
+        set(key, value.clone());
+    }
+    set("gen_ai.request.is_stream", json!(request.stream));
+    if !request.extra.is_empty() {
+        set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
+    }
+    if !request.ignored_tools.is_empty() {
+        set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
+    }
+    if let Prompt::Messages(said) = &request.prompt {
+        add_messages(&mut attributes, &said.messages);
+        add_tools(&mut attributes, &said.tools);
+    }
+    attributes
+}
+
+/// How a prompt stands to what was recorded before it.
+pub(crate) fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
+    let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
+        [
+            ("reason", json!(departure.reason.as_str())),
+            ("generation", json!(generation)),
+            ("message_index", json!(departure.message_index)),
+            ("token_index", json!(departure.token_index)),
+            ("detail", json!(departure.detail)),
+        ]
+        .map(|(name, value)| (format!("fulgurite.departure.{name}"), value))
+    });
+    let continues = ("fulgurite.continues".to_owned(), json!(placed.continues));
+    let attributes = std::iter::once(continues).chain(departure.into_iter().flatten());
+    attributes.filter(|(_, value)| !value.is_null()).collect()
+}

@@ -4,5 +4,6 @@ pub(crate) mod caller;
 pub(crate) mod incoming;
 pub(crate) mod large_requests;
 pub(crate) mod request_body;
+pub(crate) mod request_fields;
 pub(crate) mod routes;
 pub(crate) mod whose_call;

@@ -1,10 +1,9 @@
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
-
-use crate::error::ProxyError;
 
 /// Whose words and statuses an error is told in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl<'e> ErrorDetails<'e> {
     }
 
     /// The error as a dialect writes it down.
-    pub(super) fn in_dialect(self, dialect: Dialect, error: &ProxyError) -> WireError {
+    pub(super) fn in_dialect(self, dialect: Dialect, error: &impl Display) -> WireError {
         let Self { status, anthropic_status, code, parameter, words } = self;
         let own = anthropic_status.filter(|_| dialect == Dialect::Anthropic);
         let status = own.and_then(|own| StatusCode::from_u16(own).ok()).unwrap_or(status);
@@ -100,7 +99,7 @@ fn kind(status: StatusCode, dialect: Dialect) -> &'static str {
 }
 
 /// The response that tells of an error, in its dialect's JSON. What is the server's fault is logged.
-pub(crate) fn response(error: &ProxyError, status: StatusCode, body: Value) -> Response {
+pub(crate) fn response(error: &impl Display, status: StatusCode, body: Value) -> Response {
     if status.is_server_error() {
         tracing::error!(%error, "model call failed");
     }

@@ -6,11 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fulgurite_renderers::Renderer;
 use serde_json::{Map, Value};
 
+use crate::door::request_fields::TEMPLATE_ARGUMENTS;
 use crate::error::ProxyError;
 use crate::models::served_model::SampledModel;
-
-/// The request's field, which is kept in the record as it came.
-pub(crate) const TEMPLATE_ARGUMENTS: &str = "chat_template_kwargs";
 
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;

@@ -3,10 +3,6 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::bench::arguments::{
-    BenchEngineArguments, BenchEngineHostArguments, BenchProxyArguments, BenchProxyHostArguments, BenchRenderArguments,
-    BenchStoreArguments,
-};
 use crate::completions::CompletionsArguments;
 use crate::model_fetch::ModelFetchArguments;
 use crate::query::arguments::{
@@ -105,8 +101,6 @@ pub enum Command {
     Template(TemplateArguments),
     /// Fetch a model, look at one, or make another of it
     Model(ModelArguments),
-    /// Measure what things cost
-    Bench(BenchArguments),
     /// Count what a store holds
     Stats(StatsArguments),
     /// Run one SQL query on a store, which cannot be changed by it
@@ -272,51 +266,6 @@ pub enum ConfigAction {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// `fulgurite bench`.
-#[derive(Debug, Args)]
-pub struct BenchArguments {
-    /// Of what.
-    #[command(subcommand)]
-    pub subject: BenchSubject,
-}
-
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub enum BenchSubject {
-    /// What a model call costs through the proxy and its record, over the same call straight to the model's host
-    ///
-    /// A child process plays a vLLM server that answers every request at once with the same 50 tokens. The same client
-    /// makes the same calls straight to it and through a second child process, which is `fulgurite serve` as by default
-    /// with a SQLite file of its own, in turns. Half of the calls are made at the given rate whether or not earlier ones
-    /// have been answered, and their times count from when they should have been made; they say what a call waits for.
-    /// The other half are made so that as many as given are always under way; they say what a call costs.
-    ///
-    /// Added processor time is all that the process of the proxy took while the calls were made, user and system,
-    /// divided by their number; nothing is subtracted. Client and host stand for other machines, and keep to one half of
-    /// the processors; the proxy runs on all. Every task is new and tried by a group of eight. Attempts are
-    /// started before and ended after, as runners do, and that is not counted. Of calls of nobody, which begin and end a
-    /// rollout each, that is counted too.
-    Proxy(BenchProxyArguments),
-    /// The model host of `bench proxy`
-    #[command(hide = true)]
-    ProxyHost(BenchProxyHostArguments),
-    /// Tokens that the embedded engine samples and trains in a second, beside PyTorch where it is given
-    ///
-    /// Models are Qwen3's with fresh weights, each side's in a process of its own. Streams read a prompt of 16 tokens and
-    /// sample at temperature 1; training is forward pass, backward pass, clipping and fused AdamW over sequences of 256
-    /// tokens. PyTorch runs a lean decoder with scaled_dot_product_attention and a static cache, without torch.compile.
-    /// Turns of both alternate, and each figure is the median of a side's turns. Where a machine is shared, tokens a
-    /// second of processor time say more than tokens a second.
-    Engine(BenchEngineArguments),
-    /// The measured process of `bench engine`
-    #[command(hide = true)]
-    EngineHost(BenchEngineHostArguments),
-    /// Processor time and latency of the store's API, over an empty store and over a filled one
-    Store(BenchStoreArguments),
-    /// Time from conversation to tokens, whole and as a continuation, and from tokens to message
-    Render(BenchRenderArguments),
 }
 
 /// `fulgurite model`.

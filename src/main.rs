@@ -6,7 +6,6 @@
 mod access;
 mod admin_key;
 mod base_model;
-mod bench;
 mod cli;
 mod completions;
 mod config;
@@ -46,7 +45,7 @@ mod web_origins;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use cli::{BenchSubject, Cli, Command};
+use cli::{Cli, Command};
 use query::arguments::StoreAction;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
@@ -134,14 +133,6 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Report(arguments) => report_command::report(&arguments),
         Command::Model(arguments) => model_command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
-        Command::Bench(arguments) => match arguments.subject {
-            BenchSubject::Proxy(arguments) => bench::bench_proxy(arguments).await,
-            BenchSubject::ProxyHost(arguments) => bench::bench_proxy_host(arguments).await,
-            BenchSubject::Engine(arguments) => bench::bench_engine(&arguments),
-            BenchSubject::EngineHost(arguments) => bench::bench_engine_host(arguments).await,
-            BenchSubject::Store(arguments) => bench::bench_store(arguments).await,
-            BenchSubject::Render(arguments) => bench::bench_render(arguments),
-        },
         Command::Stats(arguments) => query::stats(arguments).await,
         Command::Sql(arguments) => query::sql(arguments).await,
         Command::Export(arguments) => transfer::export(arguments).await,

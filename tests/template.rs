@@ -1,4 +1,4 @@
-//! `fulgurite template` and `fulgurite bench render` as people and scripts run them.
+//! `fulgurite template` as people and scripts run them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::io::Write;
@@ -148,17 +148,6 @@ fn what_cannot_be_opened_is_named() {
     assert!(error.contains("/nowhere/tokenizer.json"), "{error}");
     let error = failure(&["template", "render"]);
     assert!(error.contains("--model <DIR>"), "{error}");
-}
-
-#[test]
-fn the_benchmark_compares_in_one_run() {
-    let output = run(&["bench", "render", "--sizes", "300", "--json"], b"");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let rows: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let operations: Vec<&str> = rows.iter().map(|row| row["operation"].as_str().unwrap()).collect();
-    assert_eq!(operations, ["template text", "render + tokenize", "continuation", "parse"]);
-    assert!(rows[2]["ratio"].as_f64().unwrap() > 0.0);
 }
 
 /// A model directory of a tokenizer of the vectors and a chat template.

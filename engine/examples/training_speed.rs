@@ -1,7 +1,7 @@
 //! Prints how many tokens the learner trains in a second, and in a second of processor time.
 //!
 //! `cargo run --release -p fulgurite-engine --example training_speed -- SHAPE [THREADS [SECONDS]]`, with a shape of
-//! `fulgurite bench engine`.
+//! `fulgurite-bench engine`.
 #![allow(clippy::print_stdout)]
 
 mod common;

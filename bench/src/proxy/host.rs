@@ -16,10 +16,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use super::arguments::ProxyHostArguments;
 use super::traffic::PROMPT_TOKENS;
-use crate::bench::arguments::BenchProxyHostArguments;
-use crate::bench::render::conversation::Writer;
-use crate::server::write_ready_file;
+use crate::render::conversation::Writer;
 
 /// What the host calls its model.
 pub const MODEL: &str = "bench";
@@ -32,9 +31,9 @@ const CONTEXT_LENGTH: usize = 32_768;
 const LOGPROB: f64 = -0.25;
 const CREATED: u64 = 1_795_256_016;
 
-/// `fulgurite bench proxy-host`: a model host that answers every request at once with the same tokens, on the routes
+/// `fulgurite-bench proxy-host`: a model host that answers every request at once with the same tokens, on the routes
 /// that vLLM has, in its shape.
-pub async fn bench_proxy_host(arguments: BenchProxyHostArguments) -> Result<()> {
+pub async fn bench_proxy_host(arguments: ProxyHostArguments) -> Result<()> {
     let script = Script::new(&Tokenizer::open(&arguments.model)?)?;
     let router = Router::new()
         .route("/health", get(async || ()))
@@ -44,7 +43,10 @@ pub async fn bench_proxy_host(arguments: BenchProxyHostArguments) -> Result<()> 
         .with_state(Arc::new(script));
     let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
     let url = format!("http://{}", listener.local_addr()?);
-    write_ready_file(&arguments.ready_file, &url)?;
+    // In one step, so that nobody reads half of it.
+    let fresh = arguments.ready_file.with_extension("new");
+    std::fs::write(&fresh, json!({ "url": url }).to_string())?;
+    std::fs::rename(&fresh, &arguments.ready_file)?;
     // Whether a connection can be told to send at once is of no matter to what it sends.
     let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     axum::serve(listener, router).await.context("the host failed")

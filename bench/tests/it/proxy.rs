@@ -1,14 +1,10 @@
-//! `fulgurite bench proxy` as scripts run it.
+//! `fulgurite-bench proxy` as scripts run it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
-
-use common::{Server, run};
+use crate::{Gateway, run};
 
 #[test]
 fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
-    let lines = run(["bench", "proxy", "--calls", "21", "--rate", "500", "--json"]).json_lines();
+    let lines = run(["proxy", "--calls", "21", "--rate", "500", "--json"]).json_lines();
     let kinds = ["", "streamed_", "conversation_", "session_"];
     // Each kind at a rate and at once, straight to the host and through the proxy, and the summary.
     assert_eq!(lines.len(), 2 * 2 * kinds.len() + 1);
@@ -38,7 +34,7 @@ fn the_last_object_says_what_the_proxy_adds_to_each_kind_of_call() {
 #[test]
 fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
     let kinds = ["--kinds", "sessions", "--synchronous", "normal", "--concurrency", "4"];
-    let command = ["bench", "proxy", "--calls", "9", "--rate", "500", "--share-processors", "--json"];
+    let command = ["proxy", "--calls", "9", "--rate", "500", "--share-processors", "--json"];
     let directory = tempfile::tempdir().unwrap();
     let stores = directory.path().join("stores");
     let on_disk = ["--directory", stores.to_str().unwrap()];
@@ -60,9 +56,9 @@ fn one_kind_alone_can_be_asked_for_and_what_its_record_survives() {
 fn a_gateway_of_agent_lightnings_wire_is_measured_beside_it_on_whole_calls() {
     let directory = tempfile::tempdir().unwrap();
     // Which this program itself is as well.
-    let gateway = Server::start::<&str>(directory.path(), []);
+    let gateway = Gateway::start(directory.path());
     let (url, pid) = (gateway.url.as_str(), gateway.process.id().to_string());
-    let command = ["bench", "proxy", "--calls", "20", "--kinds", "whole,streamed", "--json"];
+    let command = ["proxy", "--calls", "20", "--kinds", "whole,streamed", "--json"];
     let beside = ["--gateway", url, "--gateway-pid", &pid];
     let lines = run([&command[..], &beside].concat()).json_lines();
     let rows: Vec<&serde_json::Value> = lines.iter().filter(|line| line["server"] == "gateway").collect();
@@ -72,6 +68,6 @@ fn a_gateway_of_agent_lightnings_wire_is_measured_beside_it_on_whole_calls() {
     let summary = lines.last().unwrap();
     assert_eq!((&summary["server"], &summary["streamed_calls"]), (&"fulgurite".into(), &20.into()));
     assert!(summary["gateway_calls_per_second"].as_f64().unwrap() > 0.0, "{summary}");
-    let refused = run(["bench", "proxy", "--kinds", "sessions", "--gateway", url, "--gateway-pid", &pid]);
+    let refused = run(["proxy", "--kinds", "sessions", "--gateway", url, "--gateway-pid", &pid]);
     assert!(refused.failure(directory.path()).contains("--kinds whole"));
 }

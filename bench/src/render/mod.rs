@@ -1,4 +1,4 @@
-//! `fulgurite bench render`: what it costs to turn conversations into tokens, whole and as continuations, and tokens
+//! `fulgurite-bench render`: what it costs to turn conversations into tokens, whole and as continuations, and tokens
 //! into messages; beside Hugging Face's `apply_chat_template` in the same run where a Python with transformers is given.
 
 pub mod conversation;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use conversation::{Writer, add_turn, beginning, tools};
 use fulgurite_renderers::{
     ContinuationPolicy, FormatOptions, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer, TemplateOptions,
@@ -17,9 +18,8 @@ use fulgurite_renderers::{
 use python::Python;
 use serde_json::{Value, json};
 
-use crate::bench::arguments::BenchRenderArguments;
 use crate::output;
-use crate::query::table::Columns;
+use crate::table::Columns;
 
 /// The template of the made model: what the templates of reasoning models with tools do, in words of our own.
 const TEMPLATE: &str = include_str!("conversation.jinja");
@@ -30,8 +30,28 @@ const VOCABULARY: usize = 8000;
 /// Each operation is measured in so many turns, ours and the other's alternating, so that a noisy moment hits both.
 const TURNS: usize = 3;
 
+/// `fulgurite-bench render`.
+#[derive(Debug, Args)]
+pub struct RenderArguments {
+    /// Model directory, in place of a tokenizer and a template that are made for it
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// How conversations are written: auto, template, chatml, or the name of a format such as qwen3_5
+    #[arg(long, value_name = "NAME", default_value = "template")]
+    pub renderer: String,
+    /// Tokens of the conversations
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1000,8000,64000")]
+    pub sizes: Vec<usize>,
+    /// A Python interpreter that has the package transformers: its apply_chat_template is measured in the same run
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Measures and prints.
-pub fn bench_render(arguments: BenchRenderArguments) -> Result<()> {
+pub fn bench_render(arguments: RenderArguments) -> Result<()> {
     let made = tempfile::tempdir()?;
     let model = match &arguments.model {
         Some(model) => model.clone(),

@@ -1,15 +1,11 @@
-//! `fulgurite bench engine` as scripts run it.
+//! `fulgurite-bench engine` as scripts run it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
-mod common;
-
-use common::run;
+use crate::run;
 
 #[test]
 fn each_work_is_told_with_its_speed_its_share_of_the_peak_and_its_memory() {
     let few = ["--new-tokens", "4", "--train-tokens", "300", "--turns", "1", "--seconds", "0", "--json"];
-    let lines = run([&["bench", "engine", "--shapes", "0.3m", "--batches", "0,1,3"], &few[..]].concat()).json_lines();
+    let lines = run([&["engine", "--shapes", "0.3m", "--batches", "0,1,3"], &few[..]].concat()).json_lines();
     let [peak, alone, three, trained] = &lines[..] else { panic!("{lines:?}") };
     assert_eq!((&peak["event"], &peak["side"]), (&"peak".into(), &"fulgurite".into()));
     assert_eq!((&alone["work"], &alone["batch"], &three["batch"]), (&"sample".into(), &1.into(), &3.into()));

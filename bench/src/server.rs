@@ -1,6 +1,6 @@
 //! The servers under measurement.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::processors;
-use crate::admin_key;
+use crate::processors;
 
 /// A server and what its process has cost so far.
 pub struct Server {
@@ -23,9 +22,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program's own server over the store in `directory`.
-    pub async fn start(name: &str, directory: TempDir) -> Result<Self> {
-        let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    /// Starts a program's server over the store in `directory`.
+    pub async fn start(name: &str, program: &Path, directory: TempDir) -> Result<Self> {
+        let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--store"]).arg(directory.path().join(STORE));
         Self::spawn(name, command, directory).await
     }
@@ -33,7 +32,7 @@ impl Server {
     /// Starts a command that takes `--ready-file` and says there where it answers. `directory` is its own.
     pub async fn spawn(name: &str, mut command: Command, directory: TempDir) -> Result<Self> {
         let ready = directory.path().join("ready.json");
-        command.arg("--ready-file").arg(&ready).env_remove(admin_key::VARIABLE).stdout(Stdio::null());
+        command.arg("--ready-file").arg(&ready).env_remove("FULGURITE_ADMIN_KEY").stdout(Stdio::null());
         let child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let pid = child.id();
         let mut server = Self { name: name.to_owned(), url: String::new(), pid, own: Some((child, directory)) };
@@ -93,6 +92,18 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// The program that is measured: the one that is named, or the one beside this.
+pub fn measured_program(named: Option<PathBuf>) -> Result<PathBuf> {
+    let program = match named {
+        Some(program) => program,
+        None => std::env::current_exe().context("cannot find this program")?.with_file_name("fulgurite"),
+    };
+    if program.exists() {
+        return Ok(program);
+    }
+    bail!("{} is not there: `cargo build --release` makes it, or --program names another", program.display())
 }
 
 /// File name of a store under measurement.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::shapes::Shape;
 use super::work::{Request, Work};
-use crate::bench::server::{cpu_seconds, resident_bytes};
+use crate::server::{cpu_seconds, resident_bytes};
 
 const TORCH_HOST: &str = include_str!("torch_host.py");
 
@@ -63,7 +63,7 @@ impl Side {
             Self::Engine => {
                 let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
                 let threads = threads.to_string();
-                command.args(["bench", "engine-host", "--shape", shape.name(), "--threads", &threads]);
+                command.args(["engine-host", "--shape", shape.name(), "--threads", &threads]);
                 command
             }
             Self::Torch(interpreter) => {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::gateway;
 use super::host::MODEL;
 use super::load::{Call, together};
-use crate::bench::render::conversation::Writer;
+use crate::render::conversation::Writer;
 
 /// Tokens of a prompt, of a conversation its first.
 pub const PROMPT_TOKENS: usize = 200;

@@ -14,16 +14,16 @@ use fulgurite_types::SamplingParameters;
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use super::arguments::EngineHostArguments;
 use super::work::{Request, Work};
-use crate::bench::arguments::BenchEngineHostArguments;
 use crate::output;
 
 /// Seed of fresh weights.
 const SEED: u64 = 1;
 
-/// `fulgurite bench engine-host`: does what standard input asks for, one request a line, and says after each how much
+/// `fulgurite-bench engine-host`: does what standard input asks for, one request a line, and says after each how much
 /// that was and how long it took.
-pub async fn bench_engine_host(arguments: BenchEngineHostArguments) -> Result<()> {
+pub async fn bench_engine_host(arguments: EngineHostArguments) -> Result<()> {
     output::line(json!({ "version": env!("CARGO_PKG_VERSION") }));
     let mut host = Host { arguments, sampler: None, learner: None, pieces: 0 };
     for line in stdin().lock().lines() {
@@ -34,7 +34,7 @@ pub async fn bench_engine_host(arguments: BenchEngineHostArguments) -> Result<()
 }
 
 struct Host {
-    arguments: BenchEngineHostArguments,
+    arguments: EngineHostArguments,
     /// Made when they are first asked for: nobody asks one process for both.
     sampler: Option<Engine>,
     learner: Option<EmbeddedLearner>,
@@ -45,7 +45,7 @@ struct Host {
 impl Host {
     /// Does it once, and again until so much time is over.
     async fn measure(&mut self, work: Work, least: Duration) -> Result<serde_json::Value> {
-        let BenchEngineHostArguments { shape, threads } = self.arguments;
+        let EngineHostArguments { shape, threads } = self.arguments;
         let (config, nowhere) = (shape.config(), Path::new(""));
         let mut multiply = None;
         match work {

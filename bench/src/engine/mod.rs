@@ -1,21 +1,22 @@
-//! `fulgurite bench engine`: tokens that the embedded engine samples and trains in a second, beside PyTorch on as many
+//! `fulgurite-bench engine`: tokens that the embedded engine samples and trains in a second, beside PyTorch on as many
 //! threads in the same run where a Python with torch is given.
 
+mod arguments;
 mod host;
 mod shapes;
 mod side;
 mod work;
 
 use anyhow::{Result, ensure};
+pub use arguments::{EngineArguments, EngineHostArguments};
 pub use host::bench_engine_host;
 use serde_json::{Value, json};
 pub use shapes::Shape;
 use side::{Host, Side, Turn};
 use work::Work;
 
-use crate::bench::arguments::BenchEngineArguments;
 use crate::output;
-use crate::query::table::Columns;
+use crate::table::Columns;
 
 /// Rows of the matrices whose product is held to be the most that the machine can multiply.
 const PEAK_SIZE: usize = 2048;
@@ -27,7 +28,7 @@ const LENGTH: usize = 256;
 const ALONE: usize = 200_000_000;
 
 /// Measures and prints.
-pub fn bench_engine(arguments: &BenchEngineArguments) -> Result<()> {
+pub fn bench_engine(arguments: &EngineArguments) -> Result<()> {
     ensure!(arguments.turns > 0 && arguments.threads > 0, "--turns and --threads must be at least 1");
     ensure!(arguments.new_tokens > 0, "--new-tokens must be at least 1");
     ensure!(arguments.seconds.is_finite() && arguments.seconds >= 0.0, "--seconds must not be negative");
@@ -67,7 +68,7 @@ pub fn bench_engine(arguments: &BenchEngineArguments) -> Result<()> {
 }
 
 struct Bench<'a> {
-    arguments: &'a BenchEngineArguments,
+    arguments: &'a EngineArguments,
     /// Ours first.
     sides: Vec<Side>,
 }
@@ -75,7 +76,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Sampling in each batch, then training; what was not asked for is left out.
     fn works(&self) -> Vec<Work> {
-        let BenchEngineArguments { batches, new_tokens, train_tokens, .. } = self.arguments;
+        let EngineArguments { batches, new_tokens, train_tokens, .. } = self.arguments;
         let sample = |&batch: &usize| Work::Sample { batch, prompt: PROMPT, new: *new_tokens };
         let train = Work::Train { sequences: train_tokens.div_ceil(LENGTH), length: LENGTH };
         batches.iter().filter(|&&batch| batch > 0).map(sample).chain((*train_tokens > 0).then_some(train)).collect()
@@ -100,7 +101,7 @@ impl Bench<'_> {
 
     /// The median turn of each side. Turns alternate, so that a noisy moment hits both.
     fn measure(&self, shape: Shape, work: Work) -> Result<Vec<Measured>> {
-        let BenchEngineArguments { turns, seconds, threads, .. } = *self.arguments;
+        let EngineArguments { turns, seconds, threads, .. } = *self.arguments;
         let large = shape.config().parameter_count() >= ALONE && matches!(work, Work::Train { .. });
         let mut hosts: Vec<Option<Host>> = self.sides.iter().map(|_| None).collect();
         let mut measured: Vec<Vec<Turn>> = vec![Vec::new(); self.sides.len()];

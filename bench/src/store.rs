@@ -1,34 +1,59 @@
-//! `fulgurite bench store`: processor time and latency of the store's API, over a small store and over a large one, and
+//! `fulgurite-bench store`: processor time and latency of the store's API, over a small store and over a large one, and
 //! beside another server if one is given.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{IncomingSpan, NewRollout, Span, SpanStatus, StatusCode};
 use reqwest::Client;
 use serde_json::{Map, Value, json};
 
-use super::server::{STORE, Server};
-use super::workload::{Operation, Target};
-use crate::bench::arguments::BenchStoreArguments;
 use crate::output;
-use crate::query::table::Columns;
+use crate::server::{STORE, Server, measured_program};
+use crate::table::Columns;
+use crate::workload::{Operation, Target};
 
 /// Each operation is measured in so many turns, the servers alternating, so that a noisy moment hits all alike.
 const TURNS: usize = 3;
 /// Spans of one rollout in a store that is filled beforehand.
 const SPANS_PER_ROLLOUT: usize = 100;
 
+/// `fulgurite-bench store`.
+#[derive(Debug, Args)]
+pub struct StoreArguments {
+    /// The program that is measured [default: `fulgurite` in the directory of this one]
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+    /// Requests of each cheap operation and server; dear ones get a quarter
+    #[arg(long, value_name = "N", default_value_t = 6000)]
+    pub requests: usize,
+    /// Spans that the filled store holds beforehand; 0 leaves it out
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub spans: usize,
+    /// Another server to ask the same of, beside ours
+    #[arg(long, value_name = "URL", requires = "against_pid")]
+    pub against: Option<String>,
+    /// That server's process
+    #[arg(long, value_name = "PID", requires = "against")]
+    pub against_pid: Option<u32>,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Measures and prints.
-pub async fn bench_store(arguments: BenchStoreArguments) -> Result<()> {
-    let mut servers = vec![Server::start("empty", tempfile::tempdir()?).await?];
+pub async fn bench_store(arguments: StoreArguments) -> Result<()> {
+    let program = measured_program(arguments.program.clone())?;
+    let mut servers = vec![Server::start("empty", &program, tempfile::tempdir()?).await?];
     if arguments.spans > 0 {
         let directory = tempfile::tempdir()?;
         fill(&directory.path().join(STORE).display().to_string(), arguments.spans).await?;
-        servers.push(Server::start("filled", directory).await?);
+        servers.push(Server::start("filled", &program, directory).await?);
     }
     if let (Some(url), Some(pid)) = (&arguments.against, arguments.against_pid) {
         servers.push(Server::running("against", url, pid));

@@ -1,6 +1,7 @@
-//! `fulgurite bench proxy`: what a call costs through the proxy and its record, over what the same call costs straight at
+//! `fulgurite-bench proxy`: what a call costs through the proxy and its record, over what the same call costs straight at
 //! the model's host.
 
+mod arguments;
 mod disk;
 mod figures;
 mod gateway;
@@ -13,6 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+pub use arguments::{ProxyArguments, ProxyHostArguments, Synchronous};
 use disk::Disk;
 use figures::{Pace, Round, Row, Seconds};
 use fulgurite_renderers::{Message, open_renderer};
@@ -25,13 +27,11 @@ use tempfile::TempDir;
 pub use traffic::Traffic;
 use traffic::{PROMPT_TOKENS, TURNS, Tasks};
 
-use super::processors::{half, hold};
-use super::render::make_model;
-use super::server::{STORE, Server};
-use crate::bench::arguments::BenchProxyArguments;
-use crate::config::Synchronous;
 use crate::output;
-use crate::query::table::Columns;
+use crate::processors::{half, hold};
+use crate::render::make_model;
+use crate::server::{STORE, Server, measured_program};
+use crate::table::Columns;
 
 /// What a gateway of Agent-lightning is called.
 const GATEWAY: &str = "gateway";
@@ -45,7 +45,7 @@ const LEAD: Duration = Duration::from_millis(10);
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// Measures and prints.
-pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
+pub async fn bench_proxy(arguments: ProxyArguments) -> Result<()> {
     ensure!(arguments.calls > 0, "--calls must be at least 1");
     ensure!(arguments.rate.is_finite() && arguments.rate > 0.0, "--rate must be a number above 0");
     ensure!(arguments.concurrency > 0, "--concurrency must be at least 1");
@@ -57,8 +57,8 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let model = tempfile::tempdir()?;
     make_model(model.path())?;
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut targets = vec![start_host(&program, model.path()).await?];
+    let program = measured_program(arguments.program.clone())?;
+    let mut targets = vec![start_host(model.path()).await?];
     let host = targets[0].url.clone();
     let start = async |name, program| {
         let own = tempfile::tempdir_in(&directory);
@@ -83,9 +83,9 @@ pub async fn bench_proxy(arguments: BenchProxyArguments) -> Result<()> {
     Ok(())
 }
 
-async fn start_host(program: &Path, model: &Path) -> Result<Server> {
-    let mut command = Command::new(program);
-    command.args(["bench", "proxy-host", "--model"]).arg(model);
+async fn start_host(model: &Path) -> Result<Server> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.args(["proxy-host", "--model"]).arg(model);
     Server::spawn("direct", command, tempfile::tempdir()?).await
 }
 
@@ -149,7 +149,7 @@ impl Bench {
         processors: Option<Vec<usize>>,
         directory: PathBuf,
         model: &Path,
-        arguments: &BenchProxyArguments,
+        arguments: &ProxyArguments,
     ) -> Result<Self> {
         // A connection is given up before a server does, which may close one just when a call is sent over it.
         let client = Client::builder().no_proxy().pool_idle_timeout(IDLE).build()?;
@@ -162,7 +162,7 @@ impl Bench {
             }
             answer = first_answer(&client, &mut tasks, &proxy.url).await?;
         }
-        let BenchProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
+        let ProxyArguments { rate, concurrency, ref kinds, .. } = *arguments;
         let (kinds, rounds, memory, disk) = (kinds.clone(), Vec::new(), Vec::new(), Disk::default());
         Ok(Self {
             client,
@@ -282,7 +282,7 @@ fn mode(synchronous: Synchronous) -> &'static str {
     }
 }
 
-fn report(bench: &Bench, arguments: &BenchProxyArguments) {
+fn report(bench: &Bench, arguments: &ProxyArguments) {
     let kinds = bench.kinds.iter().flat_map(|traffic| [(*traffic, Pace::Rate), (*traffic, Pace::AtOnce)]);
     let rows: Vec<Row> = kinds
         .flat_map(|kind| (0..bench.targets.len()).map(move |target| (kind, target)))

@@ -1,0 +1,12 @@
+mod command_line;
+mod config_reference;
+mod configuration;
+mod licences;
+mod mistakes;
+mod model;
+mod model_fetch;
+mod queries;
+mod store_commands;
+mod template;
+mod transcripts;
+mod triplets;

@@ -1,0 +1,3 @@
+mod agent_lightning;
+mod tinker_models;
+mod tinker_server;

@@ -1,0 +1,12 @@
+mod constrained_answers;
+mod drain;
+mod full_disk;
+mod keys;
+mod limits;
+mod remote_models;
+mod serve;
+mod several_servers;
+mod shutdown;
+mod soak;
+mod telemetry;
+mod upstream;

@@ -1,0 +1,5 @@
+//! What a server tells of itself: `/metrics`, the log of requests, and spans for a collector.
+mod access_log;
+mod metrics;
+mod otlp;
+mod page;

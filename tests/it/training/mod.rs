@@ -1,0 +1,6 @@
+mod daemon;
+mod harvest;
+mod objectives;
+mod resumption;
+mod run;
+mod training;

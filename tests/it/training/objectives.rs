@@ -1,0 +1,172 @@
+//! What `[trainer]` says of the objective, seen through runs of the real command: losses, substeps, a reference, step sizes.
+
+use std::process::Stdio;
+
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, saved, weights};
+use crate::common::{Ran, eventually};
+use serde_json::{Value, json};
+
+/// The steps of a run with these lines of `[trainer]` in place of the usual ones, and its summary.
+fn trained(project: &Project, run: &str, lines: &str) -> (Vec<Value>, Value) {
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let key = |line: &str| line.split_once(" = ").map(|(key, _)| key.to_owned());
+    let is_usual =
+        |line: &&str| key(line).is_none_or(|one| !lines.lines().any(|other| key(other).as_ref() == Some(&one)));
+    let usual: String = config.lines().filter(is_usual).map(|line| format!("{line}\n")).collect();
+    std::fs::write(project.path("t.toml"), format!("{usual}{lines}\n")).unwrap();
+    let mut steps = project.train(run, &[]);
+    std::fs::write(project.path("t.toml"), config).unwrap();
+    let summary = steps.pop().unwrap();
+    (steps, summary)
+}
+
+fn refused(project: &Project, lines: &str) -> String {
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    std::fs::write(project.path("t.toml"), format!("{config}{lines}\n")).unwrap();
+    let ran = Ran::from(project.command("refused").output().unwrap());
+    std::fs::write(project.path("t.toml"), config).unwrap();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ran.stderr
+}
+
+fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
+    steps.iter().filter_map(|step| step[key].as_f64()).collect()
+}
+
+#[test]
+fn on_policy_every_loss_is_the_policy_gradient_and_substeps_part_them() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
+    let (_, plain) = trained(&project, "plain", "loss = 'importance_sampling'");
+    // At a ratio of 1 nothing is clipped, and each gradient is advantage times that of the logprob.
+    for loss in ["ppo", "cispo", "gspo", "dro"] {
+        let parameters = if loss == "dro" { "loss_parameters = { beta = 0.5 }" } else { "" };
+        let (_, summary) = trained(&project, loss, &format!("loss = '{loss}'\n{parameters}"));
+        assert_eq!(summary["max_logprob_difference"], json!(0.0), "{loss}");
+        assert!(weights(&summary) == weights(&plain), "{loss}");
+        project.account(loss, &summary);
+    }
+    let split = |loss: &str| {
+        let run = format!("{loss}-split");
+        let (steps, summary) = trained(&project, &run, &format!("loss = '{loss}'\nsubsteps = 3\nlearning_rate = 3e-2"));
+        assert_eq!(summary["max_logprob_difference"], json!(0.0), "told of the first substep");
+        assert!(numbers(&steps, "optim/ratio_max")[0] > 1.0, "the second meets weights that the first has moved");
+        project.account(&run, &summary);
+        weights(&summary)
+    };
+    let importance_sampling = split("importance_sampling");
+    assert!(importance_sampling != weights(&plain));
+    assert!(split("gspo") != importance_sampling, "which clips as soon as a sequence has moved");
+}
+
+#[test]
+fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
+    let project = Project::new(UNEVEN, SMALL);
+    for (lines, expected) in [
+        ("loss = 'dro'", "[trainer] loss_parameters.beta is missing: the loss `dro` has no usual one"),
+        (
+            "loss_parameters = { clip_low = 0.5 }",
+            "clip_low is no number of the loss `importance_sampling`: leave it out",
+        ),
+        ("loss = 'reinforce'", "unknown variant `reinforce`"),
+        ("substeps = 0", "substeps"),
+        ("kl = { coefficient = -1.0 }", "[trainer] kl.coefficient is -1, but must be a finite number of at least 0"),
+        ("kl = { coefficient = 1.0, reference = 'base' }", "kl.reference = \"base\": there is no such [[models]]"),
+        ("learning_rate_schedule = 'triangle'", "triangle"),
+    ] {
+        let said = refused(&project, lines);
+        assert!(said.contains(expected) || lines.contains("reinforce") && said.contains("reinforce"), "{said}");
+        let _ = std::fs::remove_dir_all(project.path("refused"));
+    }
+}
+
+#[test]
+fn a_reference_keeps_a_policy_near_survives_a_resume_and_costs_nothing_at_0() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1e-2"));
+    let (_, free) = trained(&project, "free", "");
+    let (steps, unpaid) = trained(&project, "unpaid", "kl = { coefficient = 0.0 }");
+    assert!(weights(&free) == weights(&unpaid));
+    let away = numbers(&steps, "kl_policy_base");
+    assert_eq!(away[0], 0.0, "it begins as the reference");
+    assert!(away[1..].iter().all(|distance| *distance != 0.0), "{away:?}");
+
+    let (_, paid) = trained(&project, "paid", "kl = { coefficient = 5.0, discount = 0.5 }");
+    assert!(weights(&paid) != weights(&free));
+    assert_eq!(paid["max_logprob_difference"], json!(0.0));
+    project.change_config("[trainer]\n", "[trainer]\nkl = { coefficient = 5.0, discount = 0.5 }\n");
+    project.train("resumed", &["--max-steps", "2"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(&paid), "the reference is not the policy that was resumed");
+
+    // The same weights by name, beside the model that is trained.
+    project.change_config("discount = 0.5 }", "discount = 0.5, reference = 'base' }");
+    let base = EMBEDDED.replace("model-{seed}", "model-1");
+    project.change_config("[base]", &format!("[[models]]\nname = \"base\"\n{base}\n\n[base]"));
+    let named = project.train("named", &[]).pop().unwrap();
+    assert!(weights(&named) == weights(&paid));
+    // An adapter has what it lies over for nothing.
+    project.change_config(", reference = 'base'", "");
+    project.change_config(&format!("[[models]]\nname = \"base\"\n{base}\n\n"), "");
+    project.train_adapters(4);
+    let adapter = project.train("adapter", &[]).pop().unwrap();
+    project.train("adapter-resumed", &["--max-steps", "3"]);
+    let resumed = project.train("adapter-resumed", &["--resume"]).pop().unwrap();
+    assert!(saved(&adapter, "adapter_model.safetensors") == saved(&resumed, "adapter_model.safetensors"));
+}
+
+#[test]
+fn the_step_size_follows_its_schedule_after_the_warm_up() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 0.5"));
+    let (steps, _) = trained(&project, "linear", "learning_rate_schedule = 'linear'\nwarmup = 2\nmax_steps = 4");
+    assert_eq!(numbers(&steps, "optim/lr"), [0.25, 0.5, 0.5, 0.25]);
+}
+
+#[test]
+fn a_rollout_that_its_limit_cut_off_earns_nothing_where_the_config_says_so() {
+    // A model that has hardly learnt anything goes on to its limit nearly always.
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));
+    let (steps, plain) = trained(&project, "plain", "");
+    let cut = steps[0]["env/all/stop/max_tokens"].as_f64().unwrap();
+    assert!(cut > 0.5, "{}", steps[0]);
+    assert!(plain["held_out_reward_before"].as_f64().unwrap() > 0.0, "{plain}");
+    let (steps, clamped) = trained(&project, "clamped", "zero_reward_on_limit = true");
+    let rollouts = steps[0]["env/all/total_episodes"].as_f64().unwrap();
+    let earned = steps[0]["env/all/reward/total"].as_f64().unwrap();
+    assert!(earned <= 2.0 * (1.0 - cut) + 1e-9, "{earned} of {rollouts}: {}", steps[0]);
+    assert_eq!(steps[0]["env/all/zero_reward_on_limit"], json!(1.0), "the mean over those that it befell");
+    let before = |summary: &Value| summary["held_out_reward_before"].as_f64().unwrap();
+    assert!(before(&clamped) < before(&plain), "evaluations count as training does");
+}
+
+#[test]
+fn a_base_model_whose_making_was_killed_is_gone_on_with() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 1"));
+    let slower = "max_steps = 400, cooldown_steps = 2, checkpoint_every = 5";
+    project.change_config("max_steps = 5, cooldown_steps = 2", slower);
+    project.train("undisturbed", &[]);
+    let made = std::fs::read(project.path("model-1/model.safetensors")).unwrap();
+    let optimizer = std::fs::read(project.path("model-1/optimizer.state")).unwrap();
+    std::fs::remove_dir_all(project.path("model-1")).unwrap();
+
+    let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
+    let checkpoint = project.path("model-1.training/checkpoints/000010");
+    eventually("a checkpoint", || checkpoint.exists().then_some(()));
+    train.kill().unwrap();
+    train.wait().unwrap();
+    assert!(!project.path("model-1").exists(), "it was made before it was killed");
+    project.train("again", &[]);
+    assert!(std::fs::read(project.path("model-1/model.safetensors")).unwrap() == made);
+    assert!(std::fs::read(project.path("model-1/optimizer.state")).unwrap() == optimizer);
+    assert!(!project.path("model-1.training").exists());
+    let metrics = std::fs::read_to_string(project.path("model-1/fulgurite_base_metrics.jsonl")).unwrap();
+    let steps: Vec<Value> = metrics.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let numbered: Vec<u64> = steps.iter().map(|step| step["step"].as_u64().unwrap()).collect();
+    assert_eq!(numbered, (0..=400).collect::<Vec<_>>(), "each step once");
+    assert!(steps[0]["train_mean_nll"].as_f64() > steps[399]["train_mean_nll"].as_f64());
+    assert_eq!(steps.iter().filter(|step| step["test/accuracy"].is_f64()).count(), 17, "400 / 25, and the end");
+
+    // What was begun from another recipe is begun anew.
+    std::fs::rename(project.path("model-1"), project.path("model-1.training")).unwrap();
+    project.change_config("max_steps = 400", "max_steps = 5");
+    project.train("other", &[]);
+    assert!(std::fs::read(project.path("model-1/model.safetensors")).unwrap() != made);
+}

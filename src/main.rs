@@ -3,49 +3,21 @@
 // This is the one place that prints.
 #![allow(clippy::print_stderr)]
 
-mod access;
-mod admin_key;
-mod base_model;
 mod cli;
-mod completions;
 mod config;
-mod config_show;
-mod config_text;
-mod connections;
-mod curves;
-mod exclusive_lock;
-mod gguf_cache;
-mod half_closed;
-mod limited_stream;
-mod metrics_page;
-mod model_command;
-mod model_config;
-mod model_fetch;
 mod models;
-mod output;
-mod paint;
-mod progress;
 mod query;
 mod report;
-mod report_command;
 mod run;
-mod run_files;
-mod runner_process;
 mod serve;
-mod server;
 mod template;
-mod time;
-mod timed_body;
-mod trace_export;
 mod train;
 mod transfer;
-mod version;
-mod web_origins;
 
 use std::process::ExitCode;
 
 use anyhow::Context;
-use cli::{Cli, Command};
+use cli::arguments::{Cli, Command};
 use query::arguments::StoreAction;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
@@ -67,7 +39,7 @@ fn main() -> ExitCode {
 
 fn begin_log() -> anyhow::Result<()> {
     let log = tracing_subscriber::fmt().with_env_filter(log_filter()?).with_writer(std::io::stderr);
-    log.with_ansi(paint::log_has_colours()).init();
+    log.with_ansi(cli::paint::log_has_colours()).init();
     Ok(())
 }
 
@@ -117,7 +89,7 @@ const ACCESS: &str = "fulgurite::access";
 
 async fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Serve(arguments) => serve::serve(arguments).await,
+        Command::Serve(arguments) => serve::command::serve(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
@@ -130,8 +102,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
-        Command::Report(arguments) => report_command::report(&arguments),
-        Command::Model(arguments) => model_command::model(&arguments).await,
+        Command::Report(arguments) => report::command::report(&arguments),
+        Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Stats(arguments) => query::stats(arguments).await,
         Command::Sql(arguments) => query::sql(arguments).await,
@@ -141,8 +113,8 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Store(arguments) => match arguments.action {
             StoreAction::Check(arguments) => query::check(arguments).await,
         },
-        Command::Config(arguments) => config_show::run(arguments),
-        Command::Completions(arguments) => completions::completions(&arguments),
+        Command::Config(arguments) => config::show::run(arguments),
+        Command::Completions(arguments) => cli::completions::completions(&arguments),
     }
 }
 

@@ -1,52 +1,35 @@
 //! The queries: what a store holds, as a table for people or as JSON for programs.
 //!
-//! Every list is of one kind of record ([`list::Record`]): the newest ones, newest last, and with `--follow` what is
+//! Every list is of one kind of record (`lists::list::Record`): the newest ones, newest last, and with `--follow` what is
 //! new from then on. `show` tells one rollout whole.
 
 pub mod arguments;
-mod attempts;
 mod check;
-mod drift;
-mod generations;
-mod list;
+mod lists;
 mod prune;
-mod resources;
-mod rewards;
-mod rollouts;
 mod show;
-mod spans;
 mod sql;
 mod stats;
 pub mod table;
 mod transcript;
-mod triplets;
-mod workers;
 
 use std::env::VarError;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::{Store, redact_url};
 
-use crate::config::LoadedConfig;
-use crate::run_files::STORE_FILE;
-use crate::serve::store_url;
+use crate::config::declarations::LoadedConfig;
+use crate::serve::command::store_url;
+use crate::train::run_files::STORE_FILE;
 
 use arguments::{RolloutSelection, StoreArguments};
 
-pub use attempts::attempts;
 pub use check::check;
-pub use drift::drift;
-pub use generations::generations;
+pub use lists::{attempts, drift, generations, resources, rewards, rollouts, spans, triplets, triplets_of, workers};
 pub use prune::prune;
-pub use resources::resources;
-pub use rewards::rewards;
-pub use rollouts::rollouts;
 pub use show::show;
-pub use spans::spans;
 pub use sql::sql;
 pub use stats::stats;
-pub use triplets::{triplets, triplets_of};
-pub use workers::workers;
 
 /// Says which store is meant where the command line does not. To the parser it would be an argument like `--store`, which
 /// it refuses beside `--run` and `--config`.

@@ -9,10 +9,10 @@ use fulgurite_runner::{RunnerOptions, RunnerSummary, supervise};
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 
-use crate::admin_key;
-use crate::cli::RunArguments;
-use crate::output;
-use crate::server::{interrupted, seconds};
+use crate::cli::arguments::RunArguments;
+use crate::cli::output;
+use crate::config::admin_key;
+use crate::serve::server::{interrupted, seconds};
 
 /// Works off the queue until it is told to stop.
 pub async fn run(arguments: RunArguments) -> Result<()> {

@@ -8,7 +8,7 @@ use fulgurite_adapters::RewardMatch;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
-use crate::time;
+use crate::cli::time;
 
 /// Which store.
 #[derive(Debug, Args)]

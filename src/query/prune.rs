@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::arguments::PruneArguments;
 use super::{open, url};
-use crate::progress::Progress;
-use crate::{output, time};
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::cli::time;
 
 /// Deletes rollouts that ended long ago, having said which and having been told to.
 pub async fn prune(arguments: PruneArguments) -> Result<()> {

@@ -13,10 +13,10 @@ use uuid::Uuid;
 use super::arguments::ShowArguments;
 use super::open;
 use super::transcript::{AttemptTranscript, Event, Style, header};
-use crate::config::LoadedConfig;
-use crate::gguf_cache::known_model_directory;
-use crate::output;
-use crate::paint::Paint;
+use crate::cli::output;
+use crate::cli::paint::Paint;
+use crate::config::declarations::LoadedConfig;
+use crate::models::gguf_cache::known_model_directory;
 use crate::train::run_tokenizers;
 
 /// Shows one rollout whole, as it is read: it may have more spans than fit into memory.

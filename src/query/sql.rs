@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::arguments::SqlArguments;
 use super::open;
 use super::table::{Columns, cut};
-use crate::output;
+use crate::cli::output;
 
 /// Prints what a query gives.
 pub async fn sql(arguments: SqlArguments) -> Result<()> {

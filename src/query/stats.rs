@@ -7,7 +7,8 @@ use serde_json::json;
 use super::arguments::StatsArguments;
 use super::open;
 use super::table::Columns;
-use crate::{output, time};
+use crate::cli::output;
+use crate::cli::time;
 
 /// Prints what a store holds, in numbers.
 pub async fn stats(arguments: StatsArguments) -> Result<()> {

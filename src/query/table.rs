@@ -3,7 +3,7 @@
 use comfy_table::{ColumnConstraint, Table, Width, presets};
 use serde_json::Value;
 
-use crate::output;
+use crate::cli::output;
 
 /// Longest text that a cell shows.
 const CELL_CHARACTERS: usize = 60;

@@ -8,11 +8,11 @@ use fulgurite_store::found_reward;
 use fulgurite_types::{Attempt, FoundReward, Generation, Object, Rollout, Span};
 use serde_json::{Value, json};
 
-use super::generations::{logprob, weights};
-use super::rewards::components;
+use super::lists::generations::{logprob, weights};
+use super::lists::rewards::components;
 use super::table::cell;
-use crate::paint::Paint;
-use crate::time;
+use crate::cli::paint::Paint;
+use crate::cli::time;
 
 /// An attempt as far as it has been read: only what later lines refer to is kept of it.
 pub struct AttemptTranscript {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use fulgurite_renderers::{FormatOptions, Renderer, Tokenizer, renderer_of};
 
-use crate::cli::{RendererArguments, TemplateAction, TemplateArguments};
-use crate::gguf_cache::model_directory;
+use crate::cli::arguments::{RendererArguments, TemplateAction, TemplateArguments};
+use crate::models::gguf_cache::model_directory;
 
 /// Does what was asked.
 pub fn template(arguments: TemplateArguments) -> Result<()> {

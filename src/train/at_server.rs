@@ -14,12 +14,12 @@ use fulgurite_trainer::{
 use super::{
     INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, run_directory,
 };
-use crate::admin_key;
-use crate::config::LoadedConfig;
-use crate::exclusive_lock::ExclusiveLock;
-use crate::model_config::ModelEntry;
-use crate::models::ServersModel;
-use crate::server::Interruptions;
+use crate::config::admin_key;
+use crate::config::declarations::LoadedConfig;
+use crate::config::models::ModelEntry;
+use crate::models::open::ServersModel;
+use crate::serve::server::Interruptions;
+use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reference::ReferenceModel;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.

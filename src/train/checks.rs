@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use fulgurite_runner::{Program, check_arguments};
 use fulgurite_trainer::Tasks;
 
-use crate::config::{LoadedConfig, RunConfig, RunnerConfig, Shape};
-use crate::server::seconds;
+use crate::config::declarations::{LoadedConfig, RunConfig, RunnerConfig, Shape};
+use crate::serve::server::seconds;
 
 /// Looks at the numbers and names of the config.
 pub fn check_config(loaded: &LoadedConfig) -> Result<()> {

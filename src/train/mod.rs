@@ -2,8 +2,12 @@
 
 mod at_server;
 mod checks;
+pub mod exclusive_lock;
 mod reference;
+pub mod reporters;
 mod run_directory;
+pub mod run_files;
+mod runner_process;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,20 +28,20 @@ use self::checks::{check_commands, check_config};
 use self::reference::ReferenceModel;
 pub use self::run_directory::run_tokenizers;
 use self::run_directory::{begin_run, run_directory};
-use crate::admin_key;
-use crate::base_model::{self, Recipe};
-use crate::cli::TrainArguments;
-use crate::config::{Config, LoadedConfig};
-use crate::exclusive_lock::ExclusiveLock;
-use crate::gguf_cache;
-use crate::metrics_page::MetricsPage;
-use crate::model_config::ModelEntry;
-use crate::models::TrainedModel;
-use crate::report::{JsonReporter, TableReporter};
-use crate::run_files::{STORE_FILE, fill_seed};
-use crate::runner_process::{RunnerCommand, RunnerProcess};
-use crate::serve::open_store;
-use crate::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::cli::arguments::TrainArguments;
+use crate::config::admin_key;
+use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::models::ModelEntry;
+use crate::models::base_model::{self, Recipe};
+use crate::models::gguf_cache;
+use crate::models::open::TrainedModel;
+use crate::serve::command::open_store;
+use crate::serve::metrics_page::MetricsPage;
+use crate::serve::server::{Interruptions, Listening, RunningServer, write_ready_file};
+use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::reporters::{JsonReporter, TableReporter};
+use crate::train::run_files::{STORE_FILE, fill_seed};
+use crate::train::runner_process::{RunnerCommand, RunnerProcess};
 
 /// Name of the directory in a run's own from which remote hosts read new weights.
 const PUBLISHED_WEIGHTS: &str = "published";
@@ -319,7 +323,7 @@ fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
 /// The store of a run: a file in its directory, unless the config names another.
 fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
     match &loaded.config.store.url {
-        Some(_) => crate::serve::store_url(loaded),
+        Some(_) => crate::serve::command::store_url(loaded),
         None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),
     }
 }

@@ -8,11 +8,11 @@ use fulgurite_engine::Engine;
 use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
-use crate::config::{Config, LoadedConfig};
-use crate::gguf_cache::model_directory;
-use crate::model_config::Backend;
-use crate::run_files::fill_seed;
-use crate::server::LoadedModel;
+use crate::config::declarations::{Config, LoadedConfig};
+use crate::config::models::Backend;
+use crate::models::gguf_cache::model_directory;
+use crate::serve::server::LoadedModel;
+use crate::train::run_files::fill_seed;
 
 /// The name of the reference model, if the config names one.
 pub fn name(config: &Config) -> Option<&str> {

@@ -8,9 +8,9 @@ use fulgurite_types::NewRun;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cli::TrainArguments;
-use crate::config::LoadedConfig;
-use crate::run_files::{STORE_FILE, fill_seed};
+use crate::cli::arguments::TrainArguments;
+use crate::config::declarations::LoadedConfig;
+use crate::train::run_files::{STORE_FILE, fill_seed};
 
 /// Name of the file there that says which run it is, and how it was configured.
 const CONFIG_FILE: &str = "config.json";

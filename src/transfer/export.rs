@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::Format;
 use super::jsonl::JsonlWriter;
 use super::parquet::ParquetWriter;
-use crate::output;
-use crate::progress::Progress;
+use crate::cli::output;
+use crate::cli::progress::Progress;
 use crate::query::arguments::{ExportArguments, ExportWhat};
 use crate::query::{open, triplets_of};
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::Format;
 use super::jsonl::JsonlReader;
 use super::parquet::ParquetReader;
-use crate::output;
-use crate::progress::Progress;
+use crate::cli::output;
+use crate::cli::progress::Progress;
 use crate::query::arguments::ImportArguments;
 use crate::query::url;
 

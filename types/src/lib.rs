@@ -12,65 +12,49 @@
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 
-mod archive;
-mod attempt;
-mod attempted_rollout;
-mod defect;
-mod departure;
-mod drift;
 mod gateway;
-mod generation;
+mod generations;
 mod ids;
-mod listing;
-mod packed_generation;
-mod packing;
-mod page;
+mod lists;
 mod present;
-mod query;
-mod resources;
-mod reward;
-mod rollout;
-mod rollout_record;
+mod rollouts;
 mod run;
-mod sampling;
-mod session;
 mod span;
-mod stop_reason;
-mod verdict;
 mod words;
-mod worker;
 
-pub use archive::{
+pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
+pub use generations::defect::{AuxiliaryMark, Defect};
+pub use generations::departure::{BranchReason, DepartureReason};
+pub use generations::drift::{CallDrift, DriftReport};
+pub use generations::generation::{Generation, NewGeneration, WeightsFrom};
+pub use generations::packed_generation::{PackedGeneration, PackingError};
+pub use generations::packing::{pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
+pub use generations::sampling::{Constraint, RecordedSampling, SamplingParameters, WeightsVersion};
+pub use generations::stop_reason::StopReason;
+pub use generations::verdict::{TokenUse, UntrainedCause, Verdict};
+pub use ids::{new_attempt_id, new_id, new_rollout_id};
+pub use lists::archive::{
     ArchiveRecord, ArchiveScope, ArchivedCheckpoint, ArchivedGatewayRollout, ArchivedGeneration, ArchivedRollout,
     ArchivedUse, Imported,
 };
-pub use attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
-pub use attempted_rollout::AttemptedRollout;
-pub use defect::{AuxiliaryMark, Defect};
-pub use departure::{BranchReason, DepartureReason};
-pub use drift::{CallDrift, DriftReport};
-pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
-pub use generation::{Generation, NewGeneration, WeightsFrom};
-pub use ids::{new_attempt_id, new_id, new_rollout_id};
-pub use listing::{Cursor, FoundReward, ListFilter, Listed, Part};
-pub use packed_generation::{PackedGeneration, PackingError};
-pub use packing::{pack_logprobs, pack_tokens, unpack_logprobs, unpack_tokens};
-pub use page::Paginated;
-pub use query::{FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter};
-pub use resources::ResourcesUpdate;
-pub use reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
-pub use rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};
-pub use rollout_record::{PackedRolloutRecord, RolloutRecord};
+pub use lists::listing::{Cursor, FoundReward, ListFilter, Listed, Part};
+pub use lists::page::Paginated;
+pub use lists::query::{
+    FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter,
+};
+pub use rollouts::attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
+pub use rollouts::attempted_rollout::AttemptedRollout;
+pub use rollouts::resources::ResourcesUpdate;
+pub use rollouts::reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
+pub use rollouts::rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};
+pub use rollouts::rollout_record::{PackedRolloutRecord, RolloutRecord};
+pub use rollouts::session::SessionIds;
+pub use rollouts::worker::{Worker, WorkerStatus};
 pub use run::{
     Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
     UnaccountedGeneration,
 };
-pub use sampling::{Constraint, RecordedSampling, SamplingParameters, WeightsVersion};
-pub use session::SessionIds;
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
-pub use stop_reason::StopReason;
-pub use verdict::{TokenUse, UntrainedCause, Verdict};
-pub use worker::{Worker, WorkerStatus};
 
 /// A JSON object.
 pub type Object = serde_json::Map<String, serde_json::Value>;

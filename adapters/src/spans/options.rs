@@ -2,8 +2,6 @@
 
 use regex::Regex;
 
-use super::rewards::RewardMatch;
-
 /// The name of a model call's span unless another is asked for; tracers append to it.
 const CALL_NAME: &str = "openai.chat.completion";
 
@@ -56,4 +54,14 @@ impl Default for TripletOptions {
             follow_links: true,
         }
     }
+}
+
+/// How a reward that names no call finds one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RewardMatch {
+    /// The latest call without a reward that had ended when the reward began.
+    #[default]
+    FirstOccurrence,
+    /// The same, among the calls that have the reward's parent.
+    FirstSibling,
 }

@@ -6,22 +6,12 @@ use fulgurite_store::reward_of;
 use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
 
-use super::options::TripletOptions;
+use super::options::{RewardMatch, TripletOptions};
 use super::report::Reason;
 use super::tree::SpanTree;
 
 /// The attribute by which links usually name a call.
 const RESPONSE_ID: &str = "gen_ai.response.id";
-
-/// How a reward that names no call finds one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RewardMatch {
-    /// The latest call without a reward that had ended when the reward began.
-    #[default]
-    FirstOccurrence,
-    /// The same, among the calls that have the reward's parent.
-    FirstSibling,
-}
 
 /// A model call that may earn something.
 #[derive(Clone, Debug)]

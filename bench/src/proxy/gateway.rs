@@ -4,8 +4,7 @@ use anyhow::{Context, Result, ensure};
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use super::host::{MODEL, SAMPLED_TOKENS};
-use super::traffic::{Attempt, PROMPT_TOKENS};
+use super::script::{Attempt, MODEL, PROMPT_TOKENS, SAMPLED_TOKENS};
 
 /// The one attempt of each of its rollouts.
 const ATTEMPT: &str = "0";

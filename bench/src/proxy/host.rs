@@ -17,13 +17,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::arguments::ProxyHostArguments;
-use super::traffic::PROMPT_TOKENS;
+use super::script::{MODEL, PROMPT_TOKENS, SAMPLED_TOKENS};
 use crate::render::conversation::Writer;
 
-/// What the host calls its model.
-pub const MODEL: &str = "bench";
-/// Tokens of an answer, its end included.
-pub const SAMPLED_TOKENS: usize = 50;
 /// Ends an answer of the made model.
 pub const STOP_TOKEN: &str = "<|im_end|>";
 /// Tokens that prompt and answer may have together.

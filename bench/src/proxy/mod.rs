@@ -7,6 +7,7 @@ mod figures;
 mod gateway;
 mod host;
 mod load;
+mod script;
 mod traffic;
 
 use std::path::{Path, PathBuf};
@@ -19,13 +20,13 @@ use disk::Disk;
 use figures::{Pace, Round, Row, Seconds};
 use fulgurite_renderers::{Message, open_renderer};
 pub use host::bench_proxy_host;
-use host::{MODEL, SAMPLED_TOKENS};
 use load::{drive, drive_at_once};
 use reqwest::Client;
+use script::{MODEL, PROMPT_TOKENS, SAMPLED_TOKENS};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 pub use traffic::Traffic;
-use traffic::{PROMPT_TOKENS, TURNS, Tasks};
+use traffic::{TURNS, Tasks};
 
 use crate::output;
 use crate::processors::{half, hold};

@@ -8,12 +8,10 @@ use reqwest::Client;
 use serde_json::{Value, json};
 
 use super::gateway;
-use super::host::MODEL;
 use super::load::{Call, together};
+use super::script::{Attempt, MODEL, PROMPT_TOKENS};
 use crate::render::conversation::Writer;
 
-/// Tokens of a prompt, of a conversation its first.
-pub const PROMPT_TOKENS: usize = 200;
 /// Turns of a conversation.
 pub const TURNS: usize = 8;
 /// Attempts at one task, whose prompts are the same: a group, as the trainer makes them.
@@ -173,15 +171,6 @@ fn body(messages: &[Message], traffic: Traffic) -> Bytes {
         body["stream"] = json!(true);
     }
     Bytes::from(body.to_string())
-}
-
-/// An attempt at a rollout, under way.
-#[derive(Debug)]
-pub struct Attempt {
-    pub rollout_id: String,
-    pub attempt_id: String,
-    /// What stands before the routes of its calls.
-    pub path: String,
 }
 
 impl Attempt {

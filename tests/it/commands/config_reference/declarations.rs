@@ -29,7 +29,7 @@ impl Declarations {
             files[begin..].sort();
         }
         // The config's own declarations come before others of the same name.
-        files.sort_by_key(|path| !path.ends_with("src/config.rs"));
+        files.sort_by_key(|path| !path.ends_with("src/config/declarations.rs"));
         Self { sources: files.into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect() }
     }
 

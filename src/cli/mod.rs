@@ -1,0 +1,9 @@
+//! The command line: what it takes, and how it prints.
+
+pub mod arguments;
+pub mod completions;
+pub mod output;
+pub mod paint;
+pub mod progress;
+pub mod time;
+pub mod version;

@@ -1,0 +1,513 @@
+//! The config file: one TOML file, defaults for every key, unknown keys refused with the nearest known name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
+use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
+use fulgurite_renderers::ContinuationPolicy;
+use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::config::models::ModelEntry;
+use crate::config::redaction::public_part;
+use crate::config::text::parse;
+
+/// Everything that a config file may say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The HTTP server.
+    pub server: ServerConfig,
+    /// How model calls are answered.
+    pub proxy: ProxyConfig,
+    /// The record.
+    pub store: StoreConfig,
+    /// The models that are sampled in this process.
+    pub engine: EngineConfig,
+    /// What is told of calls elsewhere.
+    pub telemetry: TelemetryConfig,
+    /// The Tinker API over embedded models.
+    pub tinker_server: TinkerServerConfig,
+    /// The models that agents can ask for.
+    pub models: Vec<ModelEntry>,
+    /// A training run.
+    pub run: RunConfig,
+    /// How a missing model directory is made.
+    pub base: Option<BaseConfig>,
+    /// What the policy is trained and scored on.
+    pub tasks: Option<TasksConfig>,
+    /// What runs the agent.
+    pub runner: RunnerConfig,
+    /// How the policy is trained.
+    pub trainer: GrpoOptions,
+}
+
+/// `[server]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Address and port; 4747 is what Agent-lightning's clients expect, 0 takes a free one.
+    pub listen: String,
+    /// Further names that the server goes by, without ports. On loopback it takes these, `localhost`, loopback addresses and
+    /// the host of `listen`; on other addresses any name, unless some are given here.
+    pub hosts: Vec<String>,
+    /// Origins of other web pages that may ask the server, such as `http://localhost:3000`.
+    pub cors_origins: Vec<String>,
+    /// Name of the environment variable that holds the admin key; `FULGURITE_ADMIN_KEY` if neither this nor a file is named.
+    /// With an admin key set, every request needs a key.
+    pub admin_key_env: Option<String>,
+    /// File that holds the admin key, in place of a variable.
+    pub admin_key_file: Option<PathBuf>,
+    /// Greatest request body, in bytes.
+    pub body_limit_bytes: usize,
+    /// Greatest head of a request, in bytes.
+    pub header_limit_bytes: usize,
+    /// Seconds for a request's head, and for a connection to say nothing.
+    pub header_seconds: f64,
+    /// Seconds for a request's body.
+    pub body_seconds: f64,
+    /// Seconds for which a client may take in nothing of what it is sent, until it counts as gone.
+    pub write_seconds: f64,
+    /// Seconds that a server which is told to end gives to what it has begun; what takes longer is cut short.
+    pub shutdown_seconds: f64,
+    /// Seconds between looks for attempts that are out of time or silent; 0 looks before each call of Agent-lightning's
+    /// API instead.
+    pub watchdog_interval: f64,
+    /// Whether a line is logged of each request, without contents and keys.
+    pub access_log: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:4747".to_owned(),
+            hosts: Vec::new(),
+            cors_origins: Vec::new(),
+            admin_key_env: None,
+            admin_key_file: None,
+            body_limit_bytes: 32 * 1024 * 1024,
+            header_limit_bytes: 64 * 1024,
+            header_seconds: 60.0,
+            body_seconds: 120.0,
+            write_seconds: 60.0,
+            shutdown_seconds: 30.0,
+            watchdog_interval: 10.0,
+            access_log: false,
+        }
+    }
+}
+
+/// `[proxy]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProxyConfig {
+    /// Whether a call below `/rollout/{id}/attempt/{id}` is answered with token ids and logprobs though it did not ask
+    /// for them, so that a tracer in the agent records them.
+    pub token_ids_on_attributed_path: bool,
+    /// Temperature of calls below `/proxy/.../mode/train`, whatever the agent asks for.
+    pub train_temperature: f32,
+    /// Temperature of calls below `/proxy/.../mode/val`, whatever the agent asks for.
+    pub val_temperature: f32,
+    /// How turns that were sampled appear in later prompts of their conversation: `exact`, as they were sampled, or
+    /// `template_faithful`, as the model's template writes them, which often drops earlier reasoning.
+    pub continuation: ContinuationPolicy,
+    /// Memory for the conversations of running attempts, about, in bytes; those that do not fit are read from the store
+    /// again.
+    pub conversation_memory_bytes: usize,
+    /// Which calls are recognised as made beside the task, such as titles: regular expressions for the text of the
+    /// system's messages and for the user's last one. They are recorded, and not trained.
+    pub auxiliary_rules: Vec<AuxiliaryRule>,
+    /// What the model calls of one attempt may take together; a rollout may have less (`fulgurite_budget` in its metadata).
+    pub budget: Budget,
+    /// Seconds for a model's host to give an answer's first token, its turn to come included.
+    pub first_token_seconds: f64,
+    /// Seconds from each token to the next.
+    pub silence_seconds: f64,
+    /// Seconds for a whole answer.
+    pub call_seconds: f64,
+    /// Seconds after which a stream that has nothing to say gives a sign of life.
+    pub keep_alive_seconds: f64,
+    /// Requests of more than 64 KiB that are read, rendered and tokenised at the same time, beside all smaller ones; half
+    /// of the processors unless told otherwise. As many bodies for the store are read beside them.
+    pub large_requests_at_once: usize,
+    /// Requests of more than 64 KiB of one attempt or session that may wait for that. Whose turn it is goes round among
+    /// attempts and sessions; more than these are refused with 429.
+    pub large_requests_waiting: usize,
+    /// Bytes of the schemas of an answer and of the tools that it may call instead, where it is to keep to them.
+    pub schema_bytes: usize,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        let ProxyOptions {
+            token_ids_on_attributed_path,
+            train_temperature,
+            val_temperature,
+            continuation,
+            conversation_memory_bytes,
+            auxiliary_rules,
+            budget,
+            sampling_limits,
+            keep_alive,
+            large_requests,
+            schema_bytes,
+            ..
+        } = ProxyOptions::default();
+        Self {
+            token_ids_on_attributed_path,
+            train_temperature,
+            val_temperature,
+            continuation,
+            conversation_memory_bytes,
+            auxiliary_rules,
+            budget,
+            first_token_seconds: sampling_limits.first_token.as_secs_f64(),
+            silence_seconds: sampling_limits.silence.as_secs_f64(),
+            call_seconds: sampling_limits.whole.as_secs_f64(),
+            keep_alive_seconds: keep_alive.as_secs_f64(),
+            large_requests_at_once: large_requests.at_once,
+            large_requests_waiting: large_requests.waiting,
+            schema_bytes,
+        }
+    }
+}
+
+/// The store of a server, and of queries, that are told of no other.
+pub const DEFAULT_STORE: &str = "sqlite://fulgurite.db";
+
+/// `[store]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreConfig {
+    /// `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/DATABASE`, written out without the password. `serve`:
+    /// `sqlite://fulgurite.db` by default; `train`: a file in the run's directory.
+    #[serde(serialize_with = "redacted")]
+    pub url: Option<String>,
+    /// `full` survives a power cut, `normal` only `kill -9`.
+    pub synchronous: Synchronous,
+}
+
+fn redacted<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_deref().map(fulgurite_store::redact_url).serialize(serializer)
+}
+
+/// `[engine]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineConfig {
+    /// Threads that sample from each embedded model, and that train it; as many as there are processors unless told
+    /// otherwise. No result depends on it.
+    pub threads: usize,
+    /// Memory of each embedded model for the keys and values of earlier calls, in bytes, so that a prompt which begins as
+    /// one of them did is read from there on; 0 keeps none.
+    pub prefix_cache_bytes: usize,
+    /// `cpu`, or a CUDA device for the large products: `cuda` for the first, `cuda:1` for the second. No result depends on
+    /// it. Needs a program that was built with the feature `fulgurite-cuda/cuda`.
+    pub device: Device,
+    /// Bytes of a schema or grammar that an answer is to keep to; larger ones are refused.
+    pub grammar_bytes: usize,
+    /// JSON values in such a schema: each property, keyword and item is one.
+    pub grammar_values: usize,
+    /// What `multipleOf` and `patternProperties` of such a schema may cost: remainders that are told apart, and pairs of
+    /// patterns that are compared.
+    pub grammar_work: u64,
+    /// Steps of the compiler for such a schema or grammar, about 50,000 of which take a millisecond.
+    pub grammar_steps: u64,
+    /// States that such a schema or grammar may have while an answer is sampled, about 1.5 kB each.
+    pub grammar_states: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        let EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, .. } = EngineOptions::default();
+        let GrammarLimits { bytes, values, work, steps, states } = grammar_limits;
+        Self {
+            threads,
+            prefix_cache_bytes,
+            device,
+            grammar_bytes: bytes,
+            grammar_values: values,
+            grammar_work: work,
+            grammar_steps: steps,
+            grammar_states: states,
+        }
+    }
+}
+
+impl EngineConfig {
+    /// What an engine is opened with.
+    pub fn options(&self) -> EngineOptions {
+        let Self { threads, prefix_cache_bytes, device, .. } = *self;
+        let grammar_limits = GrammarLimits {
+            bytes: self.grammar_bytes,
+            values: self.grammar_values,
+            work: self.grammar_work,
+            steps: self.grammar_steps,
+            states: self.grammar_states,
+        };
+        EngineOptions { threads, prefix_cache_bytes, device, grammar_limits, ..EngineOptions::default() }
+    }
+}
+
+/// `[tinker_server]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TinkerServerConfig {
+    /// Keeps checkpoints, and which sessions and training runs there are. Made when a client first needs it.
+    pub directory: PathBuf,
+    /// How long a client may give no sign of life until its session is over: its models and samplers go, its checkpoints
+    /// stay. Clients give one every ten seconds.
+    pub session_seconds: f64,
+    /// How many requests a training run takes beyond the one that it works at. Clients are told to wait with more.
+    pub requests_ahead: u64,
+}
+
+impl Default for TinkerServerConfig {
+    fn default() -> Self {
+        Self { directory: PathBuf::from("fulgurite-tinker"), session_seconds: 300.0, requests_ahead: 1024 }
+    }
+}
+
+/// `[telemetry]`
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelemetryConfig {
+    /// Base URL of an OpenTelemetry collector, which is sent a span of every model call by OTLP over HTTP; written out
+    /// without user, password and query. By default what `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+    #[serde(serialize_with = "without_secrets")]
+    pub otlp_endpoint: Option<String>,
+    /// Whether these spans say what was said.
+    pub content: bool,
+}
+
+fn without_secrets<S: Serializer>(url: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_deref().map(public_part).serialize(serializer)
+}
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Synchronous {
+    /// A power cut.
+    #[default]
+    Full,
+    /// The death of the process.
+    Normal,
+}
+
+/// `[run]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunConfig {
+    /// Name of the run.
+    pub name: String,
+    /// Where runs are kept, each in `NAME-seed-SEED-NUMBER`.
+    pub directory: PathBuf,
+    /// Everything random follows from it.
+    pub seed: u64,
+}
+
+impl Default for RunConfig {
+    fn default() -> Self {
+        Self { name: "run".to_owned(), directory: "runs".into(), seed: 1 }
+    }
+}
+
+/// `[base]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseConfig {
+    /// Program that writes the corpus, JSON lines of
+    /// `{"messages": [...], "tools": [...], "split": "train" | "validation"}`; `{seed}` is filled in.
+    pub corpus: Vec<String>,
+    /// Pieces of the tokenizer that is trained on the corpus.
+    pub vocabulary_size: usize,
+    /// Seed in place of the run's.
+    #[serde(default)]
+    pub seed: Option<u64>,
+    /// The decoder.
+    pub shape: Shape,
+    /// How it is trained.
+    #[serde(default)]
+    pub training: SupervisedOptions,
+}
+
+/// `[base.shape]`: a Qwen3 decoder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Blocks.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub key_value_heads: usize,
+    /// Width of a head.
+    pub head_size: usize,
+    /// Width of the feed-forward layer.
+    pub intermediate_size: usize,
+    /// Tokens of prompt and answer together.
+    pub context_length: usize,
+}
+
+/// `[tasks]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TasksConfig {
+    /// What the policy learns on.
+    pub train: TaskSource,
+    /// What its progress is measured on.
+    pub held_out: TaskSource,
+    /// What is scored once, after training has stopped.
+    #[serde(rename = "final", default)]
+    pub last: Option<TaskSource>,
+}
+
+/// `[runner]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunnerConfig {
+    /// The agent; `{task}` and `{task.FIELD}` are filled in. None if runners are started elsewhere: the server then
+    /// listens where `[server]` says, and rollouts wait for them.
+    pub command: Vec<String>,
+    /// The agent is one process that reads tasks as lines and answers with lines; nothing in its command is filled in.
+    pub warm: bool,
+    /// The grader; none if the agent prints or posts its own reward.
+    pub grade: Vec<String>,
+    /// Agents at a time.
+    pub parallel: usize,
+    /// Seconds for agent and grader together.
+    pub timeout_seconds: f64,
+    /// Attempts of a rollout whose agent fails, runs out of time, or loses its runner.
+    pub max_attempts: u32,
+    /// Directory that the agent is started in; the config file's by default.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for RunnerConfig {
+    fn default() -> Self {
+        Self {
+            command: Vec::new(),
+            warm: false,
+            grade: Vec::new(),
+            parallel: 8,
+            timeout_seconds: 600.0,
+            max_attempts: 3,
+            directory: None,
+        }
+    }
+}
+
+/// A config and the directory that its relative paths start from.
+#[derive(Clone, Debug)]
+pub struct LoadedConfig {
+    /// What it says.
+    pub config: Config,
+    /// The file's directory; the working directory where there is no file.
+    pub directory: PathBuf,
+    /// The file.
+    pub file: Option<PathBuf>,
+}
+
+impl LoadedConfig {
+    /// Reads a config file; without one, the defaults.
+    pub fn read(file: Option<&Path>) -> Result<Self> {
+        let Some(file) = file else {
+            let directory = std::env::current_dir().context("the working directory is gone")?;
+            return Ok(Self { config: Config::default(), directory, file: None });
+        };
+        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let config: Config = parse(&text).with_context(|| file.display().to_string())?;
+        for (index, model) in config.models.iter().enumerate() {
+            model.check().with_context(|| format!("{}: models[{index}] `{}`", file.display(), model.name))?;
+        }
+        let file = std::path::absolute(file).context("the working directory is gone")?;
+        let directory = file.parent().map(Path::to_owned).unwrap_or_default();
+        Ok(Self { config, directory, file: Some(file) })
+    }
+
+    /// A path of the config, seen from its directory.
+    pub fn resolve(&self, path: &Path) -> PathBuf {
+        self.directory.join(path)
+    }
+}
+
+impl Shape {
+    /// The shape as an HF config. The head is the embedding, as in the small models of the family.
+    pub fn model_config(&self, vocabulary_size: usize, end_of_turn: &[u32]) -> ModelConfig {
+        ModelConfig {
+            architecture: Default::default(),
+            vocab_size: vocabulary_size,
+            hidden_size: self.hidden_size,
+            intermediate_size: self.intermediate_size,
+            num_hidden_layers: self.layers,
+            num_attention_heads: self.heads,
+            num_key_value_heads: self.key_value_heads,
+            head_dim: self.head_size,
+            max_position_embeddings: self.context_length,
+            rms_norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            rope_scaling: Default::default(),
+            tie_word_embeddings: true,
+            other: serde_json::Map::from_iter([("eos_token_id".to_owned(), serde_json::json!(end_of_turn))]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_has_as_many_threads_as_the_config_says() {
+        assert_eq!(parse::<Config>("[engine]\nthreads = 3\n").unwrap().engine.options().threads, 3);
+        assert_eq!(parse::<Config>("").unwrap().engine.options(), EngineOptions::default());
+    }
+
+    #[test]
+    fn a_device_is_one_that_there_can_be() {
+        let config = parse::<Config>("[engine]\ndevice = \"cuda:1\"\n").unwrap();
+        assert_eq!(config.engine.options().device, Device::Cuda(1));
+        assert_eq!(serde_json::json!(config)["engine"]["device"], "cuda:1");
+        let error = parse::<Config>("[engine]\ndevice = \"gpu\"\n").unwrap_err().to_string();
+        assert!(error.contains(r#""gpu" is no device: "cpu", "cuda" or "cuda:1", say"#), "{error}");
+    }
+
+    #[test]
+    fn a_password_is_not_written_out() {
+        let config = parse::<Config>("[store]\nurl = \"postgres://me:secret@host/db\"\n").unwrap();
+        assert_eq!(config.store.url.as_deref(), Some("postgres://me:secret@host/db"));
+        assert_eq!(serde_json::json!(config)["store"]["url"], "postgres://me@host/db");
+        for endpoint in ["me:se/cr@et@host:4318/base", "me:se?cr@et@host:4318/base?key=secret"] {
+            let config = parse::<Config>(&format!("[telemetry]\notlp_endpoint = \"https://{endpoint}\"\n")).unwrap();
+            assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], "https://host:4318/base");
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_url_of_a_models_host_is_not_written_out() {
+        let text =
+            "[[models]]\nname = 'm'\nbackend = 'openai'\nurls = ['https://me:secret@host/v1?key=secret', 'http://h']\n";
+        let config = parse::<Config>(text).unwrap();
+        assert_eq!(config.models[0].urls[0], "https://me:secret@host/v1?key=secret");
+        assert_eq!(serde_json::json!(config)["models"][0]["urls"], serde_json::json!(["https://host/v1", "http://h"]));
+    }
+
+    #[test]
+    fn a_key_in_the_collectors_query_is_not_written_out() {
+        for (endpoint, shown) in [
+            ("https://collector?key=secret", "https://collector"),
+            ("https://me:word@collector:4318/base?key=se@cret#x", "https://collector:4318/base"),
+            ("http://127.0.0.1:4318/#secret", "http://127.0.0.1:4318/"),
+            ("collector?key=secret", "collector"),
+        ] {
+            let config = parse::<Config>(&format!("[telemetry]\notlp_endpoint = \"{endpoint}\"\n")).unwrap();
+            assert_eq!(config.telemetry.otlp_endpoint.as_deref(), Some(endpoint));
+            assert_eq!(serde_json::json!(config)["telemetry"]["otlp_endpoint"], shown);
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The models that `serve` serves: in this process, at remote hosts, or by passing their calls on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use fulgurite_backends::{
+    BackendError, Learner, LlamaCppSampler, PublishingLearner, RemoteOptions, ReplicaOptions, Replicas, Sampler,
+    SglangSampler, Upstream, UpstreamDialect, UpstreamOptions, VllmSampler, WeightsReceiver, WeightsSource,
+};
+use fulgurite_engine::Engine;
+use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
+use fulgurite_renderers::Renderer;
+use fulgurite_tinker::server::TinkerBase;
+use fulgurite_tinker::wire::LoraConfig;
+use fulgurite_tinker::{
+    Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
+};
+use serde_json::Value;
+
+use crate::config::declarations::Config;
+use crate::config::models::{Backend, ModelEntry};
+use crate::config::redaction::public_part;
+use crate::models::gguf_cache::model_directory;
+use crate::serve::server::{LoadedModel, sampling_limits};
+
+/// Rank of the adapters that are trained at a service unless told otherwise.
+const SERVICE_RANK: u32 = 32;
+
+/// A model that is served.
+pub struct OpenModel {
+    /// As agents know it.
+    pub served: ServedModel,
+    /// Where it is sampled if not in this process, for people.
+    pub remote: Option<String>,
+    /// As clients of the Tinker API have it, if it is in this process.
+    pub tinker: Option<TinkerBase>,
+}
+
+impl OpenModel {
+    /// Opens what `entry` says, its path seen from `directory`; a GGUF file is converted first. Remote hosts are looked at
+    /// when they are first needed, so that they may be down.
+    pub fn open(entry: &ModelEntry, directory: &Path, config: &Config) -> Result<Self> {
+        let path = || {
+            let path = model_directory(&directory.join(&entry.path));
+            path.with_context(|| format!("model `{}`", entry.name))
+        };
+        if entry.backend == Backend::Embedded {
+            let loaded = LoadedModel::open(&entry.name, &path()?, entry.renderer(), config.engine.options())?;
+            let tinker = Some(loaded.tinker_base()?);
+            return Ok(Self { served: ServedModel::Sampled(loaded.served), remote: None, tinker });
+        }
+        let place = entry.urls.iter().map(|url| public_part(url)).collect::<Vec<_>>().join(", ");
+        if let Some(dialect) = entry.backend.upstream_dialect() {
+            let upstream = upstream(entry, dialect).with_context(|| format!("model `{}`", entry.name))?;
+            let remote = format!("calls are passed on to {place} ({})", dialect.name());
+            return Ok(Self { served: ServedModel::Upstream(upstream), remote: Some(remote), tinker: None });
+        }
+        let served = ServedModel::Sampled(remote_model(entry, &path()?, config)?);
+        let remote = format!("{} at {place}, connected to when it is first called", entry.backend.name());
+        Ok(Self { served, remote: Some(remote), tinker: None })
+    }
+}
+
+/// A model that is sampled at remote hosts, its tokenizer and template in `path`.
+fn remote_model(entry: &ModelEntry, path: &Path, config: &Config) -> Result<SampledModel> {
+    let model = || format!("model `{}`", entry.name);
+    let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
+    let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
+    let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?).with_context(model)?);
+    Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
+}
+
+/// A model that this process trains, here or at a service, sampled here or at remote hosts.
+pub struct TrainedModel {
+    /// As agents know it.
+    pub served: SampledModel,
+    /// What trains it, and puts new weights behind whoever samples.
+    pub learner: Arc<dyn Learner>,
+    /// Works as long as it is kept.
+    _engine: Option<Engine>,
+}
+
+impl TrainedModel {
+    /// Opens the weights in `path`, to train them or an adapter over them. What is sampled at remote hosts is handed to them
+    /// through directories in `published`. A service that trains has its own weights. Adapters begin by the run's seed.
+    pub fn open(entry: &ModelEntry, path: &Path, published: PathBuf, config: &Config) -> Result<Self> {
+        if entry.backend == Backend::Tinker {
+            let served = remote_model(entry, path, config)?;
+            let learner = Arc::new(tinker_learner(entry, config.run.seed, served.sampler.clone())?);
+            return Ok(Self { served, learner, _engine: None });
+        }
+        let LoadedModel { mut served, engine } =
+            LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
+        let (mut learner, source) = learner_of(&engine, entry, config)?;
+        if entry.backend != Backend::Embedded {
+            let limits = Limits { vocabulary_size: engine.config().vocab_size, context_length: None };
+            let hosts = remote(entry, &limits, silence_limit(config)?);
+            let hosts = hosts.with_context(|| format!("model `{}`", entry.name))?;
+            served.sampler = Arc::new(hosts);
+            learner = Arc::new(PublishingLearner::new(learner, served.sampler.clone(), published, source));
+        }
+        Ok(Self { served, learner, _engine: Some(engine) })
+    }
+}
+
+/// A model that another server samples for its agents, and that is trained here or at a service.
+pub struct ServersModel {
+    /// What trains it, and gives new weights to the server.
+    pub learner: Arc<dyn Learner>,
+    /// Its tokenizer and template.
+    pub renderer: Arc<dyn Renderer>,
+    /// Works as long as it is kept.
+    _engine: Option<Engine>,
+}
+
+impl ServersModel {
+    /// As [`TrainedModel::open`], but new weights go to `receiver`: by the name that the service keeps them under, or as
+    /// directories in `published`, which the server must see under the same path.
+    pub fn open(
+        entry: &ModelEntry,
+        path: &Path,
+        published: PathBuf,
+        config: &Config,
+        receiver: impl WeightsReceiver,
+    ) -> Result<Self> {
+        let model = || format!("model `{}`", entry.name);
+        if entry.backend == Backend::Tinker {
+            let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
+            let learner = Arc::new(tinker_learner(entry, config.run.seed, receiver).with_context(model)?);
+            return Ok(Self { learner, renderer, _engine: None });
+        }
+        let LoadedModel { served, engine } =
+            LoadedModel::open(&entry.name, path, entry.renderer(), config.engine.options())?;
+        let (learner, source) = learner_of(&engine, entry, config)?;
+        Ok(Self {
+            learner: Arc::new(PublishingLearner::new(learner, receiver, published, source)),
+            renderer: served.renderer,
+            _engine: Some(engine),
+        })
+    }
+}
+
+/// What trains at a service, which has the weights; the adapters beside them begin by the run's seed.
+fn tinker_learner(entry: &ModelEntry, seed: u64, receiver: impl WeightsReceiver) -> Result<TinkerLearner> {
+    // Services take seeds for signed numbers of 32 bits.
+    let seed = Some(seed & i32::MAX as u64);
+    let lora_config = LoraConfig {
+        rank: entry.lora_rank.unwrap_or(SERVICE_RANK),
+        seed,
+        train_unembed: true,
+        train_mlp: true,
+        train_attn: true,
+    };
+    let options = TinkerLearnerOptions { base_model: base_model(entry), lora_config };
+    Ok(TinkerLearner::new(tinker_service(entry)?, options, receiver))
+}
+
+/// What a directory of saved weights is for who is to sample from them.
+type SavedAs = fn(PathBuf) -> WeightsSource;
+
+/// What trains a model of this process, all of it or an adapter beside it, and what the weights are that it saves.
+fn learner_of(engine: &Engine, entry: &ModelEntry, config: &Config) -> Result<(Arc<dyn Learner>, SavedAs)> {
+    let model = || format!("model `{}`", entry.name);
+    match entry.lora(config.run.seed) {
+        Some(lora) => Ok((engine.lora_learner(&lora).with_context(model)?, WeightsSource::Adapter)),
+        None => {
+            engine.check_training_memory().with_context(model)?;
+            Ok((engine.learner(), WeightsSource::Model))
+        }
+    }
+}
+
+/// How long a remote host may be silent in the middle of a request.
+fn silence_limit(config: &Config) -> Result<Duration> {
+    Ok(sampling_limits(&config.proxy)?.host_silence())
+}
+
+/// The hosts of a remote model as one.
+fn remote(entry: &ModelEntry, limits: &Limits, silence_limit: Duration) -> Result<Replicas> {
+    let api_key = api_key(entry)?;
+    let mut hosts = Vec::new();
+    for url in &entry.urls {
+        let options = RemoteOptions {
+            url: url.clone(),
+            model: entry.name.clone(),
+            vocabulary_size: limits.vocabulary_size,
+            api_key: api_key.clone(),
+            silence_limit,
+            changeover: entry.changeover,
+        };
+        hosts.push((url.clone(), sampler(entry, &options, limits)?));
+    }
+    Ok(Replicas::new(hosts, &replica_options(entry)))
+}
+
+/// The hosts to which a model's calls are passed on.
+fn upstream(entry: &ModelEntry, dialect: UpstreamDialect) -> Result<UpstreamModel> {
+    let options = UpstreamOptions {
+        urls: entry.urls.clone(),
+        dialect,
+        api_key: api_key(entry)?,
+        key_header: entry.key_header,
+        replicas: replica_options(entry),
+    };
+    Ok(UpstreamModel {
+        name: entry.name.clone(),
+        upstream_name: entry.upstream_model.clone().unwrap_or_else(|| entry.name.clone()),
+        upstream: Arc::new(Upstream::new(&options)?),
+    })
+}
+
+fn replica_options(entry: &ModelEntry) -> ReplicaOptions {
+    let (model, max_concurrency) = (entry.name.clone(), entry.max_concurrency);
+    ReplicaOptions { model, max_concurrency, ..ReplicaOptions::default() }
+}
+
+fn api_key(entry: &ModelEntry) -> Result<Option<String>> {
+    let key = |variable: &String| {
+        std::env::var(variable).map_err(|error| anyhow!("the environment variable {variable} (api_key_env): {error}"))
+    };
+    entry.api_key_env.as_ref().map(key).transpose()
+}
+
+fn sampler(entry: &ModelEntry, options: &RemoteOptions, limits: &Limits) -> Result<Arc<dyn Sampler>> {
+    Ok(match entry.backend {
+        Backend::Vllm => Arc::new(VllmSampler::new(options)?),
+        Backend::Sglang => Arc::new(SglangSampler::new(options)?),
+        Backend::LlamaCpp => Arc::new(LlamaCppSampler::new(options)?),
+        Backend::Tinker => {
+            let Limits { vocabulary_size, context_length } = *limits;
+            let options = TinkerSamplerOptions { base_model: base_model(entry), vocabulary_size, context_length };
+            Arc::new(TinkerSampler::new(tinker_service(entry)?, options))
+        }
+        Backend::Embedded | Backend::OpenAi | Backend::Anthropic => {
+            let message = format!("{} is no host that samples token by token", entry.backend.name());
+            return Err(BackendError::Configuration { message }.into());
+        }
+    })
+}
+
+/// The service of a model, with a session of its own there.
+fn tinker_service(entry: &ModelEntry) -> Result<Arc<TinkerService>> {
+    let url = entry.urls.first().cloned().unwrap_or_default();
+    let options = TinkerOptions { url, api_key: api_key(entry)?, patience: Patience::default() };
+    Ok(Arc::new(TinkerService::new(&options)?))
+}
+
+fn base_model(entry: &ModelEntry) -> String {
+    entry.base_model.clone().unwrap_or_else(|| entry.name.clone())
+}
+
+/// What a model can take, as far as its directory tells.
+#[derive(Debug, PartialEq)]
+struct Limits {
+    /// Ids that it may sample are below this.
+    vocabulary_size: usize,
+    /// Tokens of prompt and answer together.
+    context_length: Option<usize>,
+}
+
+impl Limits {
+    /// The embedding has often more rows than the tokenizer has tokens.
+    fn read(directory: &Path, of_tokenizer: usize) -> Result<Self> {
+        let path = directory.join("config.json");
+        if !path.exists() {
+            return Ok(Self { vocabulary_size: of_tokenizer, context_length: None });
+        }
+        let unreadable = || format!("cannot read {}", path.display());
+        let text = std::fs::read_to_string(&path).with_context(unreadable)?;
+        let config: Value = serde_json::from_str(&text).with_context(unreadable)?;
+        let told = |name: &str| {
+            let found = [&config[name], &config["text_config"][name]].into_iter().find_map(Value::as_u64);
+            found.map(|number| number as usize)
+        };
+        let vocabulary_size = told("vocab_size").map_or(of_tokenizer, |told| of_tokenizer.max(told));
+        Ok(Self { vocabulary_size, context_length: told("max_position_embeddings") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::declarations::ProxyConfig;
+
+    #[test]
+    fn a_host_may_be_silent_for_as_long_as_the_config_waits_for_it() {
+        let limit = |first_token_seconds, silence_seconds| {
+            let proxy = ProxyConfig { first_token_seconds, silence_seconds, ..ProxyConfig::default() };
+            silence_limit(&Config { proxy, ..Config::default() }).unwrap().as_secs_f64()
+        };
+        assert!(limit(1800.0, 1.0) > 1800.0 && limit(1.0, 1800.0) > 1800.0);
+        assert_eq!(limit(1.0, 1.0), 600.0);
+        assert!(limit(1e18, 1.0) > 1e9, "and no clock overflows");
+    }
+
+    #[test]
+    fn padding_rows_of_an_embedding_are_tokens_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let size = |of_tokenizer| match Limits::read(directory.path(), of_tokenizer) {
+            Ok(limits) => Ok((limits.vocabulary_size, limits.context_length)),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(size(291), Ok((291, None)));
+        for (config, expected) in [
+            ("{\"vocab_size\": 320}", (320, None)),
+            ("{\"vocab_size\": 280, \"max_position_embeddings\": 64}", (291, Some(64))),
+            ("{\"text_config\": {\"vocab_size\": 300, \"max_position_embeddings\": 32}}", (300, Some(32))),
+            ("{}", (291, None)),
+        ] {
+            std::fs::write(directory.path().join("config.json"), config).unwrap();
+            assert_eq!(size(291), Ok(expected), "{config}");
+        }
+        std::fs::write(directory.path().join("config.json"), "{").unwrap();
+        assert!(size(291).is_err_and(|error| error.starts_with("cannot read")));
+    }
+}

@@ -1,0 +1,49 @@
+//! `fulgurite attempts`.
+
+use anyhow::Result;
+use fulgurite_store::Store;
+use fulgurite_types::{Attempt, ListFilter, Listed, Part};
+use serde_json::{Value, json};
+
+use super::list::{Record, list};
+use crate::cli::time;
+use crate::query::arguments::AttemptsArguments;
+use crate::query::open_selected;
+use crate::query::table::{cell, seconds};
+
+/// Lists attempts.
+pub async fn attempts(arguments: AttemptsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
+    let filter = ListFilter {
+        attempt_status_in: (!arguments.status.is_empty()).then_some(arguments.status),
+        worker_id: arguments.worker,
+        ..arguments.selection.filter()
+    };
+    list::<Attempt>(&store, &filter, &arguments.list).await
+}
+
+impl Record for Attempt {
+    const COLUMNS: &'static [&'static str] =
+        &["rollout", "attempt", "seq", "status", "worker", "started", "seconds", "reason"];
+
+    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
+        Ok(store.list_attempts(filter, part).await?)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.rollout_id.clone(),
+            self.attempt_id.clone(),
+            self.sequence_id.to_string(),
+            self.status.to_string(),
+            self.worker_id.clone().unwrap_or_default(),
+            time::text(self.start_time),
+            seconds(Some(self.start_time), self.end_time),
+            cell(self.metadata.as_ref().and_then(|metadata| metadata.get("reason"))),
+        ]
+    }
+}

@@ -1,0 +1,83 @@
+//! `fulgurite generations`.
+
+use anyhow::Result;
+use fulgurite_adapters::exclusion;
+use fulgurite_store::Store;
+use fulgurite_types::{Generation, ListFilter, Listed, Part, UntrainedCause, WeightsFrom};
+use serde_json::{Value, json};
+
+use super::list::{Record, list};
+use crate::query::arguments::GenerationsArguments;
+use crate::query::open_selected;
+use crate::query::table::seconds;
+
+/// Lists generations.
+pub async fn generations(arguments: GenerationsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
+    let filter = ListFilter { attempt_id: arguments.attempt, model: arguments.model, ..arguments.selection.filter() };
+    list::<Generation>(&store, &filter, &arguments.list).await
+}
+
+impl Record for Generation {
+    const COLUMNS: &'static [&'static str] = &[
+        "rollout",
+        "attempt",
+        "seq",
+        "generation",
+        "model",
+        "weights",
+        "prompt",
+        "sampled",
+        "logprob",
+        "stop",
+        "seconds",
+        "continues",
+        "untrained",
+    ];
+
+    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
+        Ok(store.list_generations(filter, part).await?)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.rollout_id.clone(),
+            self.attempt_id.clone(),
+            self.sequence_id.to_string(),
+            self.generation_id.clone(),
+            self.model.clone(),
+            weights(&self.weights_versions),
+            self.prompt_tokens.len().to_string(),
+            self.sampled_tokens.len().to_string(),
+            logprob(self.logprobs.as_deref()),
+            self.stop_reason.to_string(),
+            seconds(Some(self.start_time), Some(self.end_time)),
+            self.parent_id.clone().unwrap_or_default(),
+            untrained(self),
+        ]
+    }
+}
+
+/// Why it is not trained whatever it earns: the cause, or of one that is marked the mark itself, which says more.
+fn untrained(generation: &Generation) -> String {
+    match (exclusion(generation), &generation.defect) {
+        (None, _) => String::new(),
+        (Some(UntrainedCause::Auxiliary | UntrainedCause::Defective), Some(defect)) => defect.to_string(),
+        (Some(cause), _) => cause.as_str().to_owned(),
+    }
+}
+
+/// The versions of weights that sampled, in turn.
+pub fn weights(versions: &[WeightsFrom]) -> String {
+    let versions: Vec<String> = versions.iter().map(|weights| weights.version.to_string()).collect();
+    versions.join(" then ")
+}
+
+/// The logprob of all tokens together.
+pub fn logprob(logprobs: Option<&[f32]>) -> String {
+    logprobs.map_or("none".to_owned(), |logprobs| format!("{:.3}", logprobs.iter().sum::<f32>()))
+}

@@ -1,0 +1,52 @@
+//! `fulgurite rewards`.
+
+use anyhow::Result;
+use fulgurite_store::Store;
+use fulgurite_types::{FoundReward, ListFilter, Listed, Part, Reward};
+use serde_json::{Value, json};
+
+use super::list::{Record, list};
+use crate::query::arguments::RewardsArguments;
+use crate::query::open_selected;
+use crate::query::table::cut;
+
+/// Lists rewards.
+pub async fn rewards(arguments: RewardsArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
+    let filter = ListFilter { attempt_id: arguments.attempt, ..arguments.selection.filter() };
+    list::<FoundReward>(&store, &filter, &arguments.list).await
+}
+
+impl Record for FoundReward {
+    const COLUMNS: &'static [&'static str] =
+        &["rollout", "attempt", "seq", "reward", "name", "components", "given by", "generation", "span"];
+
+    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
+        Ok(store.list_rewards(filter, part).await?)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn row(&self) -> Vec<String> {
+        let recorded = &self.recorded;
+        vec![
+            self.rollout_id.clone(),
+            recorded.attempt_id.clone(),
+            recorded.sequence_id.to_string(),
+            format!("{:+.3}", recorded.reward.value),
+            recorded.reward.name.clone(),
+            cut(&components(&recorded.reward)),
+            recorded.giver.map_or(String::new(), |giver| giver.to_string()),
+            recorded.generation_id.clone().unwrap_or_default(),
+            self.span_name.clone(),
+        ]
+    }
+}
+
+/// The further named numbers of a reward.
+pub fn components(reward: &Reward) -> String {
+    let components: Vec<String> = reward.components.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    components.join(", ")
+}

@@ -1,0 +1,43 @@
+//! `fulgurite spans`.
+
+use anyhow::Result;
+use fulgurite_store::Store;
+use fulgurite_types::{ListFilter, Listed, Part, Span};
+use serde_json::{Value, json};
+
+use super::list::{Record, list};
+use crate::query::arguments::SpansArguments;
+use crate::query::open_selected;
+use crate::query::table::{cell, seconds};
+
+/// Lists spans.
+pub async fn spans(arguments: SpansArguments) -> Result<()> {
+    let store = open_selected(&arguments.store, &arguments.selection).await?;
+    let filter = ListFilter { attempt_id: arguments.attempt, name: arguments.name, ..arguments.selection.filter() };
+    list::<Span>(&store, &filter, &arguments.list).await
+}
+
+impl Record for Span {
+    const COLUMNS: &'static [&'static str] = &["rollout", "attempt", "seq", "name", "seconds", "what"];
+
+    async fn fetch(store: &Store, filter: &ListFilter, part: &Part) -> Result<Listed<Self>> {
+        Ok(store.list_spans(filter, part).await?)
+    }
+
+    fn json(&self) -> Value {
+        json!(self)
+    }
+
+    fn row(&self) -> Vec<String> {
+        let attribute = |key: &str| self.attributes.get(key);
+        let what = attribute("gen_ai.completion.0.content").or_else(|| attribute("agentlightning.reward.0.value"));
+        vec![
+            self.rollout_id.clone(),
+            self.attempt_id.clone(),
+            self.sequence_id.to_string(),
+            self.name.clone(),
+            seconds(self.start_time, self.end_time),
+            cell(what),
+        ]
+    }
+}

@@ -1,0 +1,50 @@
+//! `fulgurite workers`.
+
+use anyhow::{Result, bail};
+use fulgurite_types::{Worker, WorkerFilter};
+use serde_json::json;
+
+use crate::cli::output;
+use crate::cli::time;
+use crate::query::arguments::WorkersArguments;
+use crate::query::open;
+use crate::query::table::Columns;
+
+/// Lists workers.
+pub async fn workers(arguments: WorkersArguments) -> Result<()> {
+    let store = open(&arguments.store).await?;
+    let status_in = (!arguments.status.is_empty()).then_some(arguments.status);
+    let mut found = store.query_workers(&WorkerFilter { status_in, ..WorkerFilter::default() }).await?.items;
+    if let Some(id) = &arguments.id {
+        found.retain(|worker| worker.worker_id == *id);
+        if found.is_empty() && store.worker(id).await?.is_none() {
+            bail!("there is no worker `{id}` in this store");
+        }
+    }
+    let mut table = Columns::new(&["worker", "status", "rollout", "attempt", "heard of", "asked", "busy", "idle"]);
+    for worker in &found {
+        if arguments.json {
+            output::line(json!(worker));
+        } else {
+            table.push(row(worker));
+        }
+    }
+    if !arguments.json {
+        table.print();
+    }
+    Ok(())
+}
+
+fn row(worker: &Worker) -> Vec<String> {
+    let since = |time: Option<f64>| time.map_or(String::new(), time::text);
+    vec![
+        worker.worker_id.clone(),
+        worker.status.to_string(),
+        worker.current_rollout_id.clone().unwrap_or_default(),
+        worker.current_attempt_id.clone().unwrap_or_default(),
+        since(worker.last_heartbeat_time),
+        since(worker.last_dequeue_time),
+        since(worker.last_busy_time),
+        since(worker.last_idle_time),
+    ]
+}

@@ -1,0 +1,4 @@
+//! `fulgurite report`: the curves of runs.
+
+pub mod command;
+mod curves;

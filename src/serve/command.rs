@@ -1,0 +1,167 @@
+//! `fulgurite serve`.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use fulgurite_proxy::{ServedModel, unseen_tools};
+use fulgurite_store::{Store, StoreOptions, redact_url};
+use fulgurite_tinker::server::{
+    self as tinker_server, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
+};
+
+use crate::cli::arguments::ServeArguments;
+use crate::cli::output;
+use crate::config::admin_key;
+use crate::config::declarations::{Config, DEFAULT_STORE, LoadedConfig, StoreConfig, Synchronous};
+use crate::config::models::{Backend, parse_model};
+use crate::models::open::OpenModel;
+use crate::serve::metrics_page::MetricsPage;
+use crate::serve::server::{Interruptions, Listening, RunningServer, seconds, write_ready_file};
+use crate::train::exclusive_lock::ExclusiveLock;
+
+/// Serves until it is told to stop.
+pub async fn serve(arguments: ServeArguments) -> Result<()> {
+    let metrics = MetricsPage::install()?;
+    let mut loaded = LoadedConfig::read(arguments.config.as_deref())?;
+    override_by_flags(&mut loaded.config, &arguments);
+    let admin = admin_key::of_server(&loaded)?;
+    let store_url = match &arguments.store {
+        Some(url) => url.clone(),
+        None => store_url(&loaded),
+    };
+    let said = arguments.models.iter().map(|spec| parse_model(spec)).collect::<Result<Vec<_>>>()?;
+    if !loaded.config.models.iter().chain(&said).any(|entry| entry.backend == Backend::Embedded) {
+        use_small_pages();
+    }
+    // What may be wrong is found out before there is a store, so that none is left behind.
+    let listening = Listening::begin(&loaded.config.server, admin).await?;
+    let mut models = Vec::new();
+    for entry in &loaded.config.models {
+        models.push(OpenModel::open(entry, &loaded.directory, &loaded.config)?);
+    }
+    for entry in &said {
+        models.push(OpenModel::open(entry, "".as_ref(), &loaded.config)?);
+    }
+    let tinker = tinker_routes(&mut models, &loaded)?;
+    let _lock = ExclusiveLock::of_store(&store_url, "fulgurite serve")?;
+    let store = open_store(&store_url, &loaded.config.store).await?;
+    let served = models.iter().map(|model| model.served.clone()).collect();
+    let kept_weights = store.model_weights().await?;
+    let mut server =
+        RunningServer::start(&loaded.config, listening, store.clone(), served, kept_weights, tinker, &metrics).await?;
+    // Whoever reads the ready file may send a signal at once.
+    let mut interruptions = Interruptions::listen()?;
+    if let Some(path) = &arguments.ready_file {
+        write_ready_file(path, &server.url)?;
+    }
+    announce(&server.url, &redact_url(&store_url), &models, arguments.json);
+    tokio::select! {
+        error = server.failed() => return Err(error),
+        () = interruptions.next() => {}
+    }
+    server.stop(interruptions.next()).await?;
+    store.close().await;
+    Ok(())
+}
+
+/// Puts what the command line or the environment says in place of what the config does.
+pub fn override_by_flags(config: &mut Config, arguments: &ServeArguments) {
+    if let Some(listen) = &arguments.listen {
+        config.server.listen = listen.clone();
+    }
+    if let Some(interval) = arguments.watchdog_interval {
+        config.server.watchdog_interval = interval;
+    }
+    if let Some(url) = &arguments.store {
+        config.store.url = Some(url.clone());
+    }
+}
+
+/// Takes memory in pages as small as the system has. A page of 2 MiB is cleared as one when it is first touched, which may
+/// take milliseconds, and every call under way waits for it. Models in this process read so much memory that they are
+/// better off with large pages.
+fn use_small_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "memory may come in huge pages");
+    }
+}
+
+/// The Tinker API over the models in this process, if there are any; behind these, what it has saved can be put by name.
+fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Router> {
+    let bases: Vec<TinkerBase> = models.iter_mut().filter_map(|model| model.tinker.take()).collect();
+    if bases.is_empty() {
+        return Ok(Router::new());
+    }
+    let config = &loaded.config.tinker_server;
+    let directory = loaded.resolve(&config.directory);
+    let options = TinkerServerOptions {
+        threads: loaded.config.engine.threads,
+        silence: seconds("tinker_server.session_seconds", config.session_seconds)?,
+        requests_ahead: config.requests_ahead,
+        body_limit: loaded.config.server.body_limit_bytes,
+        ..TinkerServerOptions::new(directory.clone())
+    };
+    let server = TinkerServer::start(bases, options)
+        .with_context(|| format!("cannot go on with what {} holds (tinker_server.directory)", directory.display()))?;
+    for model in models {
+        if let (ServedModel::Sampled(served), None) = (&mut model.served, &model.remote)
+            && let Some(sampler) = KeptWeightsSampler::new(server.clone(), &served.name)
+        {
+            served.sampler = Arc::new(sampler);
+        }
+    }
+    Ok(tinker_server::routes(server))
+}
+
+fn announce(url: &str, store: &str, models: &[OpenModel], json: bool) {
+    let names: Vec<&str> = models.iter().map(|model| model.served.name()).collect();
+    let warnings: Vec<String> = models.iter().filter_map(|model| unseen_tools_of(&model.served)).collect();
+    if json {
+        let mut line = serde_json::json!({ "event": "listening", "url": url, "store": store, "models": names });
+        if !warnings.is_empty() {
+            line["warnings"] = serde_json::json!(warnings);
+        }
+        output::line(line);
+        return;
+    }
+    output::line(format!("listening on {url}"));
+    output::line(format!("store        {store}"));
+    output::line(format!("models       {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
+    for model in models {
+        if let Some(place) = &model.remote {
+            output::line(format!("             {}: {place}", model.served.name()));
+        }
+    }
+    for warning in warnings {
+        output::line(format!("note         {warning}"));
+    }
+}
+
+/// What is to be said of a model that would not hear of tools.
+fn unseen_tools_of(model: &ServedModel) -> Option<String> {
+    match model {
+        ServedModel::Sampled(sampled) if !sampled.renderer.shows_tools() => Some(unseen_tools(&sampled.name)),
+        ServedModel::Sampled(_) | ServedModel::Upstream(_) => None,
+    }
+}
+
+/// The store that a config names, seen from the config's directory.
+pub fn store_url(loaded: &LoadedConfig) -> String {
+    let url = loaded.config.store.url.clone().unwrap_or_else(|| DEFAULT_STORE.to_owned());
+    match url.strip_prefix("sqlite://") {
+        Some(path) => format!("sqlite://{}", loaded.resolve(path.as_ref()).display()),
+        None => url,
+    }
+}
+
+/// Opens a store, creating what is missing.
+pub async fn open_store(url: &str, config: &StoreConfig) -> Result<Store> {
+    let synchronous = match config.synchronous {
+        Synchronous::Full => fulgurite_store::Synchronous::Full,
+        Synchronous::Normal => fulgurite_store::Synchronous::Normal,
+    };
+    let options = StoreOptions { synchronous, ..StoreOptions::default() };
+    Store::open(url, options).await.with_context(|| format!("cannot open the store {}", redact_url(url)))
+}

@@ -1,0 +1,359 @@
+//! The rooms joined into one HTTP server.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use fulgurite_agentlightning::Overdue;
+use fulgurite_api::{Serving, Turns, TurnsFull};
+use fulgurite_backends::{FairShare, ShareLimits};
+use fulgurite_engine::{EmbeddedTinkerModel, Engine, EngineOptions, TokenText, Vocabulary};
+use fulgurite_proxy::{Budget, LargeRequestLimits, Proxy, ProxyOptions, SampledModel, SamplingLimits, ServedModel};
+use fulgurite_renderers::{RendererChoice, Tokenizer};
+use fulgurite_store::{AdminKey, Keyring, Store};
+use fulgurite_tinker::server::TinkerBase;
+use fulgurite_types::ModelWeights;
+use futures::future::BoxFuture;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
+use crate::serve::access::{self, Entrance};
+use crate::serve::connections::{self, ConnectionLimits, Door};
+use crate::serve::metrics_page::MetricsPage;
+use crate::serve::trace_export::{Collector, TraceExport};
+use crate::serve::web_origins::WebOrigins;
+
+/// A model that this process samples from, and may train.
+pub struct LoadedModel {
+    /// As agents know it.
+    pub served: SampledModel,
+    /// What holds it.
+    pub engine: Engine,
+}
+
+impl LoadedModel {
+    /// Opens a model directory.
+    pub fn open(name: &str, path: &Path, renderer: RendererChoice<'_>, options: EngineOptions) -> Result<Self> {
+        let model = || format!("model `{name}`");
+        let renderer = fulgurite_renderers::open_renderer(path, renderer).with_context(model)?;
+        let vocabulary = vocabulary(renderer.tokenizer());
+        let engine = Engine::open_with_vocabulary(path, vocabulary, options).with_context(model)?;
+        let served = SampledModel { name: name.to_owned(), renderer, sampler: engine.sampler() };
+        Ok(Self { served, engine })
+    }
+
+    /// The model as clients of the Tinker API have it.
+    pub fn tinker_base(&self) -> Result<TinkerBase> {
+        let model = EmbeddedTinkerModel::new(&self.engine);
+        let model = model.with_context(|| format!("model `{}`", self.served.name))?;
+        Ok(TinkerBase::new(&self.served.name, Arc::new(model)))
+    }
+}
+
+/// What the engine must know of a tokenizer to keep answers to a grammar, and to end them with a text.
+fn vocabulary(tokenizer: &Tokenizer) -> Vocabulary {
+    let text = |id: u32| match tokenizer.id_to_bytes(id) {
+        None => TokenText::Unused,
+        Some(name) if tokenizer.is_control(id) => TokenText::Control(name.to_vec()),
+        Some(bytes) => TokenText::Text(bytes.to_vec()),
+    };
+    (0..tokenizer.vocabulary_size() as u32).map(text).collect()
+}
+
+/// Bodies of one key, and of all, that may wait to be read for the store. What they say is not asked for again by every
+/// client, so that few are refused; each is in memory already.
+const BODIES_WAITING: (usize, usize) = (1024, 4096);
+
+/// The places at which the store's large bodies are read, as many as for large model requests.
+struct BodyTurns(FairShare);
+
+impl BodyTurns {
+    fn new(config: &ProxyConfig) -> Self {
+        let (waiting_of_owner, waiting) = BODIES_WAITING;
+        let places = config.large_requests_at_once.max(1);
+        Self(FairShare::new(ShareLimits { places, waiting_of_owner, waiting }))
+    }
+}
+
+impl Turns for BodyTurns {
+    fn enter(&self, owner: String) -> BoxFuture<'_, Result<Box<dyn Send>, TurnsFull>> {
+        Box::pin(async move {
+            let place = self.0.enter(&owner).await.map_err(|full| TurnsFull { waiting: full.waiting })?;
+            Ok(Box::new(place) as Box<dyn Send>)
+        })
+    }
+}
+
+/// For what is cut short when the server ends: to be told, to be recorded, to be sent.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// A server that answers.
+pub struct RunningServer {
+    /// Where, as `http://ADDRESS:PORT`.
+    pub url: String,
+    store: Store,
+    proxy: Proxy,
+    door: Door,
+    /// For what was begun, once the server ends.
+    patience: Duration,
+    task: JoinHandle<()>,
+    watchdog: Option<JoinHandle<()>>,
+    upkeep: JoinHandle<()>,
+    export: Option<TraceExport>,
+}
+
+impl RunningServer {
+    /// Listens, and answers from now on, under `more_routes` too. With an admin key, only who has a key is answered.
+    /// `kept_weights` were behind models before, and are put back.
+    pub async fn start(
+        config: &Config,
+        listening: Listening,
+        store: Store,
+        models: Vec<ServedModel>,
+        kept_weights: Vec<ModelWeights>,
+        more_routes: Router,
+        metrics: &MetricsPage,
+    ) -> Result<Self> {
+        let Listening { listener, address, admin, origins, connection_limits, patience, watchdog_interval } = listening;
+        let body_limit = config.server.body_limit_bytes;
+        let proxy_options = ProxyOptions {
+            body_limit,
+            seed: config.run.seed,
+            token_ids_on_attributed_path: config.proxy.token_ids_on_attributed_path,
+            train_temperature: config.proxy.train_temperature,
+            val_temperature: config.proxy.val_temperature,
+            continuation: config.proxy.continuation,
+            conversation_memory_bytes: config.proxy.conversation_memory_bytes,
+            auxiliary_rules: config.proxy.auxiliary_rules.clone(),
+            budget: budget(config.proxy.budget)?,
+            sampling_limits: sampling_limits(&config.proxy)?,
+            keep_alive: seconds("proxy.keep_alive_seconds", config.proxy.keep_alive_seconds)?,
+            schema_bytes: config.proxy.schema_bytes,
+            large_requests: LargeRequestLimits {
+                at_once: config.proxy.large_requests_at_once,
+                waiting: config.proxy.large_requests_waiting,
+            },
+        };
+        let collector = Collector::find(&config.telemetry, |name| std::env::var(name).ok())?;
+        let export =
+            collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
+        let proxy = Proxy::new(store.clone(), models, proxy_options)?;
+        proxy.put_back(kept_weights);
+        let door = Door::new();
+        let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
+        let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
+        let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
+        let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit, origins });
+        let router = fulgurite_proxy::routes(proxy.clone())
+            .merge(fulgurite_api::routes(store.clone(), &serving))
+            .merge(fulgurite_agentlightning::routes(store.clone(), &serving, overdue))
+            .merge(metrics.routes())
+            .merge(more_routes)
+            .fallback(fulgurite_proxy::unknown_route)
+            .layer(from_fn_with_state(entrance, access::check));
+        let watchdog = watchdog_interval.map(|interval| store.spawn_watchdog(interval));
+        // Outside of all, so that what is refused has its line too.
+        let router = match config.server.access_log {
+            true => router.layer(from_fn(fulgurite_proxy::log_access)),
+            false => router,
+        };
+        let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
+        let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
+        Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })
+    }
+
+    /// Lets nothing in any more and finishes what is inside, for a while; then cuts it short, so that its clients are told
+    /// and its record is written, and stops. `at_once` ends the waiting.
+    pub async fn stop(mut self, at_once: impl Future<Output = ()>) -> Result<()> {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.abort();
+        }
+        self.upkeep.abort();
+        self.store.stop_waiting();
+        tokio::select! {
+            ended = self.end() => ended,
+            () = at_once => {
+                self.task.abort();
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets nothing in, and waits for what is inside and for its record.
+    async fn end(&mut self) -> Result<()> {
+        if timeout(self.patience, self.door.drain()).await.is_err() {
+            self.proxy.cut_short();
+            if timeout(LAST_WORDS, self.door.drain()).await.is_err() {
+                tracing::warn!("some requests would not end, and are given up");
+            }
+        }
+        // What nobody listens to any more is recorded all the same.
+        if timeout(LAST_WORDS, self.proxy.settled()).await.is_err() {
+            tracing::warn!("some calls would not end, and what they sampled is lost");
+        }
+        if let Some(export) = self.export.take() {
+            export.stop().await;
+        }
+        self.door.close();
+        match timeout(LAST_WORDS, &mut self.task).await {
+            Ok(ended) => ended.context("the server broke"),
+            // Clients that take nothing in.
+            Err(_) => {
+                self.task.abort();
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends when the server does, which it should not.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        match (&mut self.task).await {
+            Ok(()) => anyhow::anyhow!("the server stopped"),
+            Err(error) => anyhow::Error::new(error).context("the server broke"),
+        }
+    }
+}
+
+/// A server's address and what its config says of connections: all that may be wrong with it before it has a store.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    admin: Option<AdminKey>,
+    origins: WebOrigins,
+    connection_limits: ConnectionLimits,
+    patience: Duration,
+    watchdog_interval: Option<Duration>,
+}
+
+impl Listening {
+    /// Takes the address. Whoever connects waits until the server has started.
+    ///
+    /// # Errors
+    /// For an address that cannot be had, or that needs a better admin key, and for values that make no sense.
+    pub async fn begin(config: &ServerConfig, admin: Option<AdminKey>) -> Result<Self> {
+        let watchdog_interval = watchdog_interval(config.watchdog_interval)?;
+        let connection_limits = ConnectionLimits {
+            head_time: seconds("server.header_seconds", config.header_seconds)?,
+            head_bytes: config.header_limit_bytes,
+            body_time: seconds("server.body_seconds", config.body_seconds)?,
+            write_time: seconds("server.write_seconds", config.write_seconds)?,
+        };
+        let patience = seconds("server.shutdown_seconds", config.shutdown_seconds)?;
+        let listener = listen(&config.listen, admin.as_ref()).await?;
+        let address = listener.local_addr().context("the listening socket has no address")?;
+        let origins = WebOrigins::new(config, address)?;
+        Ok(Self { listener, address, admin, origins, connection_limits, patience, watchdog_interval })
+    }
+}
+
+/// What an attempt may take, once it is known to be a number.
+fn budget(budget: Budget) -> Result<Budget> {
+    match budget.seconds {
+        Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => {
+            bail!("proxy.budget.seconds is {seconds}, but must be a number of seconds")
+        }
+        _ => Ok(budget),
+    }
+}
+
+/// The time between the watchdog's looks; none if it looks before calls.
+fn watchdog_interval(interval: f64) -> Result<Option<Duration>> {
+    match interval {
+        0.0 => Ok(None),
+        interval => {
+            let time = seconds("server.watchdog_interval", interval);
+            time.map(Some).map_err(|error| anyhow!("{error} (0 looks before each call)"))
+        }
+    }
+}
+
+/// How long a model's host may take.
+pub fn sampling_limits(config: &ProxyConfig) -> Result<SamplingLimits> {
+    Ok(SamplingLimits {
+        first_token: seconds("proxy.first_token_seconds", config.first_token_seconds)?,
+        silence: seconds("proxy.silence_seconds", config.silence_seconds)?,
+        whole: seconds("proxy.call_seconds", config.call_seconds)?,
+    })
+}
+
+/// A time of the config, which a clock can reach from now.
+pub fn seconds(key: &str, seconds: f64) -> Result<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() && Instant::now().checked_add(time).is_some() => Ok(time),
+        _ if seconds > 1.0 => bail!("{key} is {seconds:e}, but no clock goes on for so many seconds"),
+        _ => bail!("{key} is {seconds}, but must be a number of seconds above 0"),
+    }
+}
+
+/// Fewest characters of an admin key that whoever reaches the machine may guess at.
+const SHORTEST_KEY: usize = 32;
+
+/// Refuses a key that is easy to guess, where others may try.
+fn check_key(address: &str, key: &AdminKey) -> Result<()> {
+    match key.expose().len() {
+        SHORTEST_KEY.. => Ok(()),
+        length => bail!(
+            "server.listen is {address}: beyond loopback the admin key must have at least {SHORTEST_KEY} characters, and it \
+             has {length}; `openssl rand -hex 32` makes one"
+        ),
+    }
+}
+
+async fn listen(address: &str, admin: Option<&AdminKey>) -> Result<TcpListener> {
+    let listener =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.listen)"))?;
+    let local = listener.local_addr().context("the listening socket has no address")?;
+    match admin {
+        _ if local.ip().is_loopback() => {}
+        Some(key) => check_key(address, key)?,
+        None => bail!(
+            "server.listen is {address}: without an admin key the server listens on loopback addresses only \
+             (FULGURITE_ADMIN_KEY, server.admin_key_env or server.admin_key_file sets one)"
+        ),
+    }
+    Ok(listener)
+}
+
+/// Writes `{"url": ..., "pid": ...}` in one step, so that nobody reads half of it.
+pub fn write_ready_file(path: &Path, url: &str) -> Result<()> {
+    let fresh: PathBuf = path.with_extension("new");
+    let ready = serde_json::json!({ "url": url, "pid": std::process::id() });
+    std::fs::write(&fresh, format!("{ready}\n"))
+        .and_then(|()| std::fs::rename(&fresh, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Ends at ctrl-c or when the process is told to terminate.
+pub async fn interrupted() -> Result<()> {
+    Interruptions::listen()?.next().await;
+    Ok(())
+}
+
+/// Ctrl-c, and being told to terminate.
+pub struct Interruptions {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interruptions {
+    /// Signals count from now on, not only once somebody waits for them.
+    pub fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// Ends at the next of them.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

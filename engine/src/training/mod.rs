@@ -2,7 +2,7 @@
 //!
 //! - [`learner`]: the half of an engine that learns.
 //! - [`shard`]: a part of a batch, with a gradient of its own.
-//! - [`optimizer`]: AdamW.
+//! - [`optimizer`]: AdamW and its moments.
 
 pub(crate) mod learner;
 pub(crate) mod optimizer;

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
+use super::grammar_writer::{CalledTool, GrammarWriter};
 use super::lark::{self, Rules};
-use super::{CalledTool, GrammarWriter};
 use crate::{RenderError, ResponseFormat};
 
 impl GrammarWriter<'_> {

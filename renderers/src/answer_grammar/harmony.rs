@@ -1,5 +1,6 @@
+use super::answer_shape::{AnswerGrammar, AnswerShape};
+use super::grammar_writer::GrammarWriter;
 use super::lark::{self, Rules};
-use super::{AnswerGrammar, AnswerShape, GrammarWriter};
 use crate::RenderError;
 use crate::parsing::{Lexeme, Mark};
 

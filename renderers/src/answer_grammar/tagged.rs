@@ -1,7 +1,8 @@
 use serde_json::Value;
 
+use super::answer_shape::{AnswerGrammar, AnswerShape};
+use super::grammar_writer::{GrammarWriter, Reasoning, reasoning};
 use super::lark::{self, Rules};
-use super::{AnswerGrammar, AnswerShape, GrammarWriter, Reasoning, reasoning};
 use crate::{RenderError, ResponseFormat};
 
 const THINK_OPEN: &str = "<think>";

@@ -1,7 +1,7 @@
 use serde_json::{Map, Value};
 
+use super::grammar_writer::{CalledTool, GrammarWriter};
 use super::lark::{self, Rules};
-use super::{CalledTool, GrammarWriter};
 use crate::RenderError;
 use crate::parsing::ParameterTypes;
 

@@ -2,8 +2,7 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::Draft;
-use crate::python::python_methods::is_space;
+use super::draft::Draft;
 
 /// A stretch of text between two tags.
 pub(super) struct Block {
@@ -29,11 +28,6 @@ pub(super) fn find_blocks(text: &str, open: &str, close: &str) -> impl Iterator<
         from = block.outer.end;
         Some(block)
     })
-}
-
-/// Python's `str.strip`.
-pub(super) fn strip(text: &str) -> &str {
-    text.trim_matches(is_space)
 }
 
 /// The text as parts where it speaks of thinking, else as it is. Empty thinking is left out, and an open end is text.

@@ -1,7 +1,8 @@
 use serde_json::Value;
 
-use super::Draft;
-use super::blocks::{push_text, push_thinking, strip};
+use super::blocks::{push_text, push_thinking};
+use super::draft::Draft;
+use super::draft::strip;
 use crate::python::python_methods::is_space;
 
 /// One message of a turn.

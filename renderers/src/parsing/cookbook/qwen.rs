@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
-use super::blocks::{find_block, push_text, push_thinking, report_unterminated, strip};
-use super::{Draft, invalid_json};
+use super::blocks::{find_block, push_text, push_thinking, report_unterminated};
+use super::draft::strip;
+use super::draft::{Draft, invalid_json};
 use crate::python::python_json_decoder::{PythonJson, loads};
 use crate::python::python_methods::is_space;
 

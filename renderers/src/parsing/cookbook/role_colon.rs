@@ -1,4 +1,5 @@
-use super::{CookbookMessage, Draft};
+use super::cookbook_message::CookbookMessage;
+use super::draft::Draft;
 use crate::Tokenizer;
 use crate::parsing::Termination;
 

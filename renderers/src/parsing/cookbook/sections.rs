@@ -1,5 +1,6 @@
-use super::Draft;
-use super::blocks::{find_block, find_blocks, report_unterminated, strip, think_blocks};
+use super::blocks::{find_block, find_blocks, report_unterminated, think_blocks};
+use super::draft::Draft;
+use super::draft::strip;
 use crate::python::python_methods::is_space;
 
 const DEEPSEEK_SECTION: (&str, &str) = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>");

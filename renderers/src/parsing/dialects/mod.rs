@@ -1,7 +1,7 @@
 //! How families' text and marks are read.
 //!
 //! - [`tagged`]: reasoning and calls between tags.
-//! - [`harmony`]: Harmony.
+//! - [`harmony`]: messages on channels, as gpt-oss says them.
 //! - [`llama`]: Llama 3.
 //! - [`plain`]: text alone.
 

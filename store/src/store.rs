@@ -80,7 +80,7 @@ impl Store {
         migrate(&mut connection).await?;
         connection.close().await?;
         let writing = match dialect {
-            Dialect::Sqlite => format!("{preparation}; {}", at_once::PREPARATION),
+            Dialect::Sqlite => format!("{preparation}; {}", at_once::preparation()),
             Dialect::Postgres => preparation,
         };
         let connector = location.connector(Access::Change, writing)?;

@@ -1,53 +1,70 @@
 //! Signs of life: what an attempt is counted to have, and that it runs by that.
 
+use std::sync::{Arc, LazyLock};
+
 use fulgurite_types::{AttemptStatus, RolloutStatus};
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::checksums::{MASK, Recorded};
 use crate::database::clock::now;
 use crate::database::sql::{column, word};
 use crate::database::writer::Write;
+use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::rollouts::rows::existing_rollout;
 use crate::{Result, StoreError};
+
+/// An attempt runs that has been heard of.
+static HEARD: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let (wake, running) = (sql_words(&ATTEMPTS_THAT_WAKE), AttemptStatus::Running);
+    format!(
+        "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
+             generation_count = generation_count + $5, digest = (digest + $6) & $7,
+             end_time = CASE WHEN status IN ({wake}) THEN NULL ELSE end_time END,
+             status = CASE WHEN status IN ({wake}) THEN '{running}' ELSE status END
+         WHERE rollout_id = $1 AND attempt_id = $2
+         RETURNING sequence_id, status, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status"
+    )
+    .into()
+});
+
+/// And its rollout, if that waits for it.
+static ROLLOUT_RUNS: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let (wait, running) = (sql_words(&ROLLOUTS_THAT_WAIT), RolloutStatus::Running);
+    format!(
+        "UPDATE rollouts SET status = '{running}', queue_position = NULL
+         WHERE rollout_id = $1 AND status IN ({wait})
+             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)"
+    )
+    .into()
+});
 
 /// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
 /// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
 pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str, recorded: Recorded) -> Result<()> {
-    let row = sqlx::query(
-        "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
-             generation_count = generation_count + $5, digest = (digest + $6) & $7,
-             end_time = CASE WHEN status = 'unresponsive' THEN NULL ELSE end_time END,
-             status = CASE WHEN status IN ('preparing', 'unresponsive') THEN 'running' ELSE status END
-         WHERE rollout_id = $1 AND attempt_id = $2
-         RETURNING sequence_id, status, (SELECT status FROM rollouts WHERE rollout_id = $1) AS rollout_status",
-    )
-    .bind(rollout_id)
-    .bind(attempt_id)
-    .bind(now())
-    .bind(recorded.spans)
-    .bind(recorded.generations)
-    .bind(recorded.digest)
-    .bind(MASK)
-    .fetch_optional(write.connection())
-    .await?;
+    let row = sqlx::query(AssertSqlSafe(Arc::clone(&HEARD)))
+        .bind(rollout_id)
+        .bind(attempt_id)
+        .bind(now())
+        .bind(recorded.spans)
+        .bind(recorded.generations)
+        .bind(recorded.digest)
+        .bind(MASK)
+        .fetch_optional(write.connection())
+        .await?;
     let Some(row) = row else {
         existing_rollout(write.connection(), rollout_id).await?;
         return Err(StoreError::not_found("attempt", attempt_id));
     };
     write.attempt_was_heard_of(rollout_id, attempt_id);
-    let waits = matches!(word(&row, "rollout_status")?, RolloutStatus::Preparing | RolloutStatus::Requeuing);
+    let waits = ROLLOUTS_THAT_WAIT.contains(&word(&row, "rollout_status")?);
     if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
         return Ok(());
     }
-    sqlx::query(
-        "UPDATE rollouts SET status = 'running', queue_position = NULL
-         WHERE rollout_id = $1 AND status IN ('preparing', 'requeuing')
-             AND NOT EXISTS (SELECT 1 FROM attempts WHERE rollout_id = $1 AND sequence_id > $2)",
-    )
-    .bind(rollout_id)
-    .bind(column::<i64>(&row, "sequence_id")?)
-    .execute(write.connection())
-    .await?;
+    sqlx::query(AssertSqlSafe(Arc::clone(&ROLLOUT_RUNS)))
+        .bind(rollout_id)
+        .bind(column::<i64>(&row, "sequence_id")?)
+        .execute(write.connection())
+        .await?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fulgurite_types::{Attempt, AttemptStatus, Rollout, RolloutStatus};
 
 use crate::database::clock::now;
+use crate::lifecycle::ROLLOUTS_THAT_WAIT;
 
 /// Rollouts that are kept in each of two halves.
 const ROLLOUTS: usize = 2048;
@@ -141,7 +142,7 @@ impl Halves {
                     attempt.status = AttemptStatus::Running;
                     attempt.last_heartbeat_time = attempt.last_heartbeat_time.or_else(|| Some(now()));
                 }
-                if matches!(rollout.status, RolloutStatus::Preparing | RolloutStatus::Requeuing) {
+                if ROLLOUTS_THAT_WAIT.contains(&rollout.status) {
                     rollout.status = RolloutStatus::Running;
                 }
             }

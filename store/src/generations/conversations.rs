@@ -7,7 +7,7 @@ use fulgurite_types::{Object, StopReason};
 use sha2::{Digest, Sha256};
 use sqlx::AnyConnection;
 
-use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, optional_json, to_integer, to_json};
+use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, optional_json, to_json};
 use crate::{Result, StoreError};
 
 const PROMPT: &str = "gen_ai.prompt.";
@@ -139,7 +139,7 @@ impl WrittenConversation {
     }
 
     /// What the store keeps of it where there are no earlier calls.
-    pub fn whole(&self) -> Result<StoredConversation> {
+    pub fn whole(&self) -> StoredConversation {
         self.behind(None)
     }
 
@@ -151,20 +151,17 @@ impl WrittenConversation {
         attempt_id: &str,
     ) -> Result<StoredConversation> {
         let parent = find_parent(connection, rollout_id, attempt_id, &self.hashes).await?;
-        self.behind(parent)
+        Ok(self.behind(parent))
     }
 
-    fn behind(&self, parent: Option<Parent>) -> Result<StoredConversation> {
+    fn behind(&self, parent: Option<Parent>) -> StoredConversation {
         let held = parent.as_ref().map_or(0, |parent| parent.length);
         let answered = parent.as_ref().and_then(|parent| parent.answer.as_deref());
         let first = self.message(held).map(|first| if answered == Some(first) { "null" } else { first });
-        Ok(StoredConversation {
+        StoredConversation {
             messages: format!("[{}{}]", first.unwrap_or_default(), self.listed_from(held + 1)),
-            answer: self.answer.clone(),
-            length: to_integer("messages", self.messages.len())?,
-            hash: self.hash(),
             parent_id: parent.map(|parent| parent.generation_id),
-        })
+        }
     }
 }
 
@@ -194,14 +191,11 @@ fn prompt_key(key: &str) -> Option<(usize, &str)> {
     (index.to_string() == number).then_some((index, part))
 }
 
-/// The columns of a generation that hold its conversation.
+/// The columns of a generation that hold its conversation and depend on earlier calls.
 #[derive(Debug, PartialEq)]
 pub(crate) struct StoredConversation {
     pub parent_id: Option<String>,
     pub messages: String,
-    pub answer: String,
-    pub length: i64,
-    pub hash: MessagesHash,
 }
 
 /// Stands for a list of messages.

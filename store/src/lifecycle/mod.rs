@@ -1,6 +1,19 @@
 //! What follows from what in the life of a rollout and its attempts; no I/O.
 
+use std::fmt::Display;
+
 use fulgurite_types::{AttemptStatus, RolloutConfig, RolloutStatus};
+
+/// What an attempt may be that runs, once it is heard of.
+pub(crate) const ATTEMPTS_THAT_WAKE: [AttemptStatus; 2] = [AttemptStatus::Preparing, AttemptStatus::Unresponsive];
+
+/// What a rollout may be that runs, once its latest attempt does.
+pub(crate) const ROLLOUTS_THAT_WAIT: [RolloutStatus; 2] = [RolloutStatus::Preparing, RolloutStatus::Requeuing];
+
+/// Words in SQL, with commas between them.
+pub(crate) fn sql_words<W: Display>(words: &[W]) -> String {
+    words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ")
+}
 
 /// Where a rollout stands once its latest attempt has `status`.
 pub(crate) fn propagate(status: AttemptStatus, sequence_id: u32, config: &RolloutConfig) -> RolloutStatus {

@@ -105,6 +105,11 @@ impl CallRecord {
         self.context_parent.map_or(0, |(length, _)| length)
     }
 
+    /// Messages of it that the call has whose messages its own are supposed to begin with.
+    pub fn messages_expected_to_be_held(&self) -> usize {
+        self.messages_parent.map_or(0, |(length, _)| length)
+    }
+
     /// The checksum of its row, if its parent holds so many tokens of its prompt.
     pub fn checksum(&self, held_tokens: usize) -> Result<i64> {
         match held_tokens == self.expected_to_be_held() {

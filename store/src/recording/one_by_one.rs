@@ -1,25 +1,48 @@
+use std::sync::{Arc, LazyLock};
+
 use fulgurite_types::{
     AttemptRef, AttemptStatus, AttemptUpdate, NewGeneration, NewRollout, RolloutStatus, Span, StopReason,
 };
-use sqlx::AnyConnection;
+use sqlx::{AnyConnection, AssertSqlSafe};
 
 use crate::attempts::following::apply;
 use crate::attempts::hearing::{count_in, hear_of};
 use crate::attempts::rows::{existing_attempt, insert_attempt};
 use crate::checksums::Recorded;
+use crate::database::clock::now;
 use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
 use crate::database::writer::Write;
 use crate::generations::conversations::{Conversation, StoredConversation};
 use crate::generations::reading::load_chains;
 use crate::generations::tokens::{ContextHash, PrefixHasher};
 use crate::recording::call_record::CallRecord;
-use crate::recording::columns::{bind_generation, bind_span};
+use crate::recording::columns::{Column, GENERATION, SPAN, WHOSE, Writing, bind, names, width};
 use crate::rollouts::changes::insert_rollout;
 use crate::spans::writing::{allocate_sequence_id, insert_span, raise_sequence_id};
 use crate::{Result, StoreError};
 
 /// The sequence id of a rollout's first span.
 const FIRST: u64 = 1;
+
+const SPAN_COLUMNS: &[&[Column]] = &[WHOSE, SPAN];
+const GENERATION_COLUMNS: &[&[Column]] = &[WHOSE, GENERATION];
+
+static INSERT_SPAN: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let conflict = "ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING";
+    insertion("spans", SPAN_COLUMNS, &["sequence_id", "body"], conflict)
+});
+
+static INSERT_GENERATION: LazyLock<Arc<str>> = LazyLock::new(|| {
+    let others = ["parent_id", "messages_parent_id", "messages"];
+    insertion("generations", GENERATION_COLUMNS, &others, "ON CONFLICT (generation_id) DO NOTHING")
+});
+
+/// The insertion of a row that has columns of a call, and others behind them.
+fn insertion(table: &str, columns: &[&[Column]], others: &[&str], conflict: &str) -> Arc<str> {
+    let places: Vec<String> = (1..=width(columns) + others.len()).map(|number| format!("${number}")).collect();
+    let (names, others, places) = (names("", columns), others.join(", "), places.join(", "));
+    format!("INSERT INTO {table} ({names}, {others}) VALUES ({places}) {conflict}").into()
+}
 
 /// Records a call, and the session that begins and ends with it, if there is one.
 pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> Result<()> {
@@ -99,7 +122,7 @@ async fn record_at(
 ) -> Result<()> {
     let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
     let conversation = match (&call.conversation, is_first) {
-        (Some(written), true) => Some(written.whole()?),
+        (Some(written), true) => Some(written.whole()),
         _ => stored_conversation(write.connection(), call).await?,
     };
     let parent = if is_first { None } else { find_parent(write.connection(), call).await? };
@@ -118,11 +141,8 @@ async fn stored_conversation(connection: &mut AnyConnection, call: &CallRecord) 
 
 async fn insert_call_span(connection: &mut AnyConnection, call: &CallRecord, sequence_id: u64) -> Result<()> {
     let generation = &call.generation;
-    let query = sqlx::query(
-        "INSERT INTO spans (rollout_id, attempt_id, span_id, trace_id, name, start_time, end_time, sequence_id, body)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (rollout_id, attempt_id, span_id) DO NOTHING",
-    );
-    let inserted = bind_span(query, call)
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&INSERT_SPAN)));
+    let inserted = bind(query, SPAN_COLUMNS, call, Writing { held_tokens: 0, time: now() })?
         .bind(to_integer("sequence_id", sequence_id)?)
         .bind(call.body.at(sequence_id))
         .execute(&mut *connection)
@@ -226,27 +246,11 @@ async fn insert(
     conversation: Option<&StoredConversation>,
 ) -> Result<()> {
     let generation = &call.generation;
-    let query = sqlx::query(
-        "INSERT INTO generations (rollout_id, attempt_id, span_id, generation_id, branch_reason, model, sampled_tokens,
-             logprobs, sampled_length, context_length, context_hash, stop_reason, weights_versions, sampling, seed,
-             renderer, tokenizer, request_digest, client_gone, defect, parent_id, prompt_tokens, messages_parent_id,
-             messages, answer, messages_length, messages_hash, checksum)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-             $23, $24, $25, $26, $27, $28)
-         ON CONFLICT (generation_id) DO NOTHING",
-    )
-    .bind(generation.rollout_id.as_str())
-    .bind(generation.attempt_id.as_str())
-    .bind(generation.span_id.as_str());
-    let inserted = bind_generation(query, call)?
+    let query = sqlx::query(AssertSqlSafe(Arc::clone(&INSERT_GENERATION)));
+    let inserted = bind(query, GENERATION_COLUMNS, call, Writing { held_tokens: held_by(parent), time: now() })?
         .bind(parent.map(|parent| parent.generation_id.as_str()))
-        .bind(call.prompt_from(held_by(parent)))
         .bind(conversation.and_then(|conversation| conversation.parent_id.as_deref()))
         .bind(conversation.map(|conversation| conversation.messages.as_str()))
-        .bind(conversation.map(|conversation| conversation.answer.as_str()))
-        .bind(conversation.map(|conversation| conversation.length))
-        .bind(conversation.map(|conversation| &conversation.hash[..]))
-        .bind(call.checksum(held_by(parent))?)
         .execute(connection)
         .await?
         .rows_affected();

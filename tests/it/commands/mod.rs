@@ -1,6 +1,7 @@
 mod command_line;
 mod config_reference;
 mod configuration;
+mod documents;
 mod licences;
 mod mistakes;
 mod model;

@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use fulgurite_types::WeightsVersion;
@@ -45,13 +45,15 @@ pub struct TinkerLearner {
     options: TinkerLearnerOptions,
     receiver: Box<dyn WeightsReceiver>,
     model: TrainedModel,
+    /// Made as the other was, and never trained.
+    reference: OnceLock<TrainedModel>,
 }
 
 impl TinkerLearner {
     /// A model that is not made yet, and whoever samples at the same service from the weights that it learns.
     pub fn new(service: Arc<TinkerService>, options: TinkerLearnerOptions, receiver: impl WeightsReceiver) -> Self {
         let model = TrainedModel::new(service.clone(), options.base_model.clone(), options.lora_config);
-        Self { service, options, receiver: Box::new(receiver), model }
+        Self { service, options, receiver: Box::new(receiver), model, reference: OnceLock::new() }
     }
 
     /// Has the service keep the current weights for sampling, and says where any sampler there finds them.
@@ -84,14 +86,13 @@ impl TinkerLearner {
     }
 
     /// Computes over datums, in as many requests as the service wants.
-    async fn pass(&self, data: &[Datum], pass: Pass) -> Result<ForwardBackward, BackendError> {
+    async fn pass(&self, model: &TrainedModel, data: &[Datum], pass: Pass) -> Result<ForwardBackward, BackendError> {
         let datums = data.iter().map(|datum| datums::wire_datum(datum, pass)).collect::<Result<Vec<_>, _>>()?;
         if datums.is_empty() {
             return Ok(ForwardBackward::default());
         }
         let mut lengths = Vec::new();
-        let submitted = self
-            .model
+        let submitted = model
             .submit(|model| {
                 let config = &model.session.config;
                 let (length, bytes) = (config.fwdbwd_max_chunk_len, config.fwdbwd_max_chunk_bytes_count);
@@ -106,10 +107,10 @@ impl TinkerLearner {
             let (data, after) = rest.split_at(length);
             rest = after;
             let output: ForwardBackwardOutput =
-                self.model.result(submitted, RequestKind::ForwardBackward, Answer::message_of).await?;
+                model.result(submitted, RequestKind::ForwardBackward, Answer::message_of).await?;
             let logprobs = match datums::logprobs(&output, data) {
                 Ok(logprobs) => logprobs,
-                Err(fault) => return Err(self.model.fail(self.service.broken_answer(fault)).await),
+                Err(fault) => return Err(model.fail(self.service.broken_answer(fault)).await),
             };
             if let Pass::ForwardBackward(loss) = pass {
                 all.loss_sum += datums::told_loss(&output).unwrap_or_else(|| datums::loss_of(data, &logprobs, loss));
@@ -145,11 +146,24 @@ fn request(
 #[async_trait]
 impl Learner for TinkerLearner {
     async fn forward(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
-        Ok(self.pass(&data, Pass::Forward).await?.logprobs)
+        Ok(self.pass(&self.model, &data, Pass::Forward).await?.logprobs)
+    }
+
+    /// A second model at the service, as the first was made: what a run begins with, whenever it is kept.
+    async fn keep_reference(&self) -> Result<(), BackendError> {
+        let TinkerLearnerOptions { base_model, lora_config } = self.options.clone();
+        self.reference.get_or_init(|| TrainedModel::new(self.service.clone(), base_model, lora_config));
+        Ok(())
+    }
+
+    async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
+        let none = || BackendError::Configuration { message: "no reference weights were kept".to_owned() };
+        let reference = self.reference.get().ok_or_else(none)?;
+        Ok(self.pass(reference, &data, Pass::Forward).await?.logprobs)
     }
 
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
-        self.pass(&data, Pass::ForwardBackward(loss)).await
+        self.pass(&self.model, &data, Pass::ForwardBackward(loss)).await
     }
 
     /// The norm is NaN where the service does not tell it.

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, saved, weights};
-use crate::common::{Ran, eventually};
+use crate::common::{Ran, Server, eventually};
 use serde_json::{Value, json};
 
 /// The steps of a run with these lines of `[trainer]` in place of the usual ones, and its summary.
@@ -111,6 +111,28 @@ fn a_reference_keeps_a_policy_near_survives_a_resume_and_costs_nothing_at_0() {
     project.train("adapter-resumed", &["--max-steps", "3"]);
     let resumed = project.train("adapter-resumed", &["--resume"]).pop().unwrap();
     assert!(saved(&adapter, "adapter_model.safetensors") == saved(&resumed, "adapter_model.safetensors"));
+}
+
+#[test]
+fn a_tinker_service_keeps_the_reference_of_a_run_too() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 3"));
+    project.change_config("[trainer]\n", "[trainer]\nkl = { coefficient = 5.0 }\n");
+    project.train_adapters(4);
+    let here = project.train("here", &[]).pop().unwrap();
+    let served = project.path("served.toml");
+    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
+    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
+    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
+    project.change_config("backend = \"embedded\"", &service);
+    let there = project.train("there", &[]);
+    let distances = |run: &str| {
+        let steps = std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();
+        let steps: Vec<Value> = steps.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        numbers(&steps, "kl_policy_base")
+    };
+    assert_eq!(distances("there"), distances("here"));
+    assert_eq!(there.last().unwrap()["max_logprob_difference"], json!(0.0));
+    assert_eq!(there.last().unwrap()["held_out_reward_after"], here["held_out_reward_after"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use fulgurite_types::{Generation, RecordedReward, RecordedSampling, Reward, Span
 use serde_json::{Value, json};
 
 /// A generation that may be trained, with the logprobs -1, -2, ...
-pub fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]) -> Generation {
+pub(crate) fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]) -> Generation {
     Generation {
         generation_id: generation_id.into(),
         rollout_id: "ro-1".into(),
@@ -34,7 +34,7 @@ pub fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[
 }
 
 /// A reward for one generation, or for the whole attempt.
-pub fn reward(sequence_id: u64, generation_id: Option<&str>, value: f64) -> RecordedReward {
+pub(crate) fn reward(sequence_id: u64, generation_id: Option<&str>, value: f64) -> RecordedReward {
     RecordedReward {
         attempt_id: "at-1".into(),
         span_id: format!("{sequence_id:016x}"),
@@ -47,7 +47,7 @@ pub fn reward(sequence_id: u64, generation_id: Option<&str>, value: f64) -> Reco
 }
 
 /// A span of a second, sequence id 1.
-pub fn span(span_id: &str, parent_id: Option<&str>, name: &str, attributes: Value) -> Span {
+pub(crate) fn span(span_id: &str, parent_id: Option<&str>, name: &str, attributes: Value) -> Span {
     let span = json!({
         "rollout_id": "ro-1", "attempt_id": "at-1", "sequence_id": 1, "trace_id": "00000000000000000000000000000007",
         "span_id": span_id, "parent_id": parent_id, "name": name, "status": {"status_code": "OK"},

@@ -9,24 +9,24 @@ use serde_json::Value;
 use crate::{Action, Transition};
 
 /// A file of `tests/vectors`.
-pub fn vectors(name: &str) -> Value {
+pub(crate) fn vectors(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors").join(name);
     serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).unwrap()
 }
 
-pub fn list(value: &Value) -> &[Value] {
+pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("not a list: {value}"))
 }
 
-pub fn number(value: &Value) -> f64 {
+pub(crate) fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-pub fn tokens(value: &Value) -> Vec<u32> {
+pub(crate) fn tokens(value: &Value) -> Vec<u32> {
     list(value).iter().map(|token| u32::try_from(token.as_u64().unwrap()).unwrap()).collect()
 }
 
-pub fn floats(value: &Value) -> Vec<f32> {
+pub(crate) fn floats(value: &Value) -> Vec<f32> {
     list(value).iter().map(|entry| number(entry) as f32).collect()
 }
 
@@ -39,7 +39,7 @@ fn chunk(value: &Value) -> Chunk {
     Chunk::Image { digest: "the image".into(), expected_tokens: usize::try_from(positions.as_u64().unwrap()).unwrap() }
 }
 
-pub fn transition(value: &Value) -> Transition {
+pub(crate) fn transition(value: &Value) -> Transition {
     let observation = match list(&value["ob"]) {
         [] => Vec::new(),
         [first, ..] if first.is_object() => list(&value["ob"]).iter().map(chunk).collect(),
@@ -58,11 +58,11 @@ pub fn transition(value: &Value) -> Transition {
     }
 }
 
-pub fn transitions(value: &Value) -> Vec<Transition> {
+pub(crate) fn transitions(value: &Value) -> Vec<Transition> {
     list(value).iter().map(transition).collect()
 }
 
-pub fn datum(value: &Value) -> Datum {
+pub(crate) fn datum(value: &Value) -> Datum {
     let data = |name: &str| floats(&value[name]["data"]);
     Datum {
         model_input: list(&value["model_input"]).iter().map(chunk).collect(),

@@ -140,4 +140,7 @@ impl TemporaryStore {
 }
 
 #[cfg(test)]
+#[path = "../../api/src/fuzzing/mutation.rs"]
+mod mutation;
+#[cfg(test)]
 mod tests;

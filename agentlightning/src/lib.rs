@@ -1,6 +1,7 @@
 //! What Agent-lightning's programs speak with the store: its store API (0.3) under `/v1/agl`, and the rollouts and events
 //! of its gateway (1.0) under `/api`.
 
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;

@@ -2,6 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "a fuzzer knows a failure by its panic")]
 
+#[cfg(test)]
+mod mutation;
+#[cfg(test)]
+mod tests;
+
 use crate::otlp::{Export, spans_from_json, spans_from_protobuf};
 
 /// Reads bytes as an export of spans, in protobuf and in JSON. Whatever is read must be a span that can be given back.

@@ -2,6 +2,7 @@
 //! shares: reading bodies, telling mistakes, taking turns.
 
 pub mod conventions;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod otlp;

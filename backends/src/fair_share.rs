@@ -141,6 +141,8 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;

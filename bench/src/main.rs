@@ -1,5 +1,7 @@
 //! `fulgurite-bench`: what things cost, what is compared side by side in one run.
 
+#![allow(unreachable_pub, reason = "nothing of a program is reached from elsewhere")]
+
 mod engine;
 mod output;
 mod processors;

@@ -18,6 +18,7 @@ mod chatml_renderer;
 mod continuation;
 mod error;
 mod formats;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod message;

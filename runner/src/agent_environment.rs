@@ -3,11 +3,11 @@
 use fulgurite_client::{Assignment, Server};
 
 /// The variables of the runner's environment that agents must not see: they open more than an attempt's own door.
-pub const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];
+pub(crate) const KEPT_BACK: [&str; 2] = ["FULGURITE_ADMIN_KEY", "FULGURITE_STORE"];
 
 /// The variables that belong to one attempt: a warm agent, which has many, finds none of them, lest it take another's door
 /// for its own.
-pub const OF_AN_ATTEMPT: [&str; 8] = [
+pub(crate) const OF_AN_ATTEMPT: [&str; 8] = [
     "OPENAI_BASE_URL",
     "OPENAI_API_KEY",
     "ANTHROPIC_BASE_URL",
@@ -19,7 +19,7 @@ pub const OF_AN_ATTEMPT: [&str; 8] = [
 ];
 
 /// The variables that point every OpenAI and Anthropic client at the attempt, and say what the task is.
-pub fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {
+pub(crate) fn variables(server: &Server, assignment: &Assignment) -> [(&'static str, String); 8] {
     let url = |segments: &[&str]| server.attempt_url(assignment, segments).to_string();
     [
         // OpenAI's clients append `/chat/completions` to their base URL, Anthropic's append `/v1/messages`.

@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 /// What every attempt of a runner has in common.
 #[derive(Debug)]
-pub struct Workshop {
+pub(crate) struct Workshop {
     server: Server,
     agent: Agent,
     grader: Option<Program>,
@@ -34,7 +34,7 @@ pub struct Workshop {
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// With this status, as the server has been told.
     Reported(AttemptStatus),
     /// With another status on the server, which had given it up before, or would not hear how it ended.
@@ -107,7 +107,7 @@ enum Trouble {
 
 impl Workshop {
     /// Finds the programs and looks at the folder before any attempt needs them.
-    pub fn new(options: &RunnerOptions, server: Server) -> Result<Self, RunnerError> {
+    pub(crate) fn new(options: &RunnerOptions, server: Server) -> Result<Self, RunnerError> {
         if let Some(path) = options.working_directory.as_ref().filter(|path| !path.is_dir()) {
             return Err(RunnerError::WorkingDirectory { path: path.clone() });
         }
@@ -130,7 +130,7 @@ impl Workshop {
     }
 
     /// What the server is told of who grades: the program's bare name.
-    pub fn grader_name(&self) -> Option<String> {
+    pub(crate) fn grader_name(&self) -> Option<String> {
         let path = &self.grader.as_ref()?.path;
         Some(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned())
     }
@@ -141,7 +141,7 @@ impl Workshop {
     /// # Errors
     ///
     /// Fails if the server stays out of reach. Whatever goes wrong with the agent is reported to the server instead.
-    pub async fn run(&self, assignment: &Assignment) -> Result<Ending, RunnerError> {
+    pub(crate) async fn run(&self, assignment: &Assignment) -> Result<Ending, RunnerError> {
         let started = Instant::now();
         let Assignment { rollout_id, attempt_id, .. } = assignment;
         let mut running = self.running.enter(assignment.name());
@@ -176,7 +176,7 @@ impl Workshop {
     }
 
     /// Sends heartbeats for all attempts that run until the server is lost.
-    pub async fn keep_alive(&self) -> RunnerError {
+    pub(crate) async fn keep_alive(&self) -> RunnerError {
         let mut beats = interval(self.heartbeat_interval);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -196,7 +196,7 @@ impl Workshop {
     }
 
     /// Waits until the agent is of no use any more, which only a warm one can be.
-    pub async fn agent_given_up(&self) -> RunnerError {
+    pub(crate) async fn agent_given_up(&self) -> RunnerError {
         match &self.agent {
             Agent::Cold(_) => std::future::pending().await,
             Agent::Warm(agent) => {
@@ -207,7 +207,7 @@ impl Workshop {
     }
 
     /// Ends what outlives attempts.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         if let Agent::Warm(agent) = &self.agent {
             agent.close().await;
         }

@@ -18,7 +18,7 @@ use tokio::process::{Child, Command};
 
 /// How programs are started.
 #[derive(Debug, Clone)]
-pub enum Launcher {
+pub(crate) enum Launcher {
     /// As children of this process. What leaves their process group, or outlives this process, stays.
     Direct,
     /// Each below a supervisor, which leaves nothing of it.
@@ -27,7 +27,7 @@ pub enum Launcher {
 
 /// What a program finds on its standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stdin {
+pub(crate) enum Stdin {
     /// Its end.
     Empty,
     /// What is written to it.
@@ -36,7 +36,7 @@ pub enum Stdin {
 
 /// A program that has been started.
 #[derive(Debug)]
-pub struct Started {
+pub(crate) struct Started {
     /// Its standard input, unless that is empty.
     pub stdin: Option<Sender>,
     /// Its standard output.
@@ -49,7 +49,7 @@ pub struct Started {
 
 /// A program that runs.
 #[derive(Debug)]
-pub enum Process {
+pub(crate) enum Process {
     /// A child of this process.
     Child {
         /// It.
@@ -65,7 +65,7 @@ pub enum Process {
 
 impl Launcher {
     /// Starts programs below supervisors which that command runs, or as children of this process if it has no words.
-    pub fn new(supervisor: &[OsString]) -> Self {
+    pub(crate) fn new(supervisor: &[OsString]) -> Self {
         match supervisor {
             [] => Self::Direct,
             words => Self::Supervised(Arc::new(Supervisors::new(words.to_vec()))),
@@ -77,7 +77,7 @@ impl Launcher {
     /// # Errors
     ///
     /// Fails if it cannot be started, which of one below a supervisor is known only when its end is [awaited](Process::wait).
-    pub async fn start(&self, order: &Order, stdin: Stdin) -> Result<Started, ProcessError> {
+    pub(crate) async fn start(&self, order: &Order, stdin: Stdin) -> Result<Started, ProcessError> {
         let cannot_run = |error| ProcessError::cannot_run(&order.program, error);
         let (stdin, their_stdin) = input(stdin).map_err(cannot_run)?;
         let (stdout, their_stdout) = output().map_err(cannot_run)?;
@@ -104,7 +104,7 @@ impl Process {
     /// # Errors
     ///
     /// Fails if the program could not be started or its supervisor dies.
-    pub async fn wait(&mut self) -> Result<ExitStatus, ProcessError> {
+    pub(crate) async fn wait(&mut self) -> Result<ExitStatus, ProcessError> {
         match self {
             Self::Child { child, group, program } => {
                 let status = child.wait().await;
@@ -120,7 +120,7 @@ impl Process {
     /// # Errors
     ///
     /// Fails if the system does not say how it, or its supervisor, ended.
-    pub async fn kill(&mut self) -> Result<ExitStatus, ProcessError> {
+    pub(crate) async fn kill(&mut self) -> Result<ExitStatus, ProcessError> {
         match self {
             Self::Child { child, group, program } => {
                 group.kill();

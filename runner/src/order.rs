@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Which program is to be started, with what, and where. Its environment is the starting process's, with changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Order {
+pub(crate) struct Order {
     /// An absolute path.
     pub program: PathBuf,
     /// What follows the program's own name.
@@ -50,7 +50,7 @@ impl Field {
 
 impl Order {
     /// What starts the program, but for its standard streams.
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
         for (name, value) in &self.environment {
@@ -70,7 +70,7 @@ impl Order {
     /// # Errors
     ///
     /// Fails if a word holds a zero byte: no program can be given one.
-    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn to_bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for (field, text) in self.fields() {
             if text.as_bytes().contains(&0) {
@@ -95,7 +95,7 @@ impl Order {
     }
 
     /// Reads what [`Order::to_bytes`] gave; `None` if it is something else.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut order = Self::default();
         for field in bytes.strip_suffix(&[0])?.split(|byte| *byte == 0) {
             let (mark, text) = field.split_first()?;

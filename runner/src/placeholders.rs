@@ -8,7 +8,7 @@ const OPENING: &str = "{task";
 /// An argument asks for a field that the task does not have.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("the task has no field `{field}`, which the argument {argument:?} asks for")]
-pub struct UnknownField {
+pub(crate) struct UnknownField {
     field: String,
     argument: String,
 }
@@ -82,7 +82,7 @@ fn misspelt(argument: &str) -> Option<&str> {
 /// `argument` with every placeholder replaced. `{task}` is the whole task, `{task.a.b}` the field `b` of its field `a`. A
 /// string is inserted bare, everything else as compact JSON. All else in the argument stays as it is, other braces included,
 /// and nothing that was inserted is looked at again.
-pub fn fill(argument: &str, task: &Value) -> Result<String, UnknownField> {
+pub(crate) fn fill(argument: &str, task: &Value) -> Result<String, UnknownField> {
     let mut filled = String::with_capacity(argument.len());
     let mut rest = argument;
     while let Some(start) = rest.find(OPENING) {
@@ -110,7 +110,7 @@ pub fn fill(argument: &str, task: &Value) -> Result<String, UnknownField> {
 }
 
 /// Whether the argument asks for the task or a part of it.
-pub fn asks_for_task(argument: &str) -> bool {
+pub(crate) fn asks_for_task(argument: &str) -> bool {
     argument.match_indices(OPENING).any(|(start, _)| field_path(&argument[start + OPENING.len()..]).is_some())
 }
 

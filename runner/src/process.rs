@@ -15,15 +15,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 const KEPT_OUTPUT: usize = 1 << 20;
 
 /// How much of what a program writes to its standard error is kept.
-pub const KEPT_ERRORS: usize = 2 << 10;
+pub(crate) const KEPT_ERRORS: usize = 2 << 10;
 
 /// How long a pipe is still read after the process has ended and its group was killed. Only a process that has left the
 /// group can hold a pipe open for longer, and nobody waits for what that prints.
-pub const PIPE_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const PIPE_GRACE: Duration = Duration::from_secs(2);
 
 /// How a process ended and what it said.
 #[derive(Debug)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// Exit code or signal.
     pub status: ExitStatus,
     /// It did not end by itself: it was killed at its deadline.
@@ -40,7 +40,7 @@ pub struct Finished {
 /// # Errors
 ///
 /// Fails if the program cannot be started, its pipes fail or its supervisor dies. How it ends is no error here.
-pub async fn run(
+pub(crate) async fn run(
     launcher: &Launcher,
     order: &Order,
     input: &[u8],
@@ -95,14 +95,14 @@ async fn feed(pipe: Option<Sender>, input: &[u8]) -> io::Result<()> {
 
 /// The last bytes of a stream.
 #[derive(Debug, Clone)]
-pub struct Tail {
+pub(crate) struct Tail {
     bytes: Vec<u8>,
     kept: usize,
 }
 
 impl Tail {
     /// Keeps the last `kept` bytes.
-    pub fn new(kept: usize) -> Self {
+    pub(crate) fn new(kept: usize) -> Self {
         Self { bytes: Vec::new(), kept }
     }
 
@@ -119,7 +119,7 @@ impl Tail {
     }
 
     /// Cuts only when twice too long, so that every byte is moved once at most.
-    pub fn push(&mut self, more: &[u8]) {
+    pub(crate) fn push(&mut self, more: &[u8]) {
         self.bytes.extend_from_slice(more);
         if self.bytes.len() > 2 * self.kept {
             self.cut();
@@ -132,7 +132,7 @@ impl Tail {
     }
 
     /// What is kept.
-    pub fn into_bytes(mut self) -> Vec<u8> {
+    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
         self.cut();
         self.bytes
     }

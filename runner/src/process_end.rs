@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 
 /// Why nothing is known of how a process would have ended. Each is the end of a sentence about the program.
 #[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
+pub(crate) enum ProcessError {
     /// The system does not start it, or breaks off what it says.
     #[error("cannot be run as {}: {error}", program.display())]
     CannotRun {
@@ -29,13 +29,13 @@ pub enum ProcessError {
 
 impl ProcessError {
     /// The system's answer, of this program.
-    pub fn cannot_run(program: &Path, error: io::Error) -> Self {
+    pub(crate) fn cannot_run(program: &Path, error: io::Error) -> Self {
         Self::CannotRun { program: program.to_owned(), error }
     }
 }
 
 /// How a process ended, as the end of a sentence about it.
-pub fn ended_how(status: ExitStatus) -> String {
+pub(crate) fn ended_how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 
 /// A reward on its way to the server, as the body of the request that posts it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Reward {
+pub(crate) struct Reward {
     value: Number,
     name: &'static str,
     components: Map<String, Value>,
@@ -13,7 +13,7 @@ pub struct Reward {
 
 impl Reward {
     /// The reward of an object whose `reward` is a number, with its other numbers for components.
-    pub fn of_fields(mut fields: Map<String, Value>) -> Option<Self> {
+    pub(crate) fn of_fields(mut fields: Map<String, Value>) -> Option<Self> {
         let Some(Value::Number(value)) = fields.shift_remove("reward") else { return None };
         fields.retain(|_, field| field.is_number());
         Some(Self { value, name: "primary", components: fields })
@@ -22,7 +22,7 @@ impl Reward {
 
 /// Why a program's last line is no reward.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub enum NoReward {
+pub(crate) enum NoReward {
     /// Nothing was printed, or only blank lines.
     #[error("it printed nothing")]
     Silence,
@@ -36,7 +36,7 @@ pub enum NoReward {
 
 /// The reward on the last line of `output` that is not blank. Every other field of the object that holds a number is one of
 /// the reward's components; fields that hold anything else are passed over.
-pub fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {
+pub(crate) fn on_last_line(output: &[u8]) -> Result<Reward, NoReward> {
     let output = String::from_utf8_lossy(output);
     let line = output.lines().map(str::trim).rfind(|line| !line.is_empty()).ok_or(NoReward::Silence)?;
     // JSON has no NaN and no infinity, and a number too large for a double is refused here as well.

@@ -9,23 +9,23 @@ use tokio::sync::oneshot;
 
 /// The attempts that run now.
 #[derive(Debug, Default)]
-pub struct RunningAttempts(Mutex<HashMap<AttemptName, oneshot::Sender<AttemptStatus>>>);
+pub(crate) struct RunningAttempts(Mutex<HashMap<AttemptName, oneshot::Sender<AttemptStatus>>>);
 
 impl RunningAttempts {
     /// Counts the attempt among them until the guard is dropped.
-    pub fn enter(&self, name: AttemptName) -> RunningAttempt<'_> {
+    pub(crate) fn enter(&self, name: AttemptName) -> RunningAttempt<'_> {
         let (sender, ended_elsewhere) = oneshot::channel();
         self.lock().insert(name.clone(), sender);
         RunningAttempt { all: self, name, ended_elsewhere }
     }
 
     /// Who they are.
-    pub fn names(&self) -> Vec<AttemptName> {
+    pub(crate) fn names(&self) -> Vec<AttemptName> {
         self.lock().keys().cloned().collect()
     }
 
     /// Tells an attempt that has ended on the server, if it still runs here.
-    pub fn tell(&self, known: &KnownAttempt) {
+    pub(crate) fn tell(&self, known: &KnownAttempt) {
         if known.status.is_ended()
             && let Some(sender) = self.lock().remove(&known.name)
         {
@@ -42,7 +42,7 @@ impl RunningAttempts {
 
 /// One attempt that runs. Dropped before its end is reported, so that its own report is not taken for somebody else's.
 #[derive(Debug)]
-pub struct RunningAttempt<'a> {
+pub(crate) struct RunningAttempt<'a> {
     all: &'a RunningAttempts,
     name: AttemptName,
     ended_elsewhere: oneshot::Receiver<AttemptStatus>,
@@ -50,7 +50,7 @@ pub struct RunningAttempt<'a> {
 
 impl RunningAttempt<'_> {
     /// Waits until a heartbeat's reply says that the attempt has ended, and gives its status.
-    pub async fn ended_elsewhere(&mut self) -> AttemptStatus {
+    pub(crate) async fn ended_elsewhere(&mut self) -> AttemptStatus {
         match (&mut self.ended_elsewhere).await {
             Ok(status) => status,
             Err(_) => pending().await,

@@ -190,6 +190,7 @@ mod tests {
     async fn a_client_that_takes_nothing_in_is_given_up_and_a_slow_one_is_not() {
         let (mut client, server) = duplex(4);
         let mut limited = LimitedStream::new(server, Arc::default(), 10, NEVER);
+        #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
         let taken = tokio::spawn(async move {
             let mut taken = [0; 10];
             client.read_exact(&mut taken).await.map(|_| client)

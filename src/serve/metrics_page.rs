@@ -54,6 +54,7 @@ impl MetricsPage {
     }
 
     /// Keeps what is measured from piling up while nobody reads it.
+    #[expect(clippy::disallowed_methods, reason = "who asks for it holds it")]
     pub fn spawn_upkeep(&self) -> JoinHandle<()> {
         let recorder = self.recorder.clone();
         let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);

@@ -164,6 +164,7 @@ impl RunningServer {
             true => router.layer(from_fn(fulgurite_proxy::log_access)),
             false => router,
         };
+        #[expect(clippy::disallowed_methods, reason = "the server holds it")]
         let task = tokio::spawn(connections::serve(listener, router, connection_limits, door.clone()));
         let (url, upkeep) = (format!("http://{address}"), metrics.spawn_upkeep());
         Ok(Self { url, store, proxy, door, patience, task, watchdog, upkeep, export })

@@ -125,6 +125,7 @@ pub struct TraceExport {
 
 impl TraceExport {
     /// Begins to send each call that is recorded in `store` from now on.
+    #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
     pub fn start(collector: Collector, store: &Store, with_content: bool) -> Result<Self> {
         let client = Client::builder()
             .default_headers(collector.headers.clone())
@@ -415,6 +416,7 @@ mod tests {
             taken.add_permits(1);
             answer.acquire().await.unwrap().forget();
         };
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
         tokio::spawn(axum::serve(listener, Router::new().route("/", post(take))).into_future());
 
         let (closing, is_closing) = watch::channel(false);
@@ -431,6 +433,7 @@ mod tests {
             sent: dropped("nothing"),
         };
         let (spans, receiver) = mpsc::channel(1);
+        #[expect(clippy::disallowed_methods, reason = "the test stops it")]
         let export = TraceExport { closing, task: tokio::spawn(sender.run(receiver)) };
         let span = json!({ "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "trace_id": "1", "span_id": "2",
             "parent_id": null, "name": "chat", "status": { "status_code": "OK", "description": null }, "attributes": {},

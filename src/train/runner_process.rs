@@ -79,6 +79,7 @@ impl RunnerProcess {
     pub fn start(command: RunnerCommand, record: Arc<dyn Record>) -> (Self, watch::Receiver<Option<String>>) {
         let (given_up, receiver) = watch::channel(None);
         let (stop, stopped) = oneshot::channel();
+        #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
         let task = tokio::spawn(async move {
             if let Some(error) = supervise(&command, record.as_ref(), stopped).await {
                 // Nobody listens any more when the run is over.

@@ -58,7 +58,7 @@ pub(crate) struct GenerationColumns<'c> {
 
 impl<'c> GenerationColumns<'c> {
     /// Those of a row of `generations`.
-    pub fn from_row(row: &'c AnyRow) -> Result<Self> {
+    pub(crate) fn from_row(row: &'c AnyRow) -> Result<Self> {
         Ok(Self {
             texts: [
                 column(row, "generation_id")?,
@@ -87,7 +87,7 @@ impl<'c> GenerationColumns<'c> {
     }
 
     /// Its last bit is `client_gone`, which may change later.
-    pub fn checksum(&self) -> i64 {
+    pub(crate) fn checksum(&self) -> i64 {
         let mut fields = Fields::new();
         self.texts.iter().for_each(|text| _ = fields.push(Some(text.as_bytes())));
         self.optional_texts.iter().for_each(|text| _ = fields.push(text.map(str::as_bytes)));
@@ -124,23 +124,23 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     /// A span, by its text.
-    pub fn span(body: &str, sequence_id: u64) -> Result<Self> {
+    pub(crate) fn span(body: &str, sequence_id: u64) -> Result<Self> {
         let (before, after) = around_sequence_id(body);
         Self::span_with(span_digest(before, after), sequence_id)
     }
 
     /// A span, by its digest.
-    pub fn span_with(digest: i64, sequence_id: u64) -> Result<Self> {
+    pub(crate) fn span_with(digest: i64, sequence_id: u64) -> Result<Self> {
         let sequence_id = to_integer("sequence_id", sequence_id)?;
         Ok(Self { spans: 1, generations: 0, digest: add(digest, sequence_id) })
     }
 
     /// A generation, by its checksum; one of an older store has none.
-    pub fn generation(checksum: Option<i64>) -> Self {
+    pub(crate) fn generation(checksum: Option<i64>) -> Self {
         Self { spans: 0, generations: 1, digest: checksum.unwrap_or_default() / 2 }
     }
 
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             spans: self.spans + other.spans,
             generations: self.generations + other.generations,
@@ -148,7 +148,7 @@ impl Recorded {
         }
     }
 
-    pub fn without(self, other: Self) -> Self {
+    pub(crate) fn without(self, other: Self) -> Self {
         Self {
             spans: self.spans - other.spans,
             generations: self.generations - other.generations,

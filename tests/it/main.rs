@@ -1,5 +1,13 @@
 //! The real command over real sockets, as people and programs use it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod attacks;
 mod commands;

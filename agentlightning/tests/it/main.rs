@@ -1,6 +1,13 @@
 //! Agent-lightning's routes, and with them our own, over one store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod agent_lightning_replies;
 mod gateway;

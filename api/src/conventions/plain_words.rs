@@ -1,7 +1,7 @@
 //! What a reader of JSON says, for people.
 
 /// What serde says of a value, without the names of this program's types. What a type says in words of its own stays.
-pub fn plain_words(message: &str) -> String {
+pub(crate) fn plain_words(message: &str) -> String {
     if message.starts_with("EOF while parsing") {
         return "it ends too early".to_owned();
     }

@@ -35,7 +35,7 @@ pub(crate) struct Rejected {
 
 impl Rejected {
     /// Counts one more; `reason` is asked for only if it is the first.
-    pub fn add(&mut self, reason: impl FnOnce() -> String) {
+    pub(crate) fn add(&mut self, reason: impl FnOnce() -> String) {
         self.count += 1;
         self.first_reason.get_or_insert_with(reason);
     }

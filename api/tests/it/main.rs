@@ -1,6 +1,13 @@
 //! Our own routes over a store.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod rewards;
 #[path = "../served/mod.rs"]

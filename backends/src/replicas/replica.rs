@@ -77,6 +77,7 @@ impl Replica<Arc<dyn Sampler>> {
     }
 
     /// Puts weights behind it. Goes on to the end though nobody waits for it: a host is not to be left in the middle.
+    #[expect(clippy::disallowed_methods, reason = "a host is not to be left in the middle, and this waits for it")]
     pub(super) async fn load_weights(self: &Arc<Self>, weights: Arc<NewWeights>) -> Result<(), BackendError> {
         let replica = self.clone();
         let loading = tokio::spawn(async move {

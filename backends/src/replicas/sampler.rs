@@ -31,6 +31,7 @@ impl Replicas {
         let wanted = WantedWeights::default();
         if let Some(interval) = options.health_interval {
             for replica in &replicas {
+                #[expect(clippy::disallowed_methods, reason = "it holds the replica weakly, and ends with it")]
                 tokio::spawn(watch(Arc::downgrade(replica), wanted.clone(), interval));
             }
         }
@@ -116,6 +117,7 @@ impl Sampler for Replicas {
         let weights = Arc::new(weights.clone());
         let mut failure = self.nobody();
         let mut taken = 0;
+        #[expect(clippy::disallowed_methods, reason = "each is waited for below")]
         let loading: Vec<_> = (self.replicas.iter().cloned())
             .map(|replica| {
                 let weights = weights.clone();

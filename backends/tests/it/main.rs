@@ -1,5 +1,12 @@
 //! Samplers and learners of remote hosts, against servers that answer by a script.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod new_weights;
 mod other_wires;

@@ -1,5 +1,5 @@
 //! What the examples measure, and with.
-#![allow(dead_code)] // each example uses its part
+#![allow(dead_code, unreachable_pub, reason = "each example uses its part")]
 
 use std::sync::Arc;
 

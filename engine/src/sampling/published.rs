@@ -19,7 +19,7 @@ pub(crate) struct Published {
 
 /// Weights that can be sampled from and scored under as long as they are kept, whatever a learner does meanwhile.
 #[derive(Clone, Debug)]
-pub struct WeightsSnapshot(pub(crate) Arc<Published>);
+pub(crate) struct WeightsSnapshot(pub(crate) Arc<Published>);
 
 impl WeightsSnapshot {
     /// The weights of a directory, of the model that `base` is of, or of the adapter over those that is there.

@@ -8,6 +8,7 @@
     clippy::print_stderr,
     missing_docs
 )]
+#![allow(clippy::disallowed_methods, unreachable_pub)]
 
 mod adapters;
 mod common;

@@ -22,6 +22,10 @@ use crate::retries::request_log::OpenRequest;
 /// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
 /// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
 pub(crate) fn start(services: &Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, in_flight: Option<InFlight>) {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a call goes on to its record, and ends when nobody listens; shutdown counts those in flight"
+    )]
     tokio::spawn(fly(Arc::clone(services), request, calls, in_flight));
 }
 

@@ -123,6 +123,8 @@ impl Drop for Held<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use super::*;
 
     /// Runs other tasks until nothing changes without us.

@@ -27,6 +27,7 @@ pub(crate) fn put_back(models: &ServedModels, kept: Vec<ModelWeights>) {
         let (sampler, gate, loads) = (served.sampler.clone(), gate.clone(), loads.clone());
         let weights = NewWeights { version: WeightsVersion(version), source };
         gate.pause(Holder::PutBack, Some(PUTTING_BACK.to_owned()));
+        #[expect(clippy::disallowed_methods, reason = "it ends once the host has its weights or others")]
         tokio::spawn(async move {
             loads.put_back(&model, sampler.as_ref(), &weights).await;
             gate.resume(Holder::PutBack);

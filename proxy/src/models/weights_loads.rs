@@ -57,6 +57,10 @@ impl WeightsLoads {
 
     fn begin(&self, model: String, sampler: Arc<dyn Sampler>, store: Store, weights: NewWeights) -> Load {
         let shared = self.shared.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a host is not to be left in the middle, and it is waited for below"
+        )]
         let loading = tokio::spawn(async move {
             let _turn = shared.turn.lock().await;
             sampler.load_weights(&weights).await?;
@@ -71,6 +75,7 @@ impl WeightsLoads {
         };
         let load = loaded.boxed().shared();
         // That it is over is to be seen though nobody waits for it.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the loading that it waits for")]
         tokio::spawn(load.clone());
         load
     }
@@ -107,6 +112,8 @@ impl WeightsLoads {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use fulgurite_types::WeightsVersion;
     use std::collections::VecDeque;
     use std::path::PathBuf;

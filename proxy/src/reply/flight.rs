@@ -184,6 +184,8 @@ impl<E> Drop for Listener<E> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use futures::FutureExt;
 
     use super::*;

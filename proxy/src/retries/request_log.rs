@@ -174,6 +174,8 @@ impl<E> Drop for OpenRequest<E> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use super::*;
 
     fn plain() -> Identity {

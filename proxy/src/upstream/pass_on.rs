@@ -142,6 +142,10 @@ async fn fly(
         facts.is_answered_in(&open.request.attempt);
     }
     open.prepared(&Arc::default());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a call goes on to its record, and ends when nobody listens; shutdown counts those in flight"
+    )]
     tokio::spawn(run(Arc::clone(services), Arc::clone(passed), open, call, in_flight));
     respond(listener, route, facts).await
 }
@@ -177,6 +181,7 @@ async fn replay(
     facts.is_answered_in(&open.request.attempt);
     open.prepared(&Arc::default());
     let services = Arc::clone(services);
+    #[expect(clippy::disallowed_methods, reason = "it ends when the flight has settled")]
     tokio::spawn(async move {
         kept.passed.iter().for_each(|passed| open.flight.publish(passed.clone()));
         let was_delivered = open.flight.settled().await;

@@ -170,6 +170,7 @@ impl<'r> Relay<'r> {
         self.tell_piece(held);
         self.tell(PassedPart::End);
         // Only a connection that was read to its end can be used again; one that goes on is closed.
+        #[expect(clippy::disallowed_methods, reason = "it ends with its time limit")]
         tokio::spawn(async move { timeout(TIME_BEHIND_END, reply.body(LIMIT_BEHIND_END)).await.map(drop) });
         (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
     }

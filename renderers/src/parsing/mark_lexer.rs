@@ -62,6 +62,7 @@ const HARMONY: [(Mark, &str); 7] = [
 const LLAMA: [(Mark, &str); 1] = [(Mark::PythonTag, "<|python_tag|>")];
 
 /// The texts of a format's marks.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn mark_texts(format: ResponseFormat) -> Vec<&'static str> {
     marks(format).into_iter().map(|(_, text)| text).collect()
 }

@@ -23,7 +23,9 @@ mod law_tests;
 
 pub(crate) use calls::parameter_types::ParameterTypes;
 pub use cookbook::{CookbookMessage, parse_as_cookbook};
-pub(crate) use mark_lexer::{Lexeme, Mark, MarkLexer, mark_texts};
+#[cfg(any(test, fuzzing))]
+pub(crate) use mark_lexer::mark_texts;
+pub(crate) use mark_lexer::{Lexeme, Mark, MarkLexer};
 pub use parse_event::ParseEvent;
 pub use parsed_message::{ParsedMessage, ParsedPart, PartContent, Termination};
 pub use stream_parser::StreamParser;

@@ -1,5 +1,12 @@
 //! Renderers, tested from outside, many of them against what Python's libraries write.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod continuation;
 mod cookbook;

@@ -6,7 +6,7 @@ use std::fs;
 use rustix::process::Pid;
 
 /// Every process below `ancestor`, as the system lists them now.
-pub fn of(ancestor: Pid) -> Vec<Pid> {
+pub(super) fn of(ancestor: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for (process, parent) in processes() {
         children.entry(parent).or_default().push(process);

@@ -11,5 +11,5 @@ mod pool;
 mod supervisor;
 mod wire;
 
-pub use pool::{Supervised, Supervisors};
+pub(crate) use pool::{Supervised, Supervisors};
 pub use supervisor::supervise;

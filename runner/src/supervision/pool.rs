@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 
 /// Supervisors that have nothing to do: as many at most as agents ran at one time.
 #[derive(Debug)]
-pub struct Supervisors {
+pub(crate) struct Supervisors {
     words: Vec<OsString>,
     idle: Mutex<Vec<Supervisor>>,
 }
@@ -31,7 +31,7 @@ struct Supervisor {
 
 impl Supervisors {
     /// None yet. `words` is the command that runs [`supervise`](super::supervise).
-    pub fn new(words: Vec<OsString>) -> Self {
+    pub(crate) fn new(words: Vec<OsString>) -> Self {
         Self { words, idle: Mutex::default() }
     }
 
@@ -40,7 +40,7 @@ impl Supervisors {
     /// # Errors
     ///
     /// Fails if the order holds a zero byte or there is no supervisor. How starting the program goes is not known yet.
-    pub async fn start(self: &Arc<Self>, order: &Order, ends: &Ends) -> Result<Supervised, ProcessError> {
+    pub(crate) async fn start(self: &Arc<Self>, order: &Order, ends: &Ends) -> Result<Supervised, ProcessError> {
         let text = order.to_bytes().map_err(|error| ProcessError::cannot_run(&order.program, error))?;
         loop {
             let kept = self.idle().pop();
@@ -98,7 +98,7 @@ impl Supervisor {
 
 /// A program that was given to a supervisor. Dropped, it is killed with everything that it has started.
 #[derive(Debug)]
-pub struct Supervised {
+pub(crate) struct Supervised {
     pool: Arc<Supervisors>,
     /// `None` once it is given back.
     supervisor: Option<Supervisor>,
@@ -119,7 +119,7 @@ impl Supervised {
     /// # Errors
     ///
     /// Fails if the program could not be started, or its supervisor dies; then the program's process group is killed.
-    pub async fn wait(&mut self) -> Result<ExitStatus, ProcessError> {
+    pub(crate) async fn wait(&mut self) -> Result<ExitStatus, ProcessError> {
         loop {
             match self.next_reply().await {
                 Ok(Reply::Started(group)) => self.group = Some(group),
@@ -144,7 +144,7 @@ impl Supervised {
     /// # Errors
     ///
     /// Fails if the system does not say how the supervisor ended.
-    pub async fn kill(&mut self) -> Result<(), ProcessError> {
+    pub(crate) async fn kill(&mut self) -> Result<(), ProcessError> {
         let Some(supervisor) = self.supervisor.take() else { return Ok(()) };
         supervisor.wake();
         let Supervisor { leash, mut process } = supervisor;

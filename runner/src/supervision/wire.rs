@@ -15,17 +15,17 @@ use std::process::ExitStatus;
 use tokio::io::{AsyncWriteExt, Interest};
 
 /// A program's ends of its standard input, output and error.
-pub type Ends = [OwnedFd; 3];
+pub(super) type Ends = [OwnedFd; 3];
 
 /// The byte that a request begins with, and its descriptors travel by.
 const REQUEST: u8 = b'!';
 
 /// How long a reply is.
-pub const REPLY_LENGTH: usize = 5;
+pub(super) const REPLY_LENGTH: usize = 5;
 
 /// An agent to be started.
 #[derive(Debug)]
-pub struct Request {
+pub(super) struct Request {
     /// What is started.
     pub order: Order,
     /// Its streams.
@@ -37,7 +37,7 @@ pub struct Request {
 /// # Errors
 ///
 /// Fails if the other side is gone.
-pub async fn send(leash: &mut tokio::net::UnixStream, order: &[u8], ends: &Ends) -> io::Result<()> {
+pub(super) async fn send(leash: &mut tokio::net::UnixStream, order: &[u8], ends: &Ends) -> io::Result<()> {
     leash.async_io(Interest::WRITABLE, || send_ends(leash, ends)).await?;
     leash.write_all(&order.len().to_ne_bytes()).await?;
     leash.write_all(order).await
@@ -57,7 +57,7 @@ fn send_ends(leash: &tokio::net::UnixStream, ends: &Ends) -> io::Result<()> {
 /// # Errors
 ///
 /// Fails if the leash is no socket, or what comes over it no request.
-pub fn receive(mut leash: &UnixStream) -> io::Result<Option<Request>> {
+pub(super) fn receive(mut leash: &UnixStream) -> io::Result<Option<Request>> {
     let ends = match receive_ends(leash) {
         Ok(Some(ends)) => ends,
         Ok(None) => return Ok(None),
@@ -111,7 +111,7 @@ fn keep_from_programs(ends: &[OwnedFd]) -> io::Result<()> {
 
 /// What a supervisor says of the program that it was to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
+pub(super) enum Reply {
     /// It runs, as the leader of this process group.
     Started(Pid),
     /// It cannot be started: the system's error number.
@@ -122,7 +122,7 @@ pub enum Reply {
 
 impl Reply {
     /// The reply as it is sent.
-    pub fn to_bytes(self) -> [u8; REPLY_LENGTH] {
+    pub(super) fn to_bytes(self) -> [u8; REPLY_LENGTH] {
         let (mark, number) = match self {
             Self::Started(program) => (b's', program.as_raw_pid()),
             Self::Refused(number) => (b'r', number),
@@ -133,7 +133,7 @@ impl Reply {
     }
 
     /// Reads what [`Reply::to_bytes`] gave; `None` if it is something else.
-    pub fn from_bytes([mark, number @ ..]: [u8; REPLY_LENGTH]) -> Option<Self> {
+    pub(super) fn from_bytes([mark, number @ ..]: [u8; REPLY_LENGTH]) -> Option<Self> {
         let number = i32::from_ne_bytes(number);
         match mark {
             b's' => Some(Self::Started(Pid::from_raw(number)?)),

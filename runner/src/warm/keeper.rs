@@ -31,7 +31,7 @@ const COMPLAINTS: u32 = 5;
 
 /// What the keeper is asked for.
 #[derive(Debug)]
-pub enum Request {
+pub(super) enum Request {
     /// To have an attempt done.
     Do(Job),
     /// To have one stopped; of one that is not under way this is no news.
@@ -56,7 +56,7 @@ pub enum Request {
 
 /// An attempt for the agent.
 #[derive(Debug)]
-pub struct Job {
+pub(super) struct Job {
     /// The rollout.
     pub rollout_id: String,
     /// The attempt.
@@ -70,7 +70,7 @@ pub struct Job {
 }
 
 /// The processes of one agent.
-pub struct Keeper {
+pub(super) struct Keeper {
     launcher: Launcher,
     order: Order,
     lives: BTreeMap<LifeId, Life>,
@@ -135,7 +135,7 @@ impl Life {
 
 impl Keeper {
     /// A keeper of no process yet, the source of their events, and its work, which ends when nobody can ask it any more.
-    pub async fn keep(
+    pub(super) async fn keep(
         launcher: Launcher,
         order: Order,
         requests: mpsc::WeakUnboundedSender<Request>,
@@ -230,6 +230,7 @@ impl Keeper {
         }
         let Some(requests) = self.requests.upgrade() else { return };
         let check = Request::CheckCancelled { life: *id, rollout_id, attempt_id };
+        #[expect(clippy::disallowed_methods, reason = "it ends after its pause")]
         tokio::spawn(async move {
             sleep(CANCEL_GRACE).await;
             // A keeper that is gone has nothing to check.

@@ -18,11 +18,11 @@ use tokio::time::{sleep, timeout};
 const DEAF_GRACE: Duration = Duration::from_secs(1);
 
 /// Which process of the agent's.
-pub type LifeId = u64;
+pub(super) type LifeId = u64;
 
 /// What comes out of a process.
 #[derive(Debug)]
-pub enum LifeEvent {
+pub(super) enum LifeEvent {
     /// A line of its standard output.
     Line(Line),
     /// It is gone, with everything that it had started.
@@ -31,7 +31,7 @@ pub enum LifeEvent {
 
 /// The end of what a process wrote beside its answers.
 #[derive(Debug, Clone)]
-pub struct AgentLog(Arc<Mutex<Tail>>);
+pub(super) struct AgentLog(Arc<Mutex<Tail>>);
 
 impl AgentLog {
     fn new() -> Self {
@@ -39,12 +39,12 @@ impl AgentLog {
     }
 
     /// Adds to it.
-    pub fn push(&self, more: &[u8]) {
+    pub(super) fn push(&self, more: &[u8]) {
         self.lock().push(more);
     }
 
     /// What is kept.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.lock().clone().into_bytes()).into_owned()
     }
 
@@ -55,7 +55,7 @@ impl AgentLog {
 
 /// What a process that runs can be given, by whoever started it.
 #[derive(Debug)]
-pub struct Reins {
+pub(super) struct Reins {
     /// Lines for its standard input, which is closed when this is dropped.
     pub stdin: mpsc::UnboundedSender<Vec<u8>>,
     /// Kills it.
@@ -66,7 +66,7 @@ pub struct Reins {
 
 /// What a process can be given, and its life: the future starts it, runs it to its end and tells what comes out of it; dropped,
 /// it kills the process.
-pub fn prepare(
+pub(super) fn prepare(
     id: LifeId,
     launcher: Launcher,
     order: Order,

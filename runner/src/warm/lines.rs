@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// A line without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
+pub(super) enum Line {
     /// All of it.
     Whole(Vec<u8>),
     /// The beginning of one that is longer than lines may be, and its length.
@@ -18,7 +18,7 @@ pub enum Line {
 }
 
 /// The next line, or `None` at the stream's end. What follows the last line's end counts as a line unless it is empty.
-pub async fn next_line(stream: &mut (impl AsyncBufRead + Unpin), longest: usize) -> io::Result<Option<Line>> {
+pub(super) async fn next_line(stream: &mut (impl AsyncBufRead + Unpin), longest: usize) -> io::Result<Option<Line>> {
     let (mut kept, mut length) = (Vec::new(), 0_u64);
     loop {
         let buffer = stream.fill_buf().await?;

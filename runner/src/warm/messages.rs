@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// The longest task that is written to a warm agent, in bytes.
-pub const LONGEST_TASK: usize = 16 << 20;
+pub(super) const LONGEST_TASK: usize = 16 << 20;
 
 /// The longest line that is read from one.
-pub const LONGEST_LINE: usize = 4 << 20;
+pub(super) const LONGEST_LINE: usize = 4 << 20;
 
 /// How much of an answer that cannot be read is searched for whose it is.
 const SEARCHED: usize = 1 << 10;
@@ -19,7 +19,7 @@ const LONGEST_REASON: usize = 2 << 10;
 
 /// A line of the agent's output.
 #[derive(Debug, PartialEq)]
-pub enum AgentLine {
+pub(super) enum AgentLine {
     /// A JSON object with a `rollout_id`.
     Answer(AddressedAnswer),
     /// It begins as an answer does, and is none for the reason that is given.
@@ -35,7 +35,7 @@ pub enum AgentLine {
 
 /// An answer, and whose it says it is.
 #[derive(Debug, PartialEq)]
-pub struct AddressedAnswer {
+pub(super) struct AddressedAnswer {
     /// The rollout.
     pub rollout_id: String,
     /// The attempt, if it is named as well.
@@ -46,7 +46,7 @@ pub struct AddressedAnswer {
 
 /// What an agent says at the end of an attempt.
 #[derive(Debug, PartialEq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// It is done.
     Done {
         /// The reward, unless there is none or another must be found.
@@ -63,7 +63,7 @@ pub enum Answer {
 /// # Errors
 ///
 /// Fails if it is longer than a warm agent is given.
-pub fn task_line(server: &Server, assignment: &Assignment, timeout: Duration) -> Result<Vec<u8>, String> {
+pub(crate) fn task_line(server: &Server, assignment: &Assignment, timeout: Duration) -> Result<Vec<u8>, String> {
     let url = |segments: &[&str]| server.attempt_url(assignment, segments).to_string();
     let mut line = json!({
         "rollout_id": assignment.rollout_id,
@@ -84,12 +84,12 @@ pub fn task_line(server: &Server, assignment: &Assignment, timeout: Duration) ->
 }
 
 /// The line that asks the agent to stop working at an attempt.
-pub fn cancel_line(rollout_id: &str, attempt_id: &str) -> Vec<u8> {
+pub(super) fn cancel_line(rollout_id: &str, attempt_id: &str) -> Vec<u8> {
     format!("{}\n", json!({ "cancel": rollout_id, "attempt_id": attempt_id })).into_bytes()
 }
 
 /// Reads a line of at most [`LONGEST_LINE`] bytes.
-pub fn read_line(line: &[u8]) -> AgentLine {
+pub(super) fn read_line(line: &[u8]) -> AgentLine {
     match serde_json::from_slice(line) {
         Ok(Value::Object(fields)) => read_fields(fields),
         Ok(_) => AgentLine::Log,
@@ -98,7 +98,7 @@ pub fn read_line(line: &[u8]) -> AgentLine {
 }
 
 /// What can be said of a line that is too long to be read, of which this is the beginning.
-pub fn read_beginning(line: &[u8], reason: &str) -> AgentLine {
+pub(super) fn read_beginning(line: &[u8], reason: &str) -> AgentLine {
     let beginning = String::from_utf8_lossy(&line[..line.len().min(SEARCHED)]).into_owned();
     if !beginning.trim_start().starts_with('{') || !beginning.contains("rollout_id") {
         return AgentLine::Log;

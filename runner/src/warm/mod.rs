@@ -8,7 +8,7 @@ mod life;
 mod lines;
 mod messages;
 
-pub use messages::{Answer, task_line};
+pub(crate) use messages::{Answer, task_line};
 
 use crate::launch::Launcher;
 use crate::order::Order;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Why an agent whose processes keep dying is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrashLoop {
+pub(crate) struct CrashLoop {
     /// How many processes ended in a row without an answer.
     pub processes: u32,
     /// How the last one ended.
@@ -31,7 +31,7 @@ pub struct CrashLoop {
 
 /// An attempt went down with the process that held it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub(crate) struct Lost {
     /// How the process ended.
     pub reason: String,
     /// The end of what it wrote beside answers.
@@ -40,7 +40,7 @@ pub struct Lost {
 
 /// Why an attempt has no answer.
 #[derive(Debug)]
-pub enum NoAnswer {
+pub(crate) enum NoAnswer {
     /// There was none at its deadline.
     TimedOut,
     /// Its process died.
@@ -49,7 +49,7 @@ pub enum NoAnswer {
 
 /// A warm agent. Dropped, it kills its processes.
 #[derive(Debug)]
-pub struct WarmAgent {
+pub(crate) struct WarmAgent {
     requests: mpsc::UnboundedSender<Request>,
     given_up: watch::Receiver<Option<CrashLoop>>,
     keeper: JoinHandle<()>,
@@ -57,15 +57,21 @@ pub struct WarmAgent {
 
 impl WarmAgent {
     /// An agent whose processes are started by `order`, the first with the first attempt.
-    pub fn new(launcher: Launcher, order: Order) -> Self {
+    pub(crate) fn new(launcher: Launcher, order: Order) -> Self {
         let (requests, asked) = mpsc::unbounded_channel();
         let (giving_up, given_up) = watch::channel(None);
+        #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
         let keeper = tokio::spawn(Keeper::keep(launcher, order, requests.downgrade(), asked, giving_up));
         Self { requests, given_up, keeper }
     }
 
     /// Has an attempt done, of which `line` tells. At the deadline, and when the future is dropped, the agent is asked to stop.
-    pub async fn ask(&self, assignment: &Assignment, line: Vec<u8>, deadline: Instant) -> Result<Answer, NoAnswer> {
+    pub(crate) async fn ask(
+        &self,
+        assignment: &Assignment,
+        line: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Answer, NoAnswer> {
         let (reply, answered) = oneshot::channel();
         let Assignment { rollout_id, attempt_id, key, .. } = assignment.clone();
         let _cancel = CancelWhenDropped { agent: self, assignment };
@@ -79,7 +85,7 @@ impl WarmAgent {
     }
 
     /// Waits until the agent is given up because its processes keep dying.
-    pub async fn given_up(&self) -> CrashLoop {
+    pub(crate) async fn given_up(&self) -> CrashLoop {
         let mut given_up = self.given_up.clone();
         let crash_loop = given_up.wait_for(Option::is_some).await.ok().and_then(|given_up| given_up.clone());
         match crash_loop {
@@ -89,7 +95,7 @@ impl WarmAgent {
     }
 
     /// Closes the standard input of the agent's processes, waits for them to leave, and kills those that stay.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.requests.send(Request::Close(done)).is_ok() {
             // An error is a keeper that is gone, and its processes with it.

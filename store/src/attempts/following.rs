@@ -21,7 +21,7 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Whether nothing that the attempt still says can matter.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.attempt.status.is_ended() || self.leads.as_ref().is_none_or(|rollout| rollout.status.is_finished())
     }
 }

@@ -45,6 +45,7 @@ impl Store {
     }
 
     /// Scans now and every `interval` from now on, until the store is closed or the task is aborted.
+    #[expect(clippy::disallowed_methods, reason = "who asks for it holds it")]
     pub fn spawn_watchdog(&self, interval: Duration) -> JoinHandle<()> {
         let store = self.clone();
         tokio::spawn(async move {

@@ -26,14 +26,15 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// Waits for commits.
-    pub fn start(connector: Connector) -> Self {
+    #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
+    pub(crate) fn start(connector: Connector) -> Self {
         // One may wait while another is made; more of them would find nothing new.
         let (asked, receiver) = mpsc::channel(1);
         Self { commits: 0, asked, task: tokio::spawn(run(connector, receiver)) }
     }
 
     /// Counts a commit, given whether somebody waits for the next one, and has the log copied after some of them.
-    pub fn committed(&mut self, somebody_waits: bool) {
+    pub(crate) fn committed(&mut self, somebody_waits: bool) {
         self.commits += 1;
         let enough = if somebody_waits { COMMITS_UNDER_LOAD } else { COMMITS };
         if self.commits >= enough && self.asked.try_send(()).is_ok() {
@@ -42,7 +43,7 @@ impl Checkpoints {
     }
 
     /// Ends, so that the writer's connection is the last one.
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         drop(self.asked);
         // With its runtime it is cancelled, and nothing was left to be done.
         if let Err(error) = self.task.await
@@ -80,6 +81,8 @@ async fn checkpoint(connector: &Connector, connection: &mut Option<AnyConnection
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use super::*;
     use crate::database::location::{Access, Location};
 

@@ -33,7 +33,7 @@ const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 80
 
 impl Dialect {
     /// The one that a connection speaks.
-    pub fn of(connection: &AnyConnection) -> Self {
+    pub(crate) fn of(connection: &AnyConnection) -> Self {
         match connection.backend_name() {
             "PostgreSQL" => Self::Postgres,
             _ => Self::Sqlite,
@@ -41,7 +41,7 @@ impl Dialect {
     }
 
     /// How it spells a word.
-    pub fn spell(self, word: Word) -> &'static str {
+    pub(crate) fn spell(self, word: Word) -> &'static str {
         match (self, word) {
             (Self::Sqlite, Word::PositionOf) => "instr",
             (Self::Postgres, Word::PositionOf) => "strpos",
@@ -51,7 +51,7 @@ impl Dialect {
     }
 
     /// Appends the place of a statement's argument, given that the arguments before it stand before it; counted from 1.
-    pub fn push_argument(self, text: &mut String, number: usize) {
+    pub(crate) fn push_argument(self, text: &mut String, number: usize) {
         match self {
             // Without a name, for the driver looks every name up among all that the statement has.
             Self::Sqlite => text.push('?'),
@@ -63,7 +63,7 @@ impl Dialect {
     }
 
     /// Begins a transaction that sees one moment of the database.
-    pub fn begin_snapshot(self) -> &'static str {
+    pub(crate) fn begin_snapshot(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN",
             Self::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -71,7 +71,7 @@ impl Dialect {
     }
 
     /// Gives every table's `name`, with the `bytes` that it and its indexes take.
-    pub fn table_sizes(self) -> &'static str {
+    pub(crate) fn table_sizes(self) -> &'static str {
         match self {
             Self::Sqlite => {
                 "SELECT m.tbl_name AS name, SUM(d.pgsize) AS bytes FROM dbstat d JOIN sqlite_master m ON m.name = d.name
@@ -88,7 +88,7 @@ impl Dialect {
 
     /// Begins the only transaction that writes: others wait here, where nothing is lost yet. On PostgreSQL they take
     /// turns by a lock that goes with the transaction, so that they never wait for each other's rows.
-    pub fn begin(self) -> &'static str {
+    pub(crate) fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
             // Whoever has got the lock sees what was committed before, which only this level of isolation gives. The
@@ -98,7 +98,7 @@ impl Dialect {
     }
 
     /// Prepares a connection for writing.
-    pub fn prepare_writing(self, synchronous: Synchronous, busy: Duration) -> String {
+    pub(crate) fn prepare_writing(self, synchronous: Synchronous, busy: Duration) -> String {
         match (self, synchronous) {
             (Self::Sqlite, Synchronous::Full) => {
                 format!("{} {WRITING} PRAGMA synchronous = FULL", pragmas(busy))
@@ -117,7 +117,7 @@ impl Dialect {
     }
 
     /// Prepares a connection for reading, and only that.
-    pub fn prepare_reading(self, busy: Duration) -> String {
+    pub(crate) fn prepare_reading(self, busy: Duration) -> String {
         match self {
             Self::Sqlite => format!("{} PRAGMA query_only = ON", pragmas(busy)),
             Self::Postgres => "SET default_transaction_read_only = on".to_owned(),

@@ -19,7 +19,8 @@ pub(crate) struct Listener(JoinHandle<()>);
 
 impl Listener {
     /// Begins to raise `signals` for what others commit to the database at `url`.
-    pub fn start(url: String, signals: Arc<Signals>) -> Self {
+    #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
+    pub(crate) fn start(url: String, signals: Arc<Signals>) -> Self {
         Self(tokio::spawn(async move {
             loop {
                 let Err(error) = listen(&url, &signals).await;

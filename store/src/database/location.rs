@@ -52,7 +52,7 @@ impl fmt::Display for Location {
 
 impl Location {
     /// Reads a store's URL: `sqlite://PATH`, a plain path, `postgres://..` or `postgresql://..`.
-    pub fn parse(url: &str) -> Result<Self> {
+    pub(crate) fn parse(url: &str) -> Result<Self> {
         let path = match url.split_once("://") {
             Some(("postgres" | "postgresql", _)) => return Ok(Self::Postgres(url.to_owned())),
             Some(("sqlite", path)) => path,
@@ -71,7 +71,7 @@ impl Location {
         Ok(Self::Sqlite(path.to_owned()))
     }
 
-    pub fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> Dialect {
         match self {
             Self::Sqlite(_) => Dialect::Sqlite,
             Self::Postgres(_) => Dialect::Postgres,
@@ -79,13 +79,13 @@ impl Location {
     }
 
     /// Whether it is known, without asking anyone, that nothing is there.
-    pub fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Sqlite(path) if !Path::new(path).exists())
     }
 
     /// Makes a file that is not there yet, for its owner alone, and warns of one that others may read. The files that SQLite
     /// puts beside it have the same permissions. Says whether it made one.
-    pub fn make_private(&self) -> bool {
+    pub(crate) fn make_private(&self) -> bool {
         let Self::Sqlite(path) = self else { return false };
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
@@ -99,7 +99,7 @@ impl Location {
 
     /// What to read a database with that could not be opened as others are: where nothing can be written, SQLite takes it as
     /// it is, if all of it is in the file.
-    pub fn frozen(&self, error: &StoreError) -> Result<Option<Access>> {
+    pub(crate) fn frozen(&self, error: &StoreError) -> Result<Option<Access>> {
         /// SQLite's codes for what it cannot write or make.
         const READ_ONLY: u32 = 8;
         const CANNOT_OPEN: u32 = 14;
@@ -119,7 +119,7 @@ impl Location {
     }
 
     /// How to connect; `preparation` is SQL that each new connection begins with.
-    pub fn connector(&self, access: Access, preparation: String) -> Result<Connector> {
+    pub(crate) fn connector(&self, access: Access, preparation: String) -> Result<Connector> {
         sqlx::any::install_default_drivers();
         let options = match self {
             Self::Sqlite(path) => {
@@ -150,7 +150,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// One connection.
-    pub async fn connect(&self) -> Result<AnyConnection> {
+    pub(crate) async fn connect(&self) -> Result<AnyConnection> {
         let connecting = async {
             let mut connection = self.options.connect().await?;
             prepare(&mut connection, &self.preparation).await?;
@@ -163,7 +163,7 @@ impl Connector {
     }
 
     /// Up to so many connections, made as needed; the first one at once.
-    pub async fn pool(&self, connections: u32) -> Result<AnyPool> {
+    pub(crate) async fn pool(&self, connections: u32) -> Result<AnyPool> {
         let preparation = Arc::clone(&self.preparation);
         let pool = AnyPoolOptions::new()
             .max_connections(connections)

@@ -67,7 +67,7 @@ impl DerefMut for Reader {
 
 impl Readers {
     /// Connections to a file.
-    pub fn of_file(connector: Connector) -> Self {
+    pub(crate) fn of_file(connector: Connector) -> Self {
         Self::File(FileReaders {
             connector,
             connections: (0..READERS).map(|_| Arc::default()).collect(),
@@ -76,12 +76,12 @@ impl Readers {
     }
 
     /// Connections to a server, the first of which is made at once.
-    pub async fn of_server(connector: &Connector) -> Result<Self> {
+    pub(crate) async fn of_server(connector: &Connector) -> Result<Self> {
         Ok(Self::Server(connector.pool(READERS).await?))
     }
 
     /// A connection, which others use before and after.
-    pub async fn acquire(&self) -> Result<Reader> {
+    pub(crate) async fn acquire(&self) -> Result<Reader> {
         match self {
             Self::File(readers) => readers.kept().await,
             Self::Server(pool) => Ok(Reader::OfServer(pool.acquire().await?)),
@@ -89,7 +89,7 @@ impl Readers {
     }
 
     /// A connection of its own, for whoever changes how it behaves.
-    pub async fn own(&self) -> Result<Reader> {
+    pub(crate) async fn own(&self) -> Result<Reader> {
         match self {
             Self::File(readers) => {
                 let _permit = readers.permit().await?;
@@ -104,7 +104,7 @@ impl Readers {
     }
 
     /// Waits for those who read, and closes all connections; nobody reads from now on.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         match self {
             Self::File(readers) => readers.close().await,
             Self::Server(pool) => pool.close().await,

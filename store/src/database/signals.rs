@@ -22,7 +22,7 @@ pub(crate) struct Effects {
 
 impl Effects {
     /// Those of what was done after it too.
-    pub fn append(&mut self, mut later: Self) {
+    pub(crate) fn append(&mut self, mut later: Self) {
         self.queued += later.queued;
         self.finished |= later.finished;
         self.ended.append(&mut later.ended);
@@ -60,7 +60,7 @@ impl Default for Signals {
 
 impl Signals {
     /// Wakes whom these effects concern.
-    pub fn raise(&self, effects: &Effects) {
+    pub(crate) fn raise(&self, effects: &Effects) {
         for _ in 0..effects.queued {
             self.queued.notify_one();
         }
@@ -73,32 +73,32 @@ impl Signals {
     }
 
     /// From now on tells of attempts that have ended; there can be one who listens.
-    pub fn tell_of_ends(&self, tell: EndListener) {
+    pub(crate) fn tell_of_ends(&self, tell: EndListener) {
         if self.ends.set(tell).is_err() {
             tracing::error!("the ends of attempts are told to somebody already");
         }
     }
 
     /// Ends once nobody shall wait any more.
-    pub async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         // The sender is ours, so that the wait cannot fail.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
     /// Wakes everyone, for it is not known what has been committed meanwhile.
-    pub fn raise_all(&self) {
+    pub(crate) fn raise_all(&self) {
         self.queued.notify_waiters();
         self.finished.send_replace(());
     }
 
     /// What the other servers are told of effects, if there is anything to tell.
-    pub fn message(&self, effects: &Effects) -> Option<String> {
+    pub(crate) fn message(&self, effects: &Effects) -> Option<String> {
         let Effects { queued, finished, .. } = *effects;
         (queued > 0 || finished).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))
     }
 
     /// Reads the message of another server; `None` of this store's own, and of what is no message.
-    pub fn read(&self, message: &str) -> Option<Effects> {
+    pub(crate) fn read(&self, message: &str) -> Option<Effects> {
         let mut words = message.split(' ');
         let sender = Uuid::try_parse(words.next()?).ok()?;
         let (queued, finished) = (words.next()?.parse().ok()?, words.next()? == "1");

@@ -140,18 +140,18 @@ enum Mark {
 }
 
 impl Sql {
-    pub fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         Self { text: text.to_owned(), marks: Vec::new(), arguments: Vec::new() }
     }
 
     /// Appends text, which must not come from outside.
-    pub fn push(&mut self, text: &str) -> &mut Self {
+    pub(crate) fn push(&mut self, text: &str) -> &mut Self {
         self.text.push_str(text);
         self
     }
 
     /// Appends a word that the databases spell differently.
-    pub fn word(&mut self, word: Word) -> &mut Self {
+    pub(crate) fn word(&mut self, word: Word) -> &mut Self {
         self.mark(Mark::Word(word))
     }
 
@@ -161,27 +161,27 @@ impl Sql {
     }
 
     /// Appends a text argument.
-    pub fn text(&mut self, value: &str) -> &mut Self {
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
         self.owned_text(value.to_owned())
     }
 
     /// Appends a text argument that need not be copied.
-    pub fn owned_text(&mut self, value: String) -> &mut Self {
+    pub(crate) fn owned_text(&mut self, value: String) -> &mut Self {
         self.argument(Argument::Text(Some(value)))
     }
 
     /// Appends a text argument or null.
-    pub fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
+    pub(crate) fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
         self.argument(Argument::Text(value.map(str::to_owned)))
     }
 
     /// Appends a number argument or null.
-    pub fn optional_real(&mut self, value: Option<f64>) -> &mut Self {
+    pub(crate) fn optional_real(&mut self, value: Option<f64>) -> &mut Self {
         self.argument(Argument::Real(value))
     }
 
     /// Appends a number argument.
-    pub fn integer(&mut self, value: i64) -> &mut Self {
+    pub(crate) fn integer(&mut self, value: i64) -> &mut Self {
         self.argument(Argument::Integer(value))
     }
 
@@ -191,7 +191,7 @@ impl Sql {
     }
 
     /// Appends `(a, b, ..)`; without values `(NULL)`, in which nothing is.
-    pub fn list<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> &mut Self {
+    pub(crate) fn list<'a>(&mut self, values: impl IntoIterator<Item = &'a str>) -> &mut Self {
         let mut separator = "(";
         for value in values {
             self.push(separator).text(value);
@@ -202,7 +202,7 @@ impl Sql {
 
     /// Appends `(a, b, ..)` of at most so many numbers, of which there is at least one. The last stands there several
     /// times, so that there is one text, which the databases prepare once.
-    pub fn integers(&mut self, values: impl IntoIterator<Item = i64>, at_most: usize) -> &mut Self {
+    pub(crate) fn integers(&mut self, values: impl IntoIterator<Item = i64>, at_most: usize) -> &mut Self {
         let mut last = None;
         let mut values = values.into_iter();
         for place in 0..at_most {
@@ -216,7 +216,7 @@ impl Sql {
 
     /// Appends `(a, b, ..)` of hashes, of which there is at least one. The last stands there several times, so that there
     /// are few texts, which the databases prepare once.
-    pub fn hashes<const N: usize>(&mut self, hashes: &[[u8; N]]) -> &mut Self {
+    pub(crate) fn hashes<const N: usize>(&mut self, hashes: &[[u8; N]]) -> &mut Self {
         let repeated = std::iter::repeat_n(hashes.last(), hashes.len().next_power_of_two() - hashes.len());
         let mut separator = "(";
         for hash in hashes.iter().chain(repeated.flatten()) {
@@ -227,7 +227,7 @@ impl Sql {
     }
 
     /// Appends ` ORDER BY .. LIMIT .. OFFSET ..`. `fields` are those that may be sorted by.
-    pub fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
+    pub(crate) fn page(&mut self, page: &Page, fields: &[SortField]) -> Result<&mut Self> {
         self.push(" ORDER BY ");
         if let Some(sort_by) = &page.sort_by {
             let direction = match page.sort_order {
@@ -241,7 +241,12 @@ impl Sql {
     }
 
     /// Appends the order in which the newest record, or the greatest by one of `fields`, comes first, and ` LIMIT ..`.
-    pub fn newest(&mut self, limit: Option<u64>, sort_by: Option<&str>, fields: &[SortField]) -> Result<&mut Self> {
+    pub(crate) fn newest(
+        &mut self,
+        limit: Option<u64>,
+        sort_by: Option<&str>,
+        fields: &[SortField],
+    ) -> Result<&mut Self> {
         self.push(" ORDER BY ");
         if let Some(sort_by) = sort_by {
             self.sort_key(sort_by, fields)?.push(" DESC, ");
@@ -266,7 +271,7 @@ impl Sql {
     }
 
     /// Appends ` LIMIT .. OFFSET ..` as far as needed.
-    pub fn part(&mut self, limit: Option<u64>, offset: u64) -> Result<&mut Self> {
+    pub(crate) fn part(&mut self, limit: Option<u64>, offset: u64) -> Result<&mut Self> {
         if limit.is_some() || offset > 0 {
             let limit = limit.map_or(Ok(i64::MAX), |limit| to_integer("limit", limit))?;
             self.push(" LIMIT ").integer(limit).push(" OFFSET ").integer(to_integer("offset", offset)?);
@@ -311,7 +316,7 @@ impl Sql {
     }
 
     /// This text between two others, which have no arguments.
-    pub fn inside(mut self, before: &str, after: &str) -> Self {
+    pub(crate) fn inside(mut self, before: &str, after: &str) -> Self {
         self.text.insert_str(0, before);
         self.marks.iter_mut().for_each(|(place, _)| *place += before.len());
         self.push(after);
@@ -319,22 +324,22 @@ impl Sql {
     }
 
     /// The one row that there must be.
-    pub async fn one(&self, connection: &mut AnyConnection) -> Result<AnyRow> {
+    pub(crate) async fn one(&self, connection: &mut AnyConnection) -> Result<AnyRow> {
         Ok(self.clone().query(connection)?.fetch_one(connection).await?)
     }
 
     /// Runs it; how many rows it changed.
-    pub async fn execute(self, connection: &mut AnyConnection) -> Result<u64> {
+    pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<u64> {
         Ok(self.query(connection)?.execute(connection).await?.rows_affected())
     }
 
     /// All rows.
-    pub async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
+    pub(crate) async fn all(&self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>> {
         Ok(self.clone().query(connection)?.fetch_all(connection).await?)
     }
 
     /// Hands over one row after the other, of which only a few are in memory at a time.
-    pub async fn each(
+    pub(crate) async fn each(
         &self,
         connection: &mut AnyConnection,
         mut row: impl FnMut(&AnyRow) -> Result<()> + Send,
@@ -347,7 +352,7 @@ impl Sql {
     }
 
     /// The number that `SELECT COUNT(*)` gives for these conditions.
-    pub async fn total(&self, connection: &mut AnyConnection) -> Result<u64> {
+    pub(crate) async fn total(&self, connection: &mut AnyConnection) -> Result<u64> {
         let total: i64 = self.one(connection).await?.try_get(0)?;
         Ok(total.unsigned_abs())
     }
@@ -372,15 +377,15 @@ pub(crate) struct SortField {
 }
 
 impl SortField {
-    pub const fn time(name: &'static str) -> Self {
+    pub(crate) const fn time(name: &'static str) -> Self {
         Self { name, null: Null::EndOfTime }
     }
 
-    pub const fn text(name: &'static str) -> Self {
+    pub(crate) const fn text(name: &'static str) -> Self {
         Self { name, null: Null::EmptyText }
     }
 
-    pub const fn number(name: &'static str) -> Self {
+    pub(crate) const fn number(name: &'static str) -> Self {
         Self { name, null: Null::Zero }
     }
 }
@@ -392,12 +397,12 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    pub fn new(logic: Option<FilterLogic>) -> Self {
+    pub(crate) fn new(logic: Option<FilterLogic>) -> Self {
         Self { logic: logic.unwrap_or(FilterLogic::And), count: 0 }
     }
 
     /// Appends the operator, or the opening bracket before the first condition.
-    pub fn next<'a>(&mut self, sql: &'a mut Sql) -> &'a mut Sql {
+    pub(crate) fn next<'a>(&mut self, sql: &'a mut Sql) -> &'a mut Sql {
         self.count += 1;
         sql.push(match (self.count, self.logic) {
             (1, _) => " AND (",
@@ -406,16 +411,16 @@ impl Conditions {
         })
     }
 
-    pub fn one_of<'a>(&mut self, sql: &mut Sql, column: &str, values: impl IntoIterator<Item = &'a str>) {
+    pub(crate) fn one_of<'a>(&mut self, sql: &mut Sql, column: &str, values: impl IntoIterator<Item = &'a str>) {
         self.next(sql).push(column).push(" IN ").list(values);
     }
 
-    pub fn contains(&mut self, sql: &mut Sql, column: &str, part: &str) {
+    pub(crate) fn contains(&mut self, sql: &mut Sql, column: &str, part: &str) {
         // `LIKE` does not mind case.
         self.next(sql).word(Word::PositionOf).push("(").push(column).push(", ").text(part).push(") > 0");
     }
 
-    pub fn text(&mut self, sql: &mut Sql, column: &str, filter: &TextFilter) {
+    pub(crate) fn text(&mut self, sql: &mut Sql, column: &str, filter: &TextFilter) {
         if let Some(value) = &filter.equals {
             self.next(sql).push(column).push(" = ").text(value);
         }
@@ -425,7 +430,7 @@ impl Conditions {
     }
 
     /// Whether there was any condition; closes the bracket.
-    pub fn close(self, sql: &mut Sql) -> bool {
+    pub(crate) fn close(self, sql: &mut Sql) -> bool {
         if self.count > 0 {
             sql.push(")");
         }

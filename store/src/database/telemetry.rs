@@ -52,7 +52,7 @@ pub(crate) struct WriterMetrics {
 }
 
 impl WriterMetrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             commit: histogram!(COMMIT_SECONDS),
             transaction: histogram!(TRANSACTION_SECONDS),

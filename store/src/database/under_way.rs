@@ -53,12 +53,12 @@ enum Entry {
 
 impl RolloutsUnderWay {
     /// None at first, and none ever where others write too.
-    pub fn new(others_write: bool) -> Self {
+    pub(crate) fn new(others_write: bool) -> Self {
         Self { halves: (!others_write).then(Mutex::default) }
     }
 
     /// Whether others write to the same database.
-    pub fn others_write(&self) -> bool {
+    pub(crate) fn others_write(&self) -> bool {
         self.halves.is_none()
     }
 
@@ -68,7 +68,7 @@ impl RolloutsUnderWay {
     }
 
     /// What is known of a rollout.
-    pub fn of(&self, rollout_id: &str) -> Option<UnderWay> {
+    pub(crate) fn of(&self, rollout_id: &str) -> Option<UnderWay> {
         match self.halves()?.get_mut(rollout_id)? {
             Entry::Known(found, since) if since.elapsed() < BELIEVED => Some(Arc::clone(found)),
             _ => None,
@@ -76,7 +76,7 @@ impl RolloutsUnderWay {
     }
 
     /// To be called before reading.
-    pub fn begin_to_read(&self, rollout_id: &str) -> u64 {
+    pub(crate) fn begin_to_read(&self, rollout_id: &str) -> u64 {
         let Some(mut halves) = self.halves() else { return 0 };
         halves.readings += 1;
         let reading = halves.readings;
@@ -85,7 +85,7 @@ impl RolloutsUnderWay {
     }
 
     /// Takes note of what was read, unless it has changed since.
-    pub fn was_read(&self, found: &UnderWay, reading: u64) {
+    pub(crate) fn was_read(&self, found: &UnderWay, reading: u64) {
         let Some(mut halves) = self.halves() else { return };
         let (rollout, attempt) = &**found;
         let takes_calls = attempt.as_ref().is_some_and(|attempt| !attempt.status.is_ended());
@@ -98,7 +98,7 @@ impl RolloutsUnderWay {
     }
 
     /// Takes note of what was committed.
-    pub fn apply(&self, changes: Vec<Change>) {
+    pub(crate) fn apply(&self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
         }

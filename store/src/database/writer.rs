@@ -31,27 +31,27 @@ pub(crate) struct Write {
 
 impl Write {
     /// The connection, inside the transaction.
-    pub fn connection(&mut self) -> &mut AnyConnection {
+    pub(crate) fn connection(&mut self) -> &mut AnyConnection {
         &mut self.connection
     }
 
     /// After the commit, one of those who wait for work is woken.
-    pub fn rollout_was_queued(&mut self) {
+    pub(crate) fn rollout_was_queued(&mut self) {
         self.effects.queued += 1;
     }
 
     /// After the commit, those who wait for rollouts to finish are woken.
-    pub fn rollout_finished(&mut self) {
+    pub(crate) fn rollout_finished(&mut self) {
         self.effects.finished = true;
     }
 
     /// After the commit, whoever remembers the attempt is told.
-    pub fn attempt_ended(&mut self, attempt: &Attempt) {
+    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));
     }
 
     /// After the commit, the rollout is known to have this attempt as its latest.
-    pub fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
+    pub(crate) fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
         // It may be large, and whoever asks whose a call is has no use for it.
         let input = rollout.input.take();
         self.effects.rollouts.push(Change::Began(Arc::new((rollout.clone(), Some(attempt.clone())))));
@@ -59,12 +59,12 @@ impl Write {
     }
 
     /// After the commit, the attempt is known to have been heard of.
-    pub fn attempt_was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
+    pub(crate) fn attempt_was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
         self.effects.rollouts.push(Change::Heard(rollout_id.to_owned(), attempt_id.to_owned()));
     }
 
     /// After the commit, what was known of the rollout and its attempts is known no more.
-    pub fn rollout_changed(&mut self, rollout_id: &str) {
+    pub(crate) fn rollout_changed(&mut self, rollout_id: &str) {
         self.effects.rollouts.push(Change::Other(rollout_id.to_owned()));
     }
 
@@ -193,7 +193,7 @@ pub(crate) struct Writer<J> {
 
 impl<J: Joinable> Writer<J> {
     /// Starts the task, which uses one connection at a time; `connection` is the first.
-    pub fn start(
+    pub(crate) fn start(
         connector: Connector,
         connection: AnyConnection,
         signals: Arc<Signals>,
@@ -212,13 +212,14 @@ impl<J: Joinable> Writer<J> {
             receiver,
             metrics: WriterMetrics::new(),
         };
+        #[expect(clippy::disallowed_methods, reason = "it ends when nobody has anything to write any more")]
         tokio::spawn(task.run());
         Self { messages, commits }
     }
 
     /// Runs `work` in a transaction and gives its result once that has been committed. A caller that goes away does
     /// not stop the work.
-    pub async fn write<T, F>(&self, work: F) -> Result<T>
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
@@ -227,7 +228,7 @@ impl<J: Joinable> Writer<J> {
     }
 
     /// As [`Writer::write`], for work that must not be done for a caller who has gone away.
-    pub async fn write_if_awaited<T, F>(&self, work: F) -> Result<T>
+    pub(crate) async fn write_if_awaited<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut Write) -> BoxFuture<'c, Result<T>> + Send + 'static,
@@ -246,7 +247,7 @@ impl<J: Joinable> Writer<J> {
     }
 
     /// Writes what may be joined with others of its kind, as [`Writer::write`] does its work.
-    pub async fn join(&self, write: J) -> Result<()> {
+    pub(crate) async fn join(&self, write: J) -> Result<()> {
         let (caller, answer) = oneshot::channel();
         self.send(Box::new(JoinableJob { write, result: Err(StoreError::Closed), caller }), answer).await
     }
@@ -257,12 +258,12 @@ impl<J: Joinable> Writer<J> {
     }
 
     /// Transactions committed so far.
-    pub fn commits(&self) -> u64 {
+    pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
     /// Finishes what waits, then ends the task.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let (closed, answer) = oneshot::channel();
         if self.messages.send(Message::Close(closed)).await.is_ok() {
             // An error means that the task has ended meanwhile, which is what was wanted.

@@ -35,7 +35,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Takes a conversation and its tools out of a span's attributes. `None`, and nothing taken, if it has no messages,
     /// they are not numbered from 0 on, or a part of one is named as an attribute of tools.
-    pub fn take(attributes: &mut Object) -> Option<Self> {
+    pub(crate) fn take(attributes: &mut Object) -> Option<Self> {
         if !is_conversation(attributes) {
             return None;
         }
@@ -65,12 +65,12 @@ impl Conversation {
     }
 
     #[cfg(test)]
-    pub fn said(messages: Vec<Object>, answer: Object) -> Self {
+    pub(crate) fn said(messages: Vec<Object>, answer: Object) -> Self {
         Self { messages, answer }
     }
 
     /// Undoes [`Conversation::take`].
-    pub fn put_back(&self, attributes: &mut Object) {
+    pub(crate) fn put_back(&self, attributes: &mut Object) {
         for (index, message) in self.messages.iter().enumerate() {
             for (part, value) in message {
                 let is_attribute = index == 0 && is_of_tools(part);
@@ -84,13 +84,13 @@ impl Conversation {
     }
 
     /// Whether its messages are so many, with this hash.
-    pub fn has(&self, length: i64, hash: &[u8]) -> Result<bool> {
+    pub(crate) fn has(&self, length: i64, hash: &[u8]) -> Result<bool> {
         let written = self.written()?;
         Ok(usize::try_from(length) == Ok(self.messages.len()) && written.hash() == hash)
     }
 
     /// Its text.
-    pub fn written(&self) -> Result<WrittenConversation> {
+    pub(crate) fn written(&self) -> Result<WrittenConversation> {
         let messages: Vec<String> =
             self.messages.iter().map(|message| to_json("messages", message)).collect::<Result<_>>()?;
         Ok(WrittenConversation { hashes: hashes(&messages), messages, answer: to_json("answer", &self.answer)? })
@@ -109,42 +109,42 @@ pub(crate) struct WrittenConversation {
 
 impl WrittenConversation {
     /// Number of its messages.
-    pub fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         self.messages.len()
     }
 
     /// Of all its messages.
-    pub fn hash(&self) -> MessagesHash {
+    pub(crate) fn hash(&self) -> MessagesHash {
         self.hashes.last().copied().unwrap_or_default()
     }
 
     /// The hash of its first so many messages; `None` if it has fewer, or of none.
-    pub fn hash_of_first(&self, length: usize) -> Option<MessagesHash> {
+    pub(crate) fn hash_of_first(&self, length: usize) -> Option<MessagesHash> {
         self.hashes.get(length.checked_sub(1)?).copied()
     }
 
     /// The message after the first so many.
-    pub fn message(&self, index: usize) -> Option<&str> {
+    pub(crate) fn message(&self, index: usize) -> Option<&str> {
         self.messages.get(index).map(String::as_str)
     }
 
     /// The hashes of its beginnings that are longer than so many messages.
-    pub fn hashes_beyond(&self, length: usize) -> Vec<u8> {
+    pub(crate) fn hashes_beyond(&self, length: usize) -> Vec<u8> {
         self.hashes.get(length..).unwrap_or_default().concat()
     }
 
     /// Those from this one on as they stand in a list behind others, each with a comma before it.
-    pub fn listed_from(&self, index: usize) -> String {
+    pub(crate) fn listed_from(&self, index: usize) -> String {
         self.messages.iter().skip(index).flat_map(|message| [",", message]).collect()
     }
 
     /// What the store keeps of it where there are no earlier calls.
-    pub fn whole(&self) -> StoredConversation {
+    pub(crate) fn whole(&self) -> StoredConversation {
         self.behind(None)
     }
 
     /// What the store keeps of it, given the earlier calls of the same attempt.
-    pub async fn without_known(
+    pub(crate) async fn without_known(
         &self,
         connection: &mut AnyConnection,
         rollout_id: &str,

@@ -17,13 +17,13 @@ pub(crate) struct PrefixHasher<'t> {
 }
 
 impl<'t> PrefixHasher<'t> {
-    pub fn new(packed: &'t [u8]) -> Self {
+    pub(crate) fn new(packed: &'t [u8]) -> Self {
         Self { rest: packed, hashed: 0, state: Sha256::new() }
     }
 
     /// The hash of the first `length` tokens; `None` if there are not so many, or if a longer prefix was asked for
     /// before.
-    pub fn prefix(&mut self, length: usize) -> Option<ContextHash> {
+    pub(crate) fn prefix(&mut self, length: usize) -> Option<ContextHash> {
         let (next, rest) = self.rest.split_at_checked(TOKEN_BYTES.checked_mul(length.checked_sub(self.hashed)?)?)?;
         self.state.update(next);
         (self.rest, self.hashed) = (rest, length);

@@ -28,7 +28,7 @@ pub(crate) struct CallListener {
 
 impl CallListener {
     /// What it is told of a span's attributes.
-    pub fn told(&self, attributes: &Object) -> Object {
+    pub(crate) fn told(&self, attributes: &Object) -> Object {
         let kept = attributes.iter().filter(|(key, _)| self.with_content || !is_content(key));
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()
     }

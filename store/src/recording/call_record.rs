@@ -49,7 +49,7 @@ pub(crate) struct KnownCall {
 
 impl CallRecord {
     /// Prepares a call, given earlier ones of its attempt, of which it is supposed to continue the longest that it can.
-    pub fn new(mut generation: NewGeneration, earlier: &[KnownCall]) -> Result<Self> {
+    pub(crate) fn new(mut generation: NewGeneration, earlier: &[KnownCall]) -> Result<Self> {
         validate(&generation)?;
         let conversation = Conversation::take(&mut generation.attributes);
         let attributes = std::mem::take(&mut generation.attributes);
@@ -91,7 +91,7 @@ impl CallRecord {
     }
 
     /// Prepares the only call of a session, whose rollout and attempt it names.
-    pub fn alone(generation: NewGeneration) -> Result<Self> {
+    pub(crate) fn alone(generation: NewGeneration) -> Result<Self> {
         let rollout = NewRollout::session();
         let session = Session {
             config: to_json("config", &rollout.config.unwrap_or_default())?,
@@ -101,17 +101,17 @@ impl CallRecord {
     }
 
     /// Tokens of its prompt that the call holds which it is supposed to continue.
-    pub fn expected_to_be_held(&self) -> usize {
+    pub(crate) fn expected_to_be_held(&self) -> usize {
         self.context_parent.map_or(0, |(length, _)| length)
     }
 
     /// Messages of it that the call has whose messages its own are supposed to begin with.
-    pub fn messages_expected_to_be_held(&self) -> usize {
+    pub(crate) fn messages_expected_to_be_held(&self) -> usize {
         self.messages_parent.map_or(0, |(length, _)| length)
     }
 
     /// The checksum of its row, if its parent holds so many tokens of its prompt.
-    pub fn checksum(&self, held_tokens: usize) -> Result<i64> {
+    pub(crate) fn checksum(&self, held_tokens: usize) -> Result<i64> {
         match held_tokens == self.expected_to_be_held() {
             true => Ok(self.expected_checksum),
             false => Ok(self.columns(held_tokens)?.checksum()),
@@ -119,7 +119,7 @@ impl CallRecord {
     }
 
     /// What it adds to its attempt.
-    pub fn recorded(&self, sequence_id: u64, held_tokens: usize) -> Result<Recorded> {
+    pub(crate) fn recorded(&self, sequence_id: u64, held_tokens: usize) -> Result<Recorded> {
         let generation = Recorded::generation(Some(self.checksum(held_tokens)?));
         Ok(Recorded::span_with(self.span_digest, sequence_id)?.and(generation))
     }
@@ -160,27 +160,27 @@ impl CallRecord {
     }
 
     /// The packed prompt.
-    pub fn prompt(&self) -> &[u8] {
+    pub(crate) fn prompt(&self) -> &[u8] {
         self.packed_tokens.get(..TOKEN_BYTES * self.generation.prompt_tokens.len()).unwrap_or_default()
     }
 
     /// The packed prompt from this token on.
-    pub fn prompt_from(&self, token: usize) -> &[u8] {
+    pub(crate) fn prompt_from(&self, token: usize) -> &[u8] {
         self.prompt().get(TOKEN_BYTES * token..).unwrap_or_default()
     }
 
     /// The packed answer.
-    pub fn sampled(&self) -> &[u8] {
+    pub(crate) fn sampled(&self) -> &[u8] {
         self.packed_tokens.get(TOKEN_BYTES * self.generation.prompt_tokens.len()..).unwrap_or_default()
     }
 
     /// Tokens of prompt and answer, and the hash that stands for them.
-    pub fn context(&self) -> (usize, ContextHash) {
+    pub(crate) fn context(&self) -> (usize, ContextHash) {
         self.known.context.unwrap_or_default()
     }
 
     /// What later calls are compared with, unless nobody can continue it.
-    pub fn continuable(&self) -> Option<KnownCall> {
+    pub(crate) fn continuable(&self) -> Option<KnownCall> {
         (self.generation.stop_reason != StopReason::ClientGone).then_some(self.known)
     }
 }
@@ -227,7 +227,7 @@ impl SpanBody {
     }
 
     /// The whole text.
-    pub fn at(&self, sequence_id: u64) -> String {
+    pub(crate) fn at(&self, sequence_id: u64) -> String {
         format!("{}{sequence_id}{}", self.before, self.after)
     }
 }

@@ -33,13 +33,13 @@ impl LatestCalls {
     }
 
     /// Those of an attempt.
-    pub fn of(&self, attempt: &AttemptKey) -> Vec<KnownCall> {
+    pub(crate) fn of(&self, attempt: &AttemptKey) -> Vec<KnownCall> {
         let halves = self.halves();
         halves.young.get(attempt).or_else(|| halves.old.get(attempt)).cloned().unwrap_or_default()
     }
 
     /// Notes one that was recorded.
-    pub fn note(&self, attempt: AttemptKey, call: KnownCall) {
+    pub(crate) fn note(&self, attempt: AttemptKey, call: KnownCall) {
         let mut halves = self.halves();
         let Halves { young, old } = &mut *halves;
         if young.len() >= ATTEMPTS {

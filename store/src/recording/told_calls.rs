@@ -78,7 +78,7 @@ impl Store {
 
 impl Telling<'_> {
     /// Once its call is committed.
-    pub fn tell(self) {
+    pub(crate) fn tell(self) {
         (self.listener.tell)(self.span);
     }
 }

@@ -1,6 +1,6 @@
 //! An empty database for one test.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 use sqlx::{AnyConnection, AssertSqlSafe, Connection};
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! A store for one test, and what it is filled with; the tests of the crates above this one take it too.
 
-#![allow(clippy::unwrap_used, dead_code, missing_docs)]
+#![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout, RecordedSampling, RolloutConfig, WeightsFrom};

@@ -1,6 +1,6 @@
 mod daemon;
 mod harvest;
 mod objectives;
+mod policy_runs;
 mod resumption;
 mod run;
-mod training;

@@ -113,6 +113,7 @@ impl TinkerSampler {
     async fn start(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let asked = self.sampling.ask(&request).await?;
         let (sender, stream) = SampleStream::channel();
+        #[expect(clippy::disallowed_methods, reason = "it ends when nobody listens to the stream")]
         tokio::spawn(self.sampling.clone().run(asked, request, sender));
         Ok(stream)
     }

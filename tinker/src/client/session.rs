@@ -57,6 +57,7 @@ impl Session {
             tracing::warn!(host, message, "the service says");
         }
         let is_over = Arc::new(AtomicBool::new(false));
+        #[expect(clippy::disallowed_methods, reason = "the session holds it")]
         let heartbeat = tokio::spawn(keep_alive(http, created.session_id.clone(), patience, is_over.clone()));
         Ok(Self {
             id: created.session_id,

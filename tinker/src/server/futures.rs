@@ -237,6 +237,8 @@ impl Futures {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the tests wait for their tasks")]
+
     use axum::http::StatusCode;
     use serde_json::json;
 

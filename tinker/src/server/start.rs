@@ -35,6 +35,7 @@ impl TinkerServer {
             links: LinkSigner::new()?,
             registry: Mutex::new(registry),
         });
+        #[expect(clippy::disallowed_methods, reason = "it holds the server weakly, and ends with it")]
         tokio::spawn(sweep(Arc::downgrade(&server)));
         Ok(server)
     }

@@ -1,5 +1,12 @@
 //! A sampler and a learner at services that answer by a script, the wire's bytes, and the server over the embedded engine.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    missing_docs,
+    clippy::disallowed_methods,
+    unreachable_pub
+)]
 
 mod learner;
 mod sampler;

@@ -56,7 +56,7 @@ impl Checkpoints<'_> {
     /// # Errors
     /// If there are checkpoints, but none to go on from; if one was made with another seed; if the learner does not
     /// take files that are whole.
-    pub async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
+    pub(super) async fn restore(&self, reporter: &mut dyn Reporter) -> Result<Option<CheckpointState>, TrainError> {
         let checkpoints = self.record.checkpoints(self.run_id).await?;
         let mut passed_over = Vec::new();
         for (age, checkpoint) in checkpoints.iter().rev().enumerate() {

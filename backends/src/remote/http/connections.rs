@@ -246,6 +246,7 @@ impl ReplyBody {
                 Poll::Pending => break,
             }
         }
+        #[expect(clippy::disallowed_methods, reason = "it ends with its time limit")]
         tokio::spawn(tokio::time::timeout(AFTER_THE_END, async move { while let Some(Ok(_)) = self.data().await {} }));
     }
 }

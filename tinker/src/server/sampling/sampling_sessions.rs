@@ -169,6 +169,7 @@ impl TinkerServer {
             Ok(started) => {
                 let answer = started.answer(asked_of_prompt);
                 let (server, id) = (self.clone(), request_id.clone());
+                #[expect(clippy::disallowed_methods, reason = "the request holds it")]
                 let work = tokio::spawn(async move {
                     let sampled = |response| Outcome::Sample(Box::new(response));
                     promise.keep(answer.await.map_or_else(Outcome::Failed, sampled));

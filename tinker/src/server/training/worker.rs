@@ -43,6 +43,7 @@ pub(crate) fn start_model(
         learner: None,
         spoilt: None,
     };
+    #[expect(clippy::disallowed_methods, reason = "it ends when nobody gives it orders any more")]
     tokio::spawn(worker.run(received));
     Model { base, adapter, session_id, orders, next }
 }

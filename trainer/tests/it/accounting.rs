@@ -1,7 +1,5 @@
 //! The loop over a real store, with a worker that records what an honest sampler never would: each row that must not
 //! be trained is counted under its cause, and the rest is trained once.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

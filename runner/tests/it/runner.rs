@@ -1,15 +1,11 @@
 //! A runner against a scripted server, with the shell for an agent.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod support;
-
+use crate::support::Scripted;
 use fulgurite_runner::{RunnerError, RunnerOptions, RunnerSummary, run};
 use serde_json::{Value, json};
 use std::future::{pending, ready};
 use std::path::Path;
 use std::time::Duration;
-use support::Scripted;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 

@@ -1,15 +1,11 @@
 //! A runner with a warm agent against a scripted server.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
-mod support;
-
+use crate::support::Scripted;
 use fulgurite_runner::{RunnerError, RunnerOptions, RunnerSummary, run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
-use support::Scripted;
 
 /// Reads tasks; `answer` is called with each one, and `say` writes a line.
 const BEGINNING: &str = r#"

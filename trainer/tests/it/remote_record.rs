@@ -1,7 +1,5 @@
 //! The record over HTTP: of a real store it is the same record; what a server must not answer is refused by name, and
 //! one that does not answer is waited for.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

@@ -11,7 +11,7 @@ use fulgurite_backends::{
 };
 use fulgurite_engine::Engine;
 use fulgurite_proxy::{SampledModel, ServedModel, UpstreamModel};
-use fulgurite_renderers::Renderer;
+use fulgurite_renderers::{Renderer, recommended_renderers};
 use fulgurite_tinker::server::TinkerBase;
 use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_tinker::{
@@ -67,9 +67,25 @@ impl OpenModel {
 fn remote_model(entry: &ModelEntry, path: &Path, config: &Config) -> Result<SampledModel> {
     let model = || format!("model `{}`", entry.name);
     let renderer = fulgurite_renderers::open_renderer(path, entry.renderer()).with_context(model)?;
+    if let Some(warning) = unusual_renderer(entry) {
+        tracing::warn!("{warning}");
+    }
     let limits = Limits::read(path, renderer.tokenizer().vocabulary_size()).with_context(model)?;
     let sampler = Arc::new(remote(entry, &limits, silence_limit(config)?).with_context(model)?);
     Ok(SampledModel { name: entry.name.clone(), renderer, sampler })
+}
+
+/// What is odd about a renderer that was named for a model of the hub that others write otherwise: it samples worse than it
+/// can, and nothing says why. The directory's own template suits always.
+fn unusual_renderer(entry: &ModelEntry) -> Option<String> {
+    let base = base_model(entry);
+    let usual = recommended_renderers(&base);
+    let named = entry.renderer.as_str();
+    let suits = usual.is_empty() || usual.contains(&named) || ["auto", "template"].contains(&named);
+    (!suits).then(|| {
+        let usual = usual.join("`, `");
+        format!("model `{}`: {base} is written by `{usual}`, not by `{named}` ([[models]] renderer)", entry.name)
+    })
 }
 
 /// A model that this process trains, here or at a service, sampled here or at remote hosts.
@@ -293,6 +309,20 @@ mod tests {
         assert!(limit(1800.0, 1.0) > 1800.0 && limit(1.0, 1800.0) > 1800.0);
         assert_eq!(limit(1.0, 1.0), 600.0);
         assert!(limit(1e18, 1.0) > 1e9, "and no clock overflows");
+    }
+
+    #[test]
+    fn a_renderer_that_nobody_uses_for_a_model_is_told_of() {
+        let warning = |base: &str, renderer: &str| {
+            let flag = format!("m=tinker:http://x,path=p,base_model={base},renderer={renderer}");
+            unusual_renderer(&crate::config::models::parse_model(&flag).unwrap())
+        };
+        let told = "model `m`: Qwen/Qwen3-8B is written by `qwen3`, `qwen3_disable_thinking`, not by `chatml` \
+                    ([[models]] renderer)";
+        assert_eq!(warning("Qwen/Qwen3-8B", "chatml").as_deref(), Some(told));
+        for (base, renderer) in [("Qwen/Qwen3-8B", "qwen3"), ("Qwen/Qwen3-8B", "auto"), ("my/model", "chatml")] {
+            assert_eq!(warning(base, renderer), None, "{base}");
+        }
     }
 
     #[test]

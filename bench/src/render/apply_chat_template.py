@@ -1,4 +1,4 @@
-"""What `fulgurite bench render` holds itself against: Hugging Face's apply_chat_template, asked over standard input."""
+"""What `fulgurite-bench render` holds itself against: Hugging Face's apply_chat_template, asked over standard input."""
 
 import json
 import sys

@@ -11,6 +11,13 @@ pub struct RatioBounds {
     pub high: f32,
 }
 
+impl RatioBounds {
+    /// PPO's, unless told otherwise.
+    pub const PPO: Self = Self { low: 0.8, high: 1.2 };
+    /// CISPO's, unless told otherwise.
+    pub const CISPO: Self = Self { low: 0.0, high: 4.0 };
+}
+
 /// The objective. Every loss is a sum over tokens and datums, never a mean: scaling is the caller's job. The names and
 /// formulas are those of the Tinker API; `ratio` is `exp(logprob - sampler_logprob)`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +77,8 @@ impl LossFunction {
             (None, Some(default)) => Ok(default),
             (None, None) => Err(format!("the loss {name} needs loss_fn_config.{key}")),
         };
-        let bounds = |low, high| {
+        let bounds = |usual: Option<RatioBounds>| {
+            let (low, high) = (usual.map(|usual| usual.low), usual.map(|usual| usual.high));
             let bounds = RatioBounds { low: number(LOW, low)?, high: number(HIGH, high)? };
             match bounds.low <= bounds.high {
                 true => Ok(bounds),
@@ -80,10 +88,10 @@ impl LossFunction {
         let loss = match name {
             "cross_entropy" => Self::CrossEntropy,
             "importance_sampling" => Self::ImportanceSampling,
-            "ppo" => Self::Ppo(bounds(Some(0.8), Some(1.2))?),
-            "cispo" => Self::Cispo(bounds(Some(0.0), Some(4.0))?),
+            "ppo" => Self::Ppo(bounds(Some(RatioBounds::PPO))?),
+            "cispo" => Self::Cispo(bounds(Some(RatioBounds::CISPO))?),
             "dro" => Self::Dro { beta: number(BETA, None)? },
-            "gspo" => Self::Gspo(bounds(None, None)?),
+            "gspo" => Self::Gspo(bounds(None)?),
             "stable_reinforce" => {
                 return Err(
                     "the objective of stable_reinforce is not public: use importance_sampling, ppo or cispo".into()

@@ -3,6 +3,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
+/// GSPO's bounds, unless told otherwise; the Tinker API has none.
+const GSPO: RatioBounds = RatioBounds { low: 0.9997, high: 1.0004 };
+
 /// What is made of a token's advantage `A`, and of the ratio `r` of its probability to that under the sampler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -31,17 +34,6 @@ impl PolicyLoss {
             Self::Dro => "dro",
         }
     }
-
-    /// The least and the greatest ratio, unless told otherwise.
-    fn usual_bounds(self) -> Option<RatioBounds> {
-        let bounds = |low, high| Some(RatioBounds { low, high });
-        match self {
-            Self::ImportanceSampling | Self::Dro => None,
-            Self::Ppo => bounds(0.8, 1.2),
-            Self::Cispo => bounds(0.0, 4.0),
-            Self::Gspo => bounds(0.9997, 1.0004),
-        }
-    }
 }
 
 /// The numbers of a loss.
@@ -62,13 +54,19 @@ impl LossParameters {
     /// # Errors
     /// Names the number that the loss has not, lacks, or that cannot be.
     pub(crate) fn of(self, loss: PolicyLoss) -> Result<LossFunction, TrainError> {
-        let wrong = |key: &str, message: String| {
-            Err(TrainError::Option { key: format!("[trainer] loss_parameters.{key}"), message })
+        let refusal = |key: &str, message: String| TrainError::Option {
+            key: format!("[trainer] loss_parameters.{key}"),
+            message,
         };
-        let given = [("clip_low", self.clip_low), ("clip_high", self.clip_high), ("beta", self.beta)];
-        for (key, value) in given {
+        let wrong = |key: &str, message: String| Err(refusal(key, message));
+        let clips = matches!(loss, PolicyLoss::Ppo | PolicyLoss::Cispo | PolicyLoss::Gspo);
+        let given = [
+            ("clip_low", self.clip_low, clips),
+            ("clip_high", self.clip_high, clips),
+            ("beta", self.beta, loss == PolicyLoss::Dro),
+        ];
+        for (key, value, has) in given {
             let Some(value) = value else { continue };
-            let has = if key == "beta" { loss == PolicyLoss::Dro } else { loss.usual_bounds().is_some() };
             if !has {
                 return wrong(key, format!("is no number of the loss `{}`: leave it out", loss.name()));
             }
@@ -76,27 +74,23 @@ impl LossParameters {
                 return wrong(key, format!("is {value}, but must be a finite number of at least 0"));
             }
         }
-        let bounds = |usual: RatioBounds| RatioBounds {
-            low: self.clip_low.unwrap_or(usual.low),
-            high: self.clip_high.unwrap_or(usual.high),
-        };
-        if let Some(RatioBounds { low, high }) = loss.usual_bounds().map(bounds)
-            && low > high
-        {
-            return wrong("clip_low", format!("is {low}, above the {high} of clip_high"));
-        }
-        Ok(match (loss, loss.usual_bounds().map(bounds)) {
-            (PolicyLoss::Ppo, Some(bounds)) => LossFunction::Ppo(bounds),
-            (PolicyLoss::Cispo, Some(bounds)) => LossFunction::Cispo(bounds),
-            (PolicyLoss::Gspo, Some(bounds)) => LossFunction::Gspo(bounds),
-            (PolicyLoss::Dro, _) => match self.beta {
-                Some(beta) => LossFunction::Dro { beta },
-                None => return wrong("beta", "is missing: the loss `dro` has no usual one".to_owned()),
-            },
-            (PolicyLoss::ImportanceSampling | PolicyLoss::Ppo | PolicyLoss::Cispo | PolicyLoss::Gspo, _) => {
-                LossFunction::ImportanceSampling
+        let bounds = |usual: RatioBounds| {
+            let (low, high) = (self.clip_low.unwrap_or(usual.low), self.clip_high.unwrap_or(usual.high));
+            match low <= high {
+                true => Ok(RatioBounds { low, high }),
+                false => Err(refusal("clip_low", format!("is {low}, above the {high} of clip_high"))),
             }
-        })
+        };
+        match loss {
+            PolicyLoss::ImportanceSampling => Ok(LossFunction::ImportanceSampling),
+            PolicyLoss::Ppo => bounds(RatioBounds::PPO).map(LossFunction::Ppo),
+            PolicyLoss::Cispo => bounds(RatioBounds::CISPO).map(LossFunction::Cispo),
+            PolicyLoss::Gspo => bounds(GSPO).map(LossFunction::Gspo),
+            PolicyLoss::Dro => match self.beta {
+                Some(beta) => Ok(LossFunction::Dro { beta }),
+                None => wrong("beta", "is missing: the loss `dro` has no usual one".to_owned()),
+            },
+        }
     }
 }
 

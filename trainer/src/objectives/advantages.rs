@@ -56,22 +56,9 @@ pub fn is_constant(total_rewards: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
-
-    fn vectors(name: &str) -> Value {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors").join(name);
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-    }
-
-    fn doubles(value: &Value) -> Vec<f64> {
-        value.as_array().unwrap().iter().map(|entry| entry.as_f64().unwrap()).collect()
-    }
-
-    fn floats(value: &Value) -> Vec<f32> {
-        doubles(value).into_iter().map(|entry| entry as f32).collect()
-    }
+    use crate::objectives::vectors::{doubles, doubles_of, floats, vectors};
 
     fn advantages(total_rewards: &[f64]) -> Vec<f32> {
         group_advantages(total_rewards, AdvantageOptions::default())
@@ -94,10 +81,6 @@ mod tests {
         {
             assert_eq!(advantages(rewards), floats(expected));
         }
-    }
-
-    fn doubles_of(value: &Value) -> Vec<Vec<f64>> {
-        value.as_array().unwrap().iter().map(doubles).collect()
     }
 
     #[test]

@@ -76,19 +76,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-
-    fn vectors(name: &str) -> Value {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors").join(name);
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-    }
-
-    fn doubles(value: &Value) -> Vec<f64> {
-        value.as_array().unwrap().iter().map(|entry| entry.as_f64().unwrap()).collect()
-    }
-
-    fn floats(value: &Value) -> Vec<f32> {
-        doubles(value).into_iter().map(|entry| entry as f32).collect()
-    }
+    use crate::objectives::vectors::{floats, vectors};
 
     fn datum(value: &Value) -> Datum {
         let data = |name: &str| floats(&value[name]["data"]);

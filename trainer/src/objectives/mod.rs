@@ -10,6 +10,8 @@ mod reference;
 mod rollout_metrics;
 mod substeps;
 mod trajectories;
+#[cfg(test)]
+mod vectors;
 
 pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, group_advantages, is_constant};
 pub(crate) use self::cross_entropy::CrossEntropy;

@@ -1,7 +1,6 @@
 //! The policy gradient on groups of rollouts: rewards against their group's mean, under one of the per-token losses.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Datum, Learner, LossFunction};
@@ -9,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::objective::{Lesson, Measurement, Objective, Pass};
-use super::policy_metrics::{GREATEST_LOGPROB_DIFFERENCE, PolicyMetrics, policy_metrics, policy_metrics_of};
+use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
 use super::reference::Reference;
 use super::substeps::split_into_substeps;
 use super::trajectories::{Credit, assemble};
@@ -58,22 +57,21 @@ impl Objective<Collected> for PolicyGradient {
         }
         let groups = self.penalized(batch.groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
-        let substeps = split_into_substeps(groups, self.substeps).into_iter().map(|groups| groups.concat().into());
+        let substeps = split_into_substeps(groups, self.substeps).into_iter();
+        let substeps = substeps.map(|groups| groups.into_iter().flatten().collect());
         Ok(Lesson { substeps: substeps.collect(), loss: self.loss, metrics, uses: collected.uses(), answers })
     }
 
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
     /// the weights; all else of all.
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
-        let of_pass = |pass: &Pass| policy_metrics(&pass.data, &pass.logprobs);
-        let all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
-        let first = passes.first().map(of_pass).transpose()?.flatten();
-        let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
-        for (key, value) in &mut metrics {
-            if *key == GREATEST_LOGPROB_DIFFERENCE {
-                *value = first.map_or(*value, |first| first.greatest_logprob_difference);
-            }
+        let mut all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
+        if let ([first, _, ..], Some(all)) = (passes, &mut all)
+            && let Some(first) = policy_metrics(&first.data, &first.logprobs)?
+        {
+            all.greatest_logprob_difference = first.greatest_logprob_difference;
         }
+        let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
         metrics.push(("optim/loss:sum", passes.iter().map(|pass| pass.loss_sum).sum()));
         Ok(Measurement { metrics, trained_tokens: all.map_or(0, |all| all.trained_tokens) })
     }
@@ -89,9 +87,8 @@ impl PolicyGradient {
     ) -> Result<Vec<Vec<Datum>>, TrainError> {
         let Some((penalty, reference)) = self.kl.as_ref().filter(|_| !groups.is_empty()) else { return Ok(groups) };
         let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-        let data: Arc<[Datum]> = groups.concat().into();
-        let logprobs = reference.logprobs(learner, Arc::clone(&data)).await?;
-        let mut rows = data.to_vec();
+        let mut rows: Vec<Datum> = groups.into_iter().flatten().collect();
+        let logprobs = reference.logprobs(learner, rows.as_slice().into()).await?;
         if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
             metrics.insert("kl_policy_base".to_owned(), mean.into());
         }

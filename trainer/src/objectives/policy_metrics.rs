@@ -172,13 +172,9 @@ fn effective_sample_fraction(ratios: &[f64]) -> f64 {
 mod tests {
     use fulgurite_backends::Chunk;
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
-
-    fn floats(value: &Value) -> Vec<f32> {
-        value.as_array().unwrap().iter().map(|entry| entry.as_f64().unwrap() as f32).collect()
-    }
+    use crate::objectives::vectors::{floats, vectors};
 
     fn datum(logprobs: Vec<f32>, mask: Vec<f32>) -> Datum {
         Datum {
@@ -194,8 +190,7 @@ mod tests {
 
     #[test]
     fn the_cookbooks_batch() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/rl_batch_2x3.json");
-        let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let file = vectors("rl_batch_2x3.json");
         let data: Vec<Datum> = file["datums"]
             .as_array()
             .unwrap()

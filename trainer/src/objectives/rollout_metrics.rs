@@ -152,8 +152,7 @@ mod tests {
     }
 
     fn batch() -> (Vec<TrajectoryGroup>, BTreeMap<String, f64>) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/rl_batch_2x3.json");
-        let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let file = crate::objectives::vectors::vectors("rl_batch_2x3.json");
         let groups = file["groups"].as_array().unwrap();
         let groups =
             groups.iter().zip(file["tags"].as_array().unwrap()).map(|(value, tags)| group(value, tags)).collect();

@@ -20,22 +20,9 @@ pub fn split_into_substeps<Group>(groups: Vec<Group>, substeps: NonZeroUsize) ->
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
-
-    fn vectors(name: &str) -> Value {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors").join(name);
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-    }
-
-    fn doubles(value: &Value) -> Vec<f64> {
-        value.as_array().unwrap().iter().map(|entry| entry.as_f64().unwrap()).collect()
-    }
-
-    fn doubles_of(value: &Value) -> Vec<Vec<f64>> {
-        value.as_array().unwrap().iter().map(doubles).collect()
-    }
+    use crate::objectives::vectors::{doubles_of, vectors};
 
     #[test]
     fn the_cookbooks_splits_when_every_datum_is_a_group() {

@@ -51,7 +51,6 @@ fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, polic
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_adapters::EpisodeStop;
     use serde_json::json;
 
     use super::*;
@@ -76,14 +75,8 @@ mod tests {
             "tokenizer": "t", "request_digest": "", "client_gone": false, "defect": null,
         });
         let member = Member {
-            rollout: serde_json::from_value(rollout).unwrap(),
             attempts: attempts.iter().enumerate().map(|one| serde_json::from_value(attempt(one)).unwrap()).collect(),
-            rewards: Vec::new(),
-            total_reward: 0.0,
-            stop: EpisodeStop::Completed,
-            generations: Vec::new(),
-            verdicts: Vec::new(),
-            refused: None,
+            ..Member::of_rollout(rollout)
         };
         let generation = serde_json::from_value(generation).unwrap();
         untrained_cause(&generation, &member, Phase::Train, &policy(0, 0))

@@ -88,6 +88,21 @@ pub(crate) fn is_session(rollout: &Rollout) -> bool {
 }
 
 impl Member {
+    /// A rollout in JSON of which nothing else is known yet.
+    #[cfg(test)]
+    pub(crate) fn of_rollout(rollout: Value) -> Self {
+        Self {
+            rollout: serde_json::from_value(rollout).unwrap(),
+            attempts: Vec::new(),
+            rewards: Vec::new(),
+            total_reward: 0.0,
+            stop: EpisodeStop::Completed,
+            generations: Vec::new(),
+            verdicts: Vec::new(),
+            refused: None,
+        }
+    }
+
     /// Its generations, each with whether it is trained.
     pub(crate) fn judged(&self) -> impl Iterator<Item = (&Generation, Verdict)> {
         self.generations.iter().zip(self.verdicts.iter().copied())

@@ -160,7 +160,6 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_adapters::EpisodeStop;
     use fulgurite_types::Reward;
 
     use super::*;
@@ -205,14 +204,10 @@ mod tests {
         let rewards: Vec<RecordedReward> = values.iter().map(|value| recorded(*value)).collect();
         let total_reward = values.last().copied().unwrap_or(0.0);
         Member {
-            rollout: serde_json::from_value(rollout).unwrap(),
-            attempts: Vec::new(),
             refused: refusal(&rewards, total_reward, Some([0.0, 1.0])),
             rewards,
             total_reward,
-            stop: EpisodeStop::Completed,
-            generations: Vec::new(),
-            verdicts: Vec::new(),
+            ..Member::of_rollout(rollout)
         }
     }
 

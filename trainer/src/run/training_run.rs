@@ -102,12 +102,11 @@ impl<Data> TrainingRun<Data> {
     }
 
     /// Where the run ended, if it has; a limit of steps that was raised since lets it go on.
-    async fn recorded_end(&mut self) -> Result<Option<End>, TrainError> {
+    async fn recorded_end(&self) -> Result<Option<End>, TrainError> {
         let steps = self.record.steps(&self.identity.run_id).await?;
         // Only the record after the last update has no update of its own.
         let Some(last) = steps.last().filter(|last| last.weights_version < last.step) else { return Ok(None) };
-        let mut schedule = self.schedule.clone();
-        self.end_as_recorded(&mut schedule, &steps);
+        let mut schedule = self.schedule_after(&steps);
         let stopped_by_rule = self.evaluator.is_met(&history(&steps));
         if stopped_by_rule {
             schedule.end_early(last.weights_version);
@@ -116,18 +115,18 @@ impl<Data> TrainingRun<Data> {
         Ok(is_over.then_some(End { step: last.weights_version, stopped_by_rule }))
     }
 
-    /// Begins the cool-down where an evaluation in the record began it.
-    fn end_as_recorded(&self, schedule: &mut Schedule, steps: &[Step]) {
-        if !schedule.cools_down() {
-            return;
-        }
+    /// The schedule after these recorded steps: its cool-down begins where the first of their evaluations began it.
+    fn schedule_after(&self, steps: &[Step]) -> Schedule {
+        let mut schedule = self.schedule.clone();
         let history = history(steps);
-        for (index, step) in steps.iter().enumerate() {
-            if self.evaluator.is_met(&history[..=index]) {
-                // An evaluation stands in the record of the update that came after it.
-                return schedule.end_early(step.step - 1);
-            }
+        let began = |index: &usize| self.evaluator.is_met(&history[..=*index]);
+        if schedule.cools_down()
+            && let Some(index) = (0..steps.len()).find(began)
+        {
+            // An evaluation stands in the record of the update that came after it.
+            schedule.end_early(steps[index].step - 1);
         }
+        schedule
     }
 
     /// Restores the last checkpoint that is whole, or starts at the weights that the learner was opened with.
@@ -145,10 +144,7 @@ impl<Data> TrainingRun<Data> {
             self.record.rewind_run(&run_id, step).await?;
             let undone = ledger::undone(self.record.as_ref(), &run_id).await?;
             self.record.record_uses(&run_id, undone).await?;
-            let steps = self.record.steps(&run_id).await?;
-            let mut schedule = self.schedule.clone();
-            self.end_as_recorded(&mut schedule, &steps);
-            self.schedule = schedule;
+            self.schedule = self.schedule_after(&self.record.steps(&run_id).await?);
         }
         self.publish(step).await?;
         Ok((step, position))

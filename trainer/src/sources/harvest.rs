@@ -191,7 +191,6 @@ fn by_task(members: Vec<Member>) -> Vec<Vec<Member>> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_adapters::EpisodeStop;
     use serde_json::json;
 
     use super::*;
@@ -201,16 +200,7 @@ mod tests {
             "rollout_id": id, "input": input, "start_time": 0.0, "end_time": 1.0, "mode": mode,
             "resources_id": null, "status": "succeeded", "config": {}, "metadata": metadata,
         });
-        Member {
-            rollout: serde_json::from_value(rollout).unwrap(),
-            attempts: Vec::new(),
-            rewards: Vec::new(),
-            total_reward: 0.0,
-            stop: EpisodeStop::Completed,
-            generations: Vec::new(),
-            verdicts: Vec::new(),
-            refused: None,
-        }
+        Member::of_rollout(rollout)
     }
 
     #[test]

@@ -23,6 +23,8 @@ use crate::train::run_files::STORE_FILE;
 const RECIPE_FILE: &str = "fulgurite_base.json";
 /// The metrics of the steps in which it was made, a line each.
 const METRICS_FILE: &str = "fulgurite_base_metrics.jsonl";
+/// What a run calls them in its own directory.
+const STEPS_FILE: &str = "metrics.jsonl";
 /// What it is made from, in the directory in which it is made.
 const CORPUS_FILE: &str = "corpus.jsonl";
 /// Where the model is, in the directory in which it is made, before it is trained.
@@ -54,7 +56,7 @@ pub async fn make_if_missing(
     let made = result.run.checkpoint.clone().context("the base model has no checkpoint")?;
     write_recipe(&made, recipe, &result)?;
     let metrics = made.join(METRICS_FILE);
-    std::fs::copy(workshop.join("metrics.jsonl"), &metrics)
+    std::fs::copy(workshop.join(STEPS_FILE), &metrics)
         .with_context(|| format!("cannot write {}", metrics.display()))?;
     std::fs::rename(&made, directory).with_context(|| format!("cannot create {}", directory.display()))?;
     remove(&workshop)
@@ -68,7 +70,8 @@ fn begin(recipe: &Recipe, corpus: &str, workshop: &Path) -> Result<()> {
     if is_there(&recipe_file, &begun) && is_there(&corpus_file, corpus) {
         return Ok(());
     }
-    for name in [RECIPE_FILE, STORE_FILE, "fulgurite.db-wal", "fulgurite.db-shm", "metrics.jsonl"] {
+    let of_store = ["", "-wal", "-shm"].map(|suffix| format!("{STORE_FILE}{suffix}"));
+    for name in [RECIPE_FILE, STEPS_FILE].into_iter().chain(of_store.iter().map(String::as_str)) {
         remove_file(&workshop.join(name))?;
     }
     for name in [UNTRAINED, "checkpoints"] {

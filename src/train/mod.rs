@@ -264,9 +264,9 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
 
 /// The model that is trained: the only one beside the reference, if there is one.
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
-    let reference = reference::name(&loaded.config);
-    let models: Vec<&ModelEntry> =
-        loaded.config.models.iter().filter(|model| Some(model.name.as_str()) != reference).collect();
+    let reference = reference::entry(&loaded.config)?;
+    let is_trained = |model: &&ModelEntry| reference.is_none_or(|reference| model.name != reference.name);
+    let models: Vec<&ModelEntry> = loaded.config.models.iter().filter(is_trained).collect();
     match models.as_slice() {
         [model] if model.backend.upstream_dialect().is_some() => {
             bail!(

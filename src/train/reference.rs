@@ -9,14 +9,33 @@ use fulgurite_renderers::Renderer;
 use fulgurite_trainer::Reference;
 
 use crate::config::declarations::{Config, LoadedConfig};
-use crate::config::models::Backend;
+use crate::config::models::{Backend, ModelEntry};
 use crate::models::gguf_cache::model_directory;
 use crate::serve::server::LoadedModel;
 use crate::train::run_files::fill_seed;
 
 /// The name of the reference model, if the config names one.
-pub fn name(config: &Config) -> Option<&str> {
+fn name(config: &Config) -> Option<&str> {
     config.trainer.kl.as_ref()?.reference.as_deref()
+}
+
+/// The model that the config names, if it names one.
+///
+/// # Errors
+/// If there is no such model, or if it is not in this process.
+pub fn entry(config: &Config) -> Result<Option<&ModelEntry>> {
+    let Some(name) = name(config) else { return Ok(None) };
+    let Some(entry) = config.models.iter().find(|model| model.name == name) else {
+        bail!("{}: there is no such [[models]]", key(name))
+    };
+    if entry.backend != Backend::Embedded {
+        bail!("{}: its backend is {}, and only an embedded model can be a reference", key(name), entry.backend.name());
+    }
+    Ok(Some(entry))
+}
+
+fn key(name: &str) -> String {
+    format!("[trainer] kl.reference = \"{name}\"")
 }
 
 /// A reference, for as long as it is asked.
@@ -26,17 +45,11 @@ impl ReferenceModel {
     /// Opens the model that the config names.
     ///
     /// # Errors
-    /// If there is no such model, if it is not in this process, or if its tokenizer is not that of what is trained.
+    /// As [`entry`], and if its tokenizer is not that of what is trained.
     pub fn open(loaded: &LoadedConfig, trained: &Arc<dyn Renderer>) -> Result<Self> {
         let config = &loaded.config;
-        let Some(name) = name(config) else { return Ok(Self(None)) };
-        let key = || format!("[trainer] kl.reference = \"{name}\"");
-        let Some(entry) = config.models.iter().find(|model| model.name == name) else {
-            bail!("{}: there is no such [[models]]", key())
-        };
-        if entry.backend != Backend::Embedded {
-            bail!("{}: its backend is {}, and only an embedded model can be a reference", key(), entry.backend.name());
-        }
+        let Some(entry) = entry(config)? else { return Ok(Self(None)) };
+        let (name, key) = (entry.name.as_str(), || key(&entry.name));
         let path = fill_seed(Path::new(&entry.path), config.run.seed);
         let path = model_directory(&loaded.resolve(&path)).with_context(key)?;
         let model = LoadedModel::open(name, &path, entry.renderer(), config.engine.options()).with_context(key)?;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Ran, fulgurite};
+use super::{Ran, Server, fulgurite};
 
 macro_rules! uneven_grade {
     () => {
@@ -82,6 +82,16 @@ impl Project {
     /// Has adapters of this rank trained; 0 is all weights.
     pub fn train_adapters(&self, rank: usize) {
         self.change_config(EMBEDDED, &format!("{EMBEDDED}\nlora_rank = {rank}"));
+    }
+
+    /// Has a server of ours, over the base that is made already, train the model as a Tinker service from now on.
+    pub fn train_at_our_tinker_server(&self) -> Server {
+        let served = self.path("served.toml");
+        std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
+        let server = Server::start(self.directory.path(), ["--config".as_ref(), served.as_os_str()]);
+        let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
+        self.change_config("backend = \"embedded\"", &service);
+        server
     }
 
     /// Puts other text in the place of what stands in the config.

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, saved, weights};
-use crate::common::{Ran, Server, eventually};
+use crate::common::{Ran, eventually};
 use serde_json::{Value, json};
 
 /// The steps of a run with these lines of `[trainer]` in place of the usual ones, and its summary.
@@ -75,7 +75,7 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
     ] {
         let said = refused(&project, lines);
         assert!(said.contains(expected) || lines.contains("reinforce") && said.contains("reinforce"), "{said}");
-        let _ = std::fs::remove_dir_all(project.path("refused"));
+        assert!(!project.path("refused").exists() && !project.path("model-1.training").exists(), "{lines}");
     }
 }
 
@@ -119,11 +119,7 @@ fn a_tinker_service_keeps_the_reference_of_a_run_too() {
     project.change_config("[trainer]\n", "[trainer]\nkl = { coefficient = 5.0 }\n");
     project.train_adapters(4);
     let here = project.train("here", &[]).pop().unwrap();
-    let served = project.path("served.toml");
-    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
-    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
-    project.change_config("backend = \"embedded\"", &service);
+    let _server = project.train_at_our_tinker_server();
     let there = project.train("there", &[]);
     let distances = |run: &str| {
         let steps = std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();

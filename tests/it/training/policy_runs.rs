@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE, saved, weights};
-use crate::common::{Ran, Server, fulgurite};
+use crate::common::{Ran, fulgurite};
 use crate::vllm_over_engine::VllmOverEngine;
 use serde_json::{Value, json};
 
@@ -127,12 +127,7 @@ fn trains_the_same_at_our_tinker_server(rank: usize, file: &str) {
     let project = Project::new(UNEVEN, SMALL);
     project.train_adapters(rank);
     let here = project.train("here", &[]).pop().unwrap();
-    let served = project.path("served.toml");
-    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
-    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
-    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]", server.url);
-    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"", &service)).unwrap();
+    let _server = project.train_at_our_tinker_server();
     let there = project.train("there", &[]).pop().unwrap();
     assert_eq!(here["trained_tokens"], there["trained_tokens"]);
     assert_eq!(there["max_logprob_difference"], json!(0.0));

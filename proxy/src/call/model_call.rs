@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use fulgurite_store::RecordedConversation;
 use fulgurite_types::{BranchReason, Defect, Generation, SamplingParameters};
 use serde_json::{Map, Value};
 
@@ -45,7 +46,9 @@ pub(crate) struct Call {
     /// Measures how it is sampled.
     pub(crate) clock: Option<SamplingClock>,
     pub(crate) endpoint: &'static Endpoint,
-    /// Attributes of the span that come from the request.
+    /// What the record keeps of the prompt's messages and tools; `None` of a prompt without messages.
+    pub(crate) conversation: Option<RecordedConversation>,
+    /// The other attributes of the span that come from the request.
     pub(crate) attributes: Map<String, Value>,
 }
 

@@ -20,7 +20,7 @@ use crate::models::served_model::SampledModel;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::telemetry::ModelMetrics;
 use crate::record::recorded_call::{RecordedCall, generation_id};
-use crate::record::request_attributes::{place_attributes, request_attributes};
+use crate::record::request_attributes::{place_attributes, recorded_conversation, request_attributes};
 use crate::reply::finish_reason::FinishReason;
 use crate::retries::logged_requests::LoggedRequest;
 
@@ -142,6 +142,7 @@ impl Planner<'_> {
             request_digest: self.request.digest.clone(),
             clock: self.facts.sampling_clock(),
             endpoint: self.request.endpoint,
+            conversation: recorded_conversation(self.request),
             attributes: request_attributes(self.request, logged.idempotency_key(), &place, choice),
         });
         let calls = calls.collect();

@@ -43,12 +43,18 @@ pub(crate) fn add_messages(attributes: &mut Object, messages: &[Message]) {
     }
 }
 
-/// Adds a message below `prefix`: `gen_ai.prompt.N` or [`ANSWER`]. The same message has the same attributes in both
-/// places, so that the store keeps an answer once that comes back in the history. Clients send it back with fields of
-/// their own that are null; those say nothing, and are left out.
+/// Adds a message below `prefix`: `gen_ai.prompt.N` or [`ANSWER`].
 pub(crate) fn add_message(attributes: &mut Object, prefix: &str, message: &Message) {
+    attributes.extend(message_parts(message).into_iter().map(|(part, value)| (format!("{prefix}.{part}"), value)));
+}
+
+/// A message by the ends of its attributes' names. The same message has the same attributes in prompt and answer, so that
+/// the store keeps an answer once that comes back in the history. Clients send it back with fields of their own that are
+/// null; those say nothing, and are left out.
+pub(crate) fn message_parts(message: &Message) -> Object {
+    let mut parts = Object::new();
     let mut set = |key: &str, value: Value| {
-        attributes.insert(format!("{prefix}.{key}"), value);
+        parts.insert(key.to_owned(), value);
     };
     set("role", json!(message.role));
     match &message.content {
@@ -79,6 +85,7 @@ pub(crate) fn add_message(attributes: &mut Object, prefix: &str, message: &Messa
     if !rest.is_empty() {
         set(EXTRA, text_of(&json!(rest)));
     }
+    parts
 }
 
 fn add_tool_call(call: &ToolCall, mut set: impl FnMut(&str, Value)) {

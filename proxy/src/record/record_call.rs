@@ -1,4 +1,5 @@
 use fulgurite_backends::SampledToken;
+use fulgurite_store::NewCall;
 use fulgurite_types::{Generation, NewGeneration, RecordedSampling, WeightsFrom, WeightsVersion};
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use crate::call::sampled_answer::WholeAnswer;
 use crate::clock::now;
 use crate::error::ProxyError;
 use crate::record::attribute_names::CACHED_TOKENS;
-use crate::record::message_attributes::{ANSWER, add_message};
+use crate::record::message_attributes::{ANSWER, add_message, message_parts};
 
 /// When a call began.
 pub(crate) struct CallStart {
@@ -52,7 +53,10 @@ pub(crate) async fn record(
     if let Some(cached) = answer.cached_tokens {
         attributes.insert(CACHED_TOKENS.to_owned(), json!(cached));
     }
-    add_message(&mut attributes, ANSWER, &answer.message);
+    let conversation = call.conversation.map(|prompt| prompt.with_answer(message_parts(&answer.message)));
+    if conversation.is_none() {
+        add_message(&mut attributes, ANSWER, &answer.message);
+    }
     let generation = NewGeneration {
         generation_id: call.generation_id.clone(),
         rollout_id,
@@ -82,10 +86,11 @@ pub(crate) async fn record(
     if let Some(memory) = call.memory.as_ref().filter(|_| store.others_write()) {
         memory.note(&call.generation_id, true);
     }
+    let recorded = NewCall { generation, conversation };
     match start.before {
-        Some(_) => store.replace_generation(generation).await?,
-        None if is_session => store.record_session(generation).await?,
-        None => store.record_generation(generation).await?,
+        Some(_) => store.replace_generation(recorded).await?,
+        None if is_session => store.record_session(recorded).await?,
+        None => store.record_generation(recorded).await?,
     };
     if let Some(admission) = &call.admission {
         admission.is_recorded();

@@ -1,11 +1,31 @@
+use fulgurite_store::RecordedConversation;
 use serde_json::{Map, Value, json};
 
 use crate::attempt::placed_prompt::{PlacedDeparture, PlacedPrompt};
 use crate::call::model_request::{Endpoint, ModelRequest, Prompt};
 use crate::record::attribute_names::{CHOICE, IDEMPOTENCY_KEY, REQUEST_EXTRA};
-use crate::record::message_attributes::{add_messages, add_tools};
+use crate::record::message_attributes::{add_tools, message_parts};
 
-/// Attributes of an answer's span that come from its request; `place` tells how the prompt stands to the calls before it.
+/// What the record keeps of a request's messages and tools; `None` of a prompt without messages.
+pub(crate) fn recorded_conversation(request: &ModelRequest) -> Option<RecordedConversation> {
+    let Prompt::Messages(conversation) = &request.prompt else { return None };
+    RecordedConversation::new(conversation.messages.iter().map(message_parts).collect(), tool_attributes(request))
+}
+
+fn tool_attributes(request: &ModelRequest) -> Map<String, Value> {
+    let mut attributes = Map::new();
+    if !request.ignored_tools.is_empty() {
+        let text = json!(request.ignored_tools).to_string();
+        attributes.insert("fulgurite.request.ignored_tools".to_owned(), json!(text));
+    }
+    if let Prompt::Messages(conversation) = &request.prompt {
+        add_tools(&mut attributes, &conversation.tools);
+    }
+    attributes
+}
+
+/// Attributes of an answer's span that come from its request, but for its
+/// [`recorded_conversation`]; `place` tells how the prompt stands to the calls before it.
 pub(crate) fn request_attributes(
     request: &ModelRequest,
     idempotency_key: Option<&str>,
@@ -41,12 +61,9 @@ pub(crate) fn request_attributes(
     if !request.extra.is_empty() {
         set(REQUEST_EXTRA, json!(json!(request.extra).to_string()));
     }
-    if !request.ignored_tools.is_empty() {
-        set("fulgurite.request.ignored_tools", json!(json!(request.ignored_tools).to_string()));
-    }
-    if let Prompt::Messages(said) = &request.prompt {
-        add_messages(&mut attributes, &said.messages);
-        add_tools(&mut attributes, &said.tools);
+    let has_messages = matches!(&request.prompt, Prompt::Messages(conversation) if !conversation.messages.is_empty());
+    if !has_messages {
+        attributes.extend(tool_attributes(request));
     }
     attributes
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_store::{Store, StoreError};
+use fulgurite_store::{NewCall, RecordedConversation, Store, StoreError};
 use fulgurite_types::{
     BranchReason, Defect, IncomingSpan, Ingested, NewGeneration, Object, RecordedSampling, Span, SpanStatus,
     StatusCode, StopReason,
@@ -14,7 +14,7 @@ use crate::clock::now;
 use crate::error::ProxyError;
 use crate::record::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
 use crate::record::delivery::Recorded;
-use crate::record::message_attributes::{add_message, add_messages, add_tools};
+use crate::record::message_attributes::{add_message, add_messages, add_tools, message_parts};
 
 /// What is recorded of a failure's words, in characters.
 const MESSAGE_LIMIT: usize = 500;
@@ -40,11 +40,17 @@ pub(super) async fn record_answer(
     if !call.route.is_recorded() {
         return Ok(None);
     }
-    let mut attributes = request_attributes(call);
+    let request = call.route.conversation(&call.fields);
+    let is_generation = call.route.is_generation();
+    let conversation = recorded_conversation(&request, &answer).filter(|_| is_generation);
+    let mut attributes = request_attributes(call, &request);
+    if conversation.is_none() {
+        add_conversation(&mut attributes, &request);
+    }
     attributes.insert("fulgurite.upstream.url".to_owned(), json!(host));
     let stop_reason = stop_reason(&answer, end);
-    add_answer(&mut attributes, &answer);
-    if !call.route.is_generation() {
+    add_answer(&mut attributes, &answer, conversation.is_some());
+    if !is_generation {
         let status = SpanStatus { status_code: StatusCode::Ok, description: None, extra: Object::new() };
         record_span(store, call, attributes, status).await?;
         return Ok(None);
@@ -80,15 +86,17 @@ pub(super) async fn record_answer(
     };
     let client_gone = generation.client_gone;
     let tokens = answer.usage.input.unwrap_or_default() + answer.usage.output.unwrap_or_default();
-    let generation_id = match store.record_generation(generation.clone()).await {
+    let recorded = NewCall { generation, conversation };
+    let generation_id = match store.record_generation(recorded.clone()).await {
         // Some servers give all their answers one id.
         Err(StoreError::Conflict { kind: "generation", .. }) => {
-            store.record_generation(NewGeneration { generation_id: own_id.clone(), ..generation }).await?;
+            let generation = NewGeneration { generation_id: own_id.clone(), ..recorded.generation };
+            store.record_generation(NewCall { generation, ..recorded }).await?;
             own_id
         }
         outcome => {
             outcome?;
-            generation.generation_id
+            recorded.generation.generation_id
         }
     };
     if let Some(admission) = &call.admission {
@@ -108,7 +116,9 @@ pub(super) async fn record_failure(
     if !call.route.is_recorded() || call.owner.attribution().is_none() {
         return Ok(());
     }
-    let mut attributes = request_attributes(call);
+    let request = call.route.conversation(&call.fields);
+    let mut attributes = request_attributes(call, &request);
+    add_conversation(&mut attributes, &request);
     attributes.insert("error.type".to_owned(), json!(kind));
     let description = Some(message.chars().take(MESSAGE_LIMIT).collect());
     let status = SpanStatus { status_code: StatusCode::Error, description, extra: Object::new() };
@@ -157,8 +167,22 @@ fn span_id() -> String {
     uuid::Uuid::now_v7().simple().to_string().split_off(16)
 }
 
-/// What the request says. Fields without an attribute of their own are kept as they came.
-fn request_attributes(call: &PassedCall) -> Map<String, Value> {
+/// What the record keeps of messages, tools and the first choice; `None` without messages.
+fn recorded_conversation(request: &Conversation, answer: &Answer) -> Option<RecordedConversation> {
+    let mut tools = Object::new();
+    add_tools(&mut tools, &request.tools);
+    let prompt = RecordedConversation::new(request.messages.iter().map(message_parts).collect(), tools)?;
+    let first = answer.choices.first().map(|choice| message_parts(&choice.message));
+    Some(prompt.with_answer(first.unwrap_or_default()))
+}
+
+fn add_conversation(attributes: &mut Object, request: &Conversation) {
+    add_messages(attributes, &request.messages);
+    add_tools(attributes, &request.tools);
+}
+
+/// What the request says but for its conversation. Fields without an attribute of their own are kept as they came.
+fn request_attributes(call: &PassedCall, conversation: &Conversation) -> Map<String, Value> {
     let fields = &call.fields;
     let mut attributes = Map::new();
     let mut set = |key: &str, value: Value| {
@@ -183,18 +207,16 @@ fn request_attributes(call: &PassedCall) -> Map<String, Value> {
     }
     set("gen_ai.request.is_stream", json!(fields.get("stream").and_then(Value::as_bool)));
     set(IDEMPOTENCY_KEY, json!(call.idempotency_key));
-    let Conversation { messages, tools, told } = call.route.conversation(fields);
-    let rest = fields.iter().filter(|(field, _)| *field != "model" && !told.contains(&field.as_str()));
+    let rest = fields.iter().filter(|(field, _)| *field != "model" && !conversation.told.contains(&field.as_str()));
     let rest: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
     if !rest.is_empty() {
         set(REQUEST_EXTRA, json!(Value::Object(rest).to_string()));
     }
-    add_messages(&mut attributes, &messages);
-    add_tools(&mut attributes, &tools);
     attributes
 }
 
-fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer) {
+/// `first_elsewhere`: the first choice's message is kept with the conversation.
+fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer, first_elsewhere: bool) {
     for (key, value) in [
         ("gen_ai.response.id", json!(answer.id)),
         ("gen_ai.response.model", json!(answer.model)),
@@ -211,7 +233,9 @@ fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer) {
         if let Some(reason) = finish_reason {
             attributes.insert(format!("{prefix}.finish_reason"), json!(reason));
         }
-        add_message(attributes, &prefix, message);
+        if index > 0 || !first_elsewhere {
+            add_message(attributes, &prefix, message);
+        }
     }
 }
 

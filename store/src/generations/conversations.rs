@@ -22,9 +22,9 @@ const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 /// Ids in one `IN (..)`.
 const IDS_PER_QUERY: usize = 10_000;
 
-/// What was said in a call, as the attributes of its span tell it.
+/// The messages, tools and answer of a model call, as attributes of its span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Conversation {
+pub struct RecordedConversation {
     /// Each with the ends of its attributes' names: `role`, `content` and whatever else. The first has the attributes of
     /// the tools too, under their whole names: who declares other tools begins another conversation, as to the model,
     /// whose prompt they stand at the beginning of.
@@ -32,7 +32,7 @@ pub(crate) struct Conversation {
     answer: Object,
 }
 
-impl Conversation {
+impl RecordedConversation {
     /// Takes a conversation and its tools out of a span's attributes. `None`, and nothing taken, if it has no messages,
     /// they are not numbered from 0 on, or a part of one is named as an attribute of tools.
     pub(crate) fn take(attributes: &mut Object) -> Option<Self> {
@@ -58,18 +58,25 @@ impl Conversation {
             }
         }
         *attributes = rest;
-        if let Some(first) = messages.first_mut() {
-            first.append(&mut tools);
-        }
-        Some(Self { messages, answer })
+        Some(Self::new(messages, tools)?.with_answer(answer))
     }
 
-    #[cfg(test)]
-    pub(crate) fn said(messages: Vec<Object>, answer: Object) -> Self {
-        Self { messages, answer }
+    /// A conversation that has no answer yet; `None` without messages. Each message is given by what follows
+    /// `gen_ai.prompt.N.` in the names of its attributes, the tools (`gen_ai.request.functions.N.*`,
+    /// `fulgurite.request.ignored_tools`) by whole names.
+    pub fn new(mut messages: Vec<Object>, mut tools: Object) -> Option<Self> {
+        messages.first_mut()?.append(&mut tools);
+        Some(Self { messages, answer: Object::new() })
     }
 
-    /// Undoes [`Conversation::take`].
+    /// The same with an answer, by what follows `gen_ai.completion.0.` in the names of its attributes. Its
+    /// `finish_reason` is no part of it: that is an attribute of the generation.
+    #[must_use]
+    pub fn with_answer(self, answer: Object) -> Self {
+        Self { answer, ..self }
+    }
+
+    /// Undoes [`RecordedConversation::take`].
     pub(crate) fn put_back(&self, attributes: &mut Object) {
         for (index, message) in self.messages.iter().enumerate() {
             for (part, value) in message {
@@ -247,8 +254,8 @@ async fn find_parent(
 pub(crate) async fn conversations(
     connection: &mut AnyConnection,
     generation_ids: &[&str],
-) -> Result<HashMap<String, Conversation>> {
-    let mut found: HashMap<String, Conversation> = HashMap::new();
+) -> Result<HashMap<String, RecordedConversation>> {
+    let mut found: HashMap<String, RecordedConversation> = HashMap::new();
     for ids in generation_ids.chunks(IDS_PER_QUERY) {
         let mut sql = Sql::new(
             "WITH RECURSIVE needed (generation_id) AS (
@@ -270,7 +277,7 @@ pub(crate) async fn conversations(
             let answer_of_parent = || parent.map(|parent| parent.answer.clone()).unwrap_or_default();
             messages.extend(new.into_iter().map(|message| message.unwrap_or_else(answer_of_parent)));
             let answer = optional_json(&row, "answer")?.unwrap_or_default();
-            found.insert(column(&row, "generation_id")?, Conversation { messages, answer });
+            found.insert(column(&row, "generation_id")?, RecordedConversation { messages, answer });
         }
     }
     Ok(found)
@@ -299,7 +306,7 @@ mod tests {
         let mut attributes =
             json!({ "gen_ai.request.model": "m", FINISH_REASON: "stop" }).as_object().cloned().unwrap();
         let answer = message("assistant", answer);
-        Conversation { messages: messages.to_vec(), answer }.put_back(&mut attributes);
+        RecordedConversation { messages: messages.to_vec(), answer }.put_back(&mut attributes);
         attributes
     }
 

@@ -3,8 +3,9 @@ use fulgurite_types::{BranchReason, Defect, NewGeneration, NewRollout, Span, Sto
 use crate::Result;
 use crate::checksums::{GenerationColumns, Recorded, around_sequence_id, span_digest};
 use crate::database::sql::{to_integer, to_json};
-use crate::generations::conversations::{Conversation, MessagesHash, WrittenConversation};
+use crate::generations::conversations::{MessagesHash, RecordedConversation, WrittenConversation};
 use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
+use crate::recording::new_call::NewCall;
 use crate::recording::validation::validate;
 use crate::spans::of_call::span_of;
 
@@ -49,14 +50,15 @@ pub(crate) struct KnownCall {
 
 impl CallRecord {
     /// Prepares a call, given earlier ones of its attempt, of which it is supposed to continue the longest that it can.
-    pub(crate) fn new(mut generation: NewGeneration, earlier: &[KnownCall]) -> Result<Self> {
+    pub(crate) fn new(call: impl Into<NewCall>, earlier: &[KnownCall]) -> Result<Self> {
+        let NewCall { mut generation, conversation } = call.into();
         validate(&generation)?;
-        let conversation = Conversation::take(&mut generation.attributes);
+        let conversation = conversation.or_else(|| RecordedConversation::take(&mut generation.attributes));
         let attributes = std::mem::take(&mut generation.attributes);
         let body = SpanBody::new(&span_of(&generation, attributes, 0))?;
         let mut packed_tokens = pack_tokens(&generation.prompt_tokens);
         packed_tokens.extend(pack_tokens(&generation.sampled_tokens));
-        let conversation = conversation.as_ref().map(Conversation::written).transpose()?;
+        let conversation = conversation.as_ref().map(RecordedConversation::written).transpose()?;
         let mut hasher = PrefixHasher::new(&packed_tokens);
         let context_parent = longest_context(earlier, generation.prompt_tokens.len(), &mut hasher);
         let messages_parent = conversation.as_ref().and_then(|written| longest_beginning(earlier, written));
@@ -91,13 +93,13 @@ impl CallRecord {
     }
 
     /// Prepares the only call of a session, whose rollout and attempt it names.
-    pub(crate) fn alone(generation: NewGeneration) -> Result<Self> {
+    pub(crate) fn alone(call: impl Into<NewCall>) -> Result<Self> {
         let rollout = NewRollout::session();
         let session = Session {
             config: to_json("config", &rollout.config.unwrap_or_default())?,
             metadata: to_json("metadata", &rollout.metadata.unwrap_or_default())?,
         };
-        Ok(Self { session: Some(session), ..Self::new(generation, &[])? })
+        Ok(Self { session: Some(session), ..Self::new(call, &[])? })
     }
 
     /// Tokens of its prompt that the call holds which it is supposed to continue.

@@ -11,6 +11,7 @@ pub(crate) mod call_listener;
 pub(crate) mod call_record;
 mod columns;
 pub(crate) mod latest_calls;
+pub(crate) mod new_call;
 pub(crate) mod one_by_one;
 mod record;
 mod told_calls;

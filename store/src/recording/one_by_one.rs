@@ -12,7 +12,7 @@ use crate::checksums::Recorded;
 use crate::database::clock::now;
 use crate::database::sql::{HASHES_PER_QUERY, Sql, column, count, to_integer};
 use crate::database::writer::Write;
-use crate::generations::conversations::{Conversation, StoredConversation};
+use crate::generations::conversations::{RecordedConversation, StoredConversation};
 use crate::generations::reading::load_chains;
 use crate::generations::tokens::{ContextHash, PrefixHasher};
 use crate::recording::call_record::CallRecord;
@@ -97,7 +97,7 @@ pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> 
 /// Stores a generation of an archive together with its span, as they were; whether they were not there before.
 pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut span: Span) -> Result<bool> {
     span.attributes = generation.attributes.clone();
-    Conversation::take(&mut span.attributes);
+    RecordedConversation::take(&mut span.attributes);
     let call = CallRecord::new(generation, &[])?;
     let conversation = stored_conversation(write.connection(), &call).await?;
     if !insert_span(write, &span).await? {

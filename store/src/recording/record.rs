@@ -9,6 +9,7 @@ use crate::database::under_way::Change;
 use crate::database::writer::{Joinable, Write};
 use crate::recording::at_once::{CALLS_AT_ONCE, record_at_once};
 use crate::recording::call_record::CallRecord;
+use crate::recording::new_call::NewCall;
 use crate::recording::one_by_one::{record_one_by_one, replace};
 use crate::recording::told_calls::Telling;
 use crate::{Result, Store, StoreError};
@@ -17,11 +18,12 @@ impl Store {
     /// Records an answered model call in one transaction: its span, its tokens, and that its attempt has been heard
     /// of. Refused, with nothing stored, if the attempt is not known, if the id is taken, or if the lists do not fit
     /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
-    pub async fn record_generation(&self, generation: NewGeneration) -> Result<()> {
-        let telling = self.telling(&generation);
+    pub async fn record_generation(&self, call: impl Into<NewCall>) -> Result<()> {
+        let call = call.into();
+        let telling = self.telling(&call);
         let latest_calls = self.latest_calls();
-        let attempt = (generation.rollout_id.clone(), generation.attempt_id.clone());
-        let call = CallRecord::new(generation, &latest_calls.of(&attempt))?;
+        let attempt = (call.generation.rollout_id.clone(), call.generation.attempt_id.clone());
+        let call = CallRecord::new(call, &latest_calls.of(&attempt))?;
         let continuable = call.continuable();
         self.writer()?.join(call).await?;
         if let Some(call) = continuable {
@@ -33,9 +35,10 @@ impl Store {
 
     /// Records the only call of a session, which begins and ends with it, in one transaction. Its rollout and attempt, which
     /// the generation names ([`SessionIds::new`](fulgurite_types::SessionIds::new)), must not be there yet.
-    pub async fn record_session(&self, generation: NewGeneration) -> Result<()> {
-        let telling = self.telling(&generation);
-        self.writer()?.join(CallRecord::alone(generation)?).await?;
+    pub async fn record_session(&self, call: impl Into<NewCall>) -> Result<()> {
+        let call = call.into();
+        let telling = self.telling(&call);
+        self.writer()?.join(CallRecord::alone(call)?).await?;
         telling.into_iter().for_each(Telling::tell);
         Ok(())
     }
@@ -43,9 +46,10 @@ impl Store {
     /// Records a model call that was answered to its end in the place of its beginning, which was recorded when its
     /// client had gone: the same id, the same place among the spans. Refused, with nothing changed, where no such
     /// beginning is recorded.
-    pub async fn replace_generation(&self, generation: NewGeneration) -> Result<()> {
-        let telling = self.telling(&generation);
-        let call = CallRecord::new(generation, &[])?;
+    pub async fn replace_generation(&self, call: impl Into<NewCall>) -> Result<()> {
+        let call = call.into();
+        let telling = self.telling(&call);
+        let call = CallRecord::new(call, &[])?;
         self.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
         telling.into_iter().for_each(Telling::tell);
         Ok(())

@@ -8,9 +8,10 @@ use serde_json::json;
 use sqlx::Row;
 
 use crate::database::dialect::Dialect;
-use crate::generations::conversations::Conversation;
+use crate::generations::conversations::RecordedConversation;
 use crate::recording::at_once::record_at_once;
 use crate::recording::call_record::CallRecord;
+use crate::recording::new_call::NewCall;
 use crate::recording::one_by_one::record_one_by_one;
 use crate::testing::{TestStore, generation};
 use crate::{Store, StoreError};
@@ -244,7 +245,8 @@ fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
         let answer = message("assistant", format!("{:?}", turn.sampled)).unwrap();
         let mut attributes = json!({ "gen_ai.request.model": "m" }).as_object().cloned().unwrap();
         if turn.has_messages {
-            Conversation::said(messages.clone(), answer.clone()).put_back(&mut attributes);
+            let conversation = RecordedConversation::new(messages.clone(), Object::new()).unwrap_or_default();
+            conversation.with_answer(answer.clone()).put_back(&mut attributes);
         }
         let (rollout_id, attempt_id) = ATTEMPTS[turn.attempt];
         generations.push(NewGeneration {
@@ -452,4 +454,51 @@ async fn a_session_is_recorded_in_one_commit_with_the_same_rows_as_one_by_one() 
         .unwrap();
     assert_eq!(place(&at_once, "alone").await, (1, None));
     assert_eq!(at_once.statistics().await.unwrap().rollouts, 5);
+}
+
+#[test]
+fn a_conversation_that_is_given_leaves_the_same_record_as_its_attributes() {
+    let object = |value: serde_json::Value| value.as_object().cloned().unwrap();
+    let messages =
+        vec![object(json!({ "role": "system", "content": "s" })), object(json!({ "role": "user", "content": "u" }))];
+    let tools = object(json!({
+        "fulgurite.request.ignored_tools": "[{\"type\":\"web_search\"}]",
+        "gen_ai.request.functions.0.name": "sum",
+    }));
+    let answer = object(json!({ "role": "assistant", "tool_calls.0.name": "sum" }));
+    let mut attributes = object(json!({ "gen_ai.request.model": "m" }));
+    for (index, message) in messages.iter().enumerate() {
+        attributes.extend(message.iter().map(|(part, value)| (format!("gen_ai.prompt.{index}.{part}"), value.clone())));
+    }
+    attributes.extend(tools.clone());
+    attributes.insert("gen_ai.completion.0.finish_reason".to_owned(), json!("tool_calls"));
+    attributes.extend(answer.iter().map(|(part, value)| (format!("gen_ai.completion.0.{part}"), value.clone())));
+    let others = object(json!({
+        "gen_ai.request.model": "m", "gen_ai.completion.0.finish_reason": "tool_calls",
+    }));
+    let turn = Turn {
+        attempt: 0,
+        earlier: None,
+        new: vec![1],
+        sampled: vec![2],
+        has_messages: false,
+        is_left: false,
+        waits: false,
+    };
+    let new = |attributes: Object| NewGeneration { attributes, ..generations(std::slice::from_ref(&turn)).remove(0) };
+    let found = CallRecord::new(new(attributes), &[]).unwrap();
+    let conversation = RecordedConversation::new(messages, tools).map(|given| given.with_answer(answer));
+    let given = CallRecord::new(NewCall { generation: new(others), conversation }, &[]).unwrap();
+    let (written, expected) = (given.conversation.as_ref().unwrap(), found.conversation.as_ref().unwrap());
+    assert_eq!(
+        (written.hash(), written.whole(), &written.answer),
+        (expected.hash(), expected.whole(), &expected.answer)
+    );
+    assert_eq!(given.body.at(7), found.body.at(7));
+    assert_eq!(given.checksum(0).unwrap(), found.checksum(0).unwrap());
+}
+
+#[test]
+fn a_call_without_messages_keeps_its_attributes() {
+    assert_eq!(RecordedConversation::new(Vec::new(), Object::new()), None);
 }

@@ -1,10 +1,11 @@
 //! Spans of model calls, told of once they are committed.
 
-use fulgurite_types::{NewGeneration, Span};
+use fulgurite_types::Span;
 use serde_json::json;
 
 use crate::database::sql::count;
 use crate::recording::call_listener::CallListener;
+use crate::recording::new_call::NewCall;
 use crate::spans::of_call::span_of;
 use crate::{Result, Store};
 
@@ -32,9 +33,13 @@ impl Store {
     }
 
     /// What is to be told of a call once it is recorded, if somebody listens.
-    pub(crate) fn telling(&self, generation: &NewGeneration) -> Option<Telling<'_>> {
+    pub(crate) fn telling(&self, call: &NewCall) -> Option<Telling<'_>> {
         let listener = self.call_listener().get()?;
+        let generation = &call.generation;
         let mut attributes = listener.told(&generation.attributes);
+        if let Some(conversation) = call.conversation.as_ref().filter(|_| listener.with_content) {
+            conversation.put_back(&mut attributes);
+        }
         if let Some(reason) = generation.attributes.get(FINISH_REASON) {
             attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
         }

@@ -1,0 +1,19 @@
+use fulgurite_types::NewGeneration;
+
+use crate::generations::conversations::RecordedConversation;
+
+/// A model call that is to be recorded.
+#[derive(Clone, Debug)]
+pub struct NewCall {
+    /// The answer, with the attributes of its span.
+    pub generation: NewGeneration,
+    /// Its messages. Where it is `None` they are looked for among the generation's attributes, as in spans of tracers;
+    /// otherwise those have no messages, tools or answer.
+    pub conversation: Option<RecordedConversation>,
+}
+
+impl From<NewGeneration> for NewCall {
+    fn from(generation: NewGeneration) -> Self {
+        Self { generation, conversation: None }
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode, Uri, header};
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_store::{Statistics, Store, StoreOptions, Synchronous};
 use fulgurite_types::{NewGatewayRollout, RolloutMode, new_id};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub fn fuzz_rest(bytes: &[u8]) {
 async fn answer(store: &Store, request: Request<Body>) {
     let before = store.statistics().await.expect("statistics");
     let serving = Serving { body_limit: BODY_LIMIT, ..Serving::default() };
-    let router = fulgurite_api::routes(store.clone(), &serving);
+    let router = fulgurite_api::routes(store.clone(), &serving, &mut RouteNeeds::default());
     let router = router.merge(crate::routes(store.clone(), &serving, Overdue::BeforeCalls));
     let Ok(response) = tokio::time::timeout(PATIENCE, router.oneshot(request)).await else { return };
     let response = response.expect("a router does not fail");

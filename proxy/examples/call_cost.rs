@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, header};
+use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
     SamplerInfo, StopReason,
@@ -116,7 +117,7 @@ async fn open(directory: &Path) -> Result<(Store, Router), Failure> {
     let sampler = Arc::new(SameAnswer { tokens, vocabulary_size: tokenizer.vocabulary_size() });
     let model = ServedModel::Sampled(SampledModel { name: "tiny".to_owned(), renderer, sampler });
     let proxy = Proxy::new(store.clone(), vec![model], ProxyOptions::default())?;
-    Ok((store, fulgurite_proxy::routes(proxy)))
+    Ok((store, fulgurite_proxy::routes(proxy, &mut RouteNeeds::default())))
 }
 
 /// Makes calls, each of an attempt of its own; gives the microseconds that each kind of thread spent on them.

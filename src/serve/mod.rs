@@ -6,6 +6,7 @@ mod connections;
 mod half_closed;
 mod limited_stream;
 pub mod metrics_page;
+mod routes;
 pub mod server;
 mod timed_body;
 mod trace_export;

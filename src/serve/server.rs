@@ -27,6 +27,7 @@ use crate::config::declarations::{Config, ProxyConfig, ServerConfig};
 use crate::serve::access::{self, Entrance};
 use crate::serve::connections::{self, ConnectionLimits, Door};
 use crate::serve::metrics_page::MetricsPage;
+use crate::serve::routes::all_routes;
 use crate::serve::trace_export::{Collector, TraceExport};
 use crate::serve::web_origins::WebOrigins;
 
@@ -150,10 +151,9 @@ impl RunningServer {
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };
         let keyring = Keyring { admin, issued: store.issued_keys().await?.clone() };
-        let entrance = Arc::new(Entrance { door: door.clone(), keyring, body_limit, origins });
-        let router = fulgurite_proxy::routes(proxy.clone())
-            .merge(fulgurite_api::routes(store.clone(), &serving))
-            .merge(fulgurite_agentlightning::routes(store.clone(), &serving, overdue))
+        let (routes, needs) = all_routes(proxy.clone(), store.clone(), &serving, overdue);
+        let entrance = Arc::new(Entrance { door: door.clone(), keyring, needs, body_limit, origins });
+        let router = routes
             .merge(metrics.routes())
             .merge(more_routes)
             .fallback(fulgurite_proxy::unknown_route)

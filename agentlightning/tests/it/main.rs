@@ -21,7 +21,7 @@ mod test_store;
 
 use axum::Router;
 use fulgurite_agentlightning::Overdue;
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_store::Store;
 
 /// All routes over a store, served as by default.
@@ -30,5 +30,6 @@ fn routes(store: Store) -> Router {
 }
 
 fn served_so(store: Store, serving: &Serving, overdue: Overdue) -> Router {
-    fulgurite_api::routes(store.clone(), serving).merge(fulgurite_agentlightning::routes(store, serving, overdue))
+    fulgurite_api::routes(store.clone(), serving, &mut RouteNeeds::default())
+        .merge(fulgurite_agentlightning::routes(store, serving, overdue))
 }

@@ -16,12 +16,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fulgurite_store::Store;
 
+use crate::access::need::Need;
+use crate::access::route_needs::RouteNeeds;
 use crate::conventions::error::RestError;
 use crate::conventions::refused::Refused;
 use crate::conventions::serving::Serving;
 
-/// Our own routes over the store.
-pub fn routes(store: Store, serving: &Serving) -> Router {
+/// Our own routes over the store. What each needs of a key is noted in `needs`.
+pub fn routes(store: Store, serving: &Serving, needs: &mut RouteNeeds) -> Router {
     let body_limit = serving.body_limit;
     let own = Router::new()
         .route("/workers/{worker_id}/release", post(attempts::release))
@@ -40,9 +42,15 @@ pub fn routes(store: Store, serving: &Serving) -> Router {
         .route("/v1/logs", post(not_taken))
         .route("/v1/development/profiles", post(not_taken))
         .route("/rollout/{rollout_id}/drift", get(attempts::drift))
-        .route("/rollout/{rollout_id}/reward", post(rewards::add))
-        .route("/rollout/{rollout_id}/attempt/{attempt_id}/reward", post(rewards::add_to_attempt))
-        .route("/rollout/{rollout_id}/generation/{generation_id}/reward", post(rewards::add_to_generation));
+        .route(needs.note("/rollout/{rollout_id}/reward", Need::Rollout), post(rewards::add))
+        .route(
+            needs.note("/rollout/{rollout_id}/attempt/{attempt_id}/reward", Need::Rollout),
+            post(rewards::add_to_attempt),
+        )
+        .route(
+            needs.note("/rollout/{rollout_id}/generation/{generation_id}/reward", Need::Rollout),
+            post(rewards::add_to_generation),
+        );
     serving.serve(routes, store)
 }
 

@@ -18,10 +18,10 @@ mod traces;
 mod training;
 
 use axum::Router;
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_store::Store;
 
 /// Our own routes, served as by default.
 fn routes(store: Store) -> Router {
-    fulgurite_api::routes(store, &Serving::default())
+    fulgurite_api::routes(store, &Serving::default(), &mut RouteNeeds::default())
 }

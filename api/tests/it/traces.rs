@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_types::{AttemptStatus, SpanFilter};
 use http_body_util::BodyExt;
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -131,7 +131,7 @@ async fn spans_of_nobody_are_counted_and_the_others_stored() {
 async fn what_cannot_be_read_is_refused_in_its_own_encoding() {
     let store = Api::new().await.store;
     let limited = Serving { body_limit: 1000, ..Serving::default() };
-    let api = Api { router: fulgurite_api::routes(store.store.clone(), &limited), store };
+    let api = Api { router: fulgurite_api::routes(store.store.clone(), &limited, &mut RouteNeeds::default()), store };
     let zeros = gzip(&vec![0; 100_000]);
     assert!(zeros.len() < 1000);
     let protobuf = ("content-type", PROTOBUF);

@@ -4,8 +4,8 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, head, post};
-use fulgurite_api::Refused;
+use axum::routing::{MethodRouter, get, head, post};
+use fulgurite_api::{Need, Refused, RouteNeeds};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -22,28 +22,40 @@ use crate::proxy::Proxy;
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
 /// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, answer with nothing, because some
-/// clients ask whether somebody is there.
-pub fn routes(proxy: Proxy) -> Router {
-    let mut router =
-        Router::new().route("/healthz", get(healthz)).route("/", head(StatusCode::OK).fallback(unknown_route));
+/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path
+/// itself, and `HEAD /`, answer with nothing, because some clients ask whether somebody is there. What each needs of a key is
+/// noted in `needs`.
+pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
+    let mut router = Router::new()
+        .route(needs.note("/healthz", Need::Nothing), get(healthz))
+        .route(needs.note_but_head("/", Need::Admin), head(StatusCode::OK).fallback(unknown_route));
     for base in ["/v1", &format!("{ATTEMPT}/v1"), ATTEMPT] {
-        router = router
-            .route(&format!("{base}/chat/completions"), post(chat_completions).fallback(method_not_allowed))
-            .route(&format!("{base}/completions"), post(completions).fallback(method_not_allowed))
-            .route(&format!("{base}/embeddings"), post(embeddings).fallback(method_not_allowed))
-            .route(&format!("{base}/responses"), post(responses::create).fallback(method_not_allowed))
-            .route(&format!("{base}/responses/{{response_id}}"), get(responses::retrieve).fallback(method_not_allowed))
-            .route(&format!("{base}/messages"), post(anthropic::messages).fallback(method_not_allowed))
-            .route(&format!("{base}/messages/count_tokens"), post(anthropic::count_tokens).fallback(method_not_allowed))
-            .route(&format!("{base}/models"), get(list_models).fallback(method_not_allowed))
-            .route(&format!("{base}/models/{{*model}}"), get(retrieve_model).fallback(method_not_allowed));
+        for (path, methods) in model_calls() {
+            let path = format!("{base}{path}");
+            router = router.route(needs.note(&path, Need::ModelCalls), methods.fallback(method_not_allowed));
+        }
     }
     for prefix in [ATTEMPT, &format!("{ATTEMPT}/"), &format!("{ATTEMPT}/v1"), &format!("{ATTEMPT}/v1/")] {
-        router = router.route(prefix, get(StatusCode::OK).fallback(method_not_allowed));
+        let methods = get(StatusCode::OK).fallback(method_not_allowed);
+        router = router.route(needs.note_but_head(prefix, Need::ModelCalls), methods);
     }
     let metered = axum::middleware::from_fn_with_state(Arc::clone(&proxy.shared.telemetry), meter);
-    router.merge(gateway::routes::routes()).merge(model_routes::routes()).layer(metered).with_state(proxy)
+    router.merge(gateway::routes::routes(needs)).merge(model_routes::routes()).layer(metered).with_state(proxy)
+}
+
+/// What agents call below a base URL.
+fn model_calls() -> [(&'static str, MethodRouter<Proxy>); 9] {
+    [
+        ("/chat/completions", post(chat_completions)),
+        ("/completions", post(completions)),
+        ("/embeddings", post(embeddings)),
+        ("/responses", post(responses::create)),
+        ("/responses/{response_id}", get(responses::retrieve)),
+        ("/messages", post(anthropic::messages)),
+        ("/messages/count_tokens", post(anthropic::count_tokens)),
+        ("/models", get(list_models)),
+        ("/models/{*model}", get(retrieve_model)),
+    ]
 }
 
 /// Answers whatever no other route does, in Anthropic's shape where the client speaks it, otherwise in OpenAI's.

@@ -37,6 +37,7 @@ mod training;
 pub use base::TinkerBase;
 pub use error::TinkerServerError;
 pub use host::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
+pub use management::downloads::SIGNED_LINK;
 pub use options::TinkerServerOptions;
 pub use routes::routes;
 pub use sampling::kept_weights::KeptWeightsSampler;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_agentlightning::Overdue;
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_backends::{
     AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
 };
@@ -235,7 +235,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
 fn all_routes(store: &Store) -> axum::Router {
     let serving = Serving::default();
     let agentlightning = fulgurite_agentlightning::routes(store.clone(), &serving, Overdue::ByTimer);
-    fulgurite_api::routes(store.clone(), &serving).merge(agentlightning)
+    fulgurite_api::routes(store.clone(), &serving, &mut RouteNeeds::default()).merge(agentlightning)
 }
 
 #[tokio::test]

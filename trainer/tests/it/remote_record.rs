@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use fulgurite_agentlightning::Overdue;
-use fulgurite_api::Serving;
+use fulgurite_api::{RouteNeeds, Serving};
 use fulgurite_client::{Server, ServerError, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{Record, RecordError, RemoteRecord};
@@ -87,7 +87,7 @@ fn generation(rollout_id: &str, attempt_id: &str, place: usize, prompt_tokens: V
 fn all_routes(store: &Store) -> axum::Router {
     let serving = Serving::default();
     let agentlightning = fulgurite_agentlightning::routes(store.clone(), &serving, Overdue::ByTimer);
-    fulgurite_api::routes(store.clone(), &serving).merge(agentlightning)
+    fulgurite_api::routes(store.clone(), &serving, &mut RouteNeeds::default()).merge(agentlightning)
 }
 
 #[tokio::test]

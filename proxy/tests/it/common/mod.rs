@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleEvent, SampleRequest, SampleStream, SampledToken, Sampler,
     SamplerInfo, StopReason, WeightsSource,
@@ -285,8 +286,11 @@ async fn listen(
         renderer: renderer.clone(),
         sampler: sampler.clone(),
     });
-    let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], options.clone()).unwrap())
-        .fallback(fulgurite_proxy::unknown_route);
+    let router = fulgurite_proxy::routes(
+        Proxy::new(store.clone(), vec![model], options.clone()).unwrap(),
+        &mut RouteNeeds::default(),
+    )
+    .fallback(fulgurite_proxy::unknown_route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

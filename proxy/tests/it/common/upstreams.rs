@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{Proxy, ProxyOptions, ServedModel, UpstreamModel};
 use fulgurite_store::{Store, StoreOptions};
@@ -112,7 +113,7 @@ pub async fn serve(store: &Store, models: Vec<ServedModel>) -> String {
 
 /// Serves a proxy, and gives the URL.
 pub async fn serve_proxy(proxy: Proxy) -> String {
-    let router = fulgurite_proxy::routes(proxy).fallback(fulgurite_proxy::unknown_route);
+    let router = fulgurite_proxy::routes(proxy, &mut RouteNeeds::default()).fallback(fulgurite_proxy::unknown_route);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
+use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
@@ -50,7 +51,10 @@ impl Setup {
         let url = format!("sqlite://{}", directory.path().join("test.db").display());
         let store = Store::open(&url, StoreOptions::default()).await.unwrap();
         let model = ServedModel::Sampled(SampledModel { name: "tiny".into(), renderer: renderer.clone(), sampler });
-        let router = fulgurite_proxy::routes(Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap());
+        let router = fulgurite_proxy::routes(
+            Proxy::new(store.clone(), vec![model], ProxyOptions::default()).unwrap(),
+            &mut RouteNeeds::default(),
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });

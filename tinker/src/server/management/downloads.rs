@@ -33,12 +33,15 @@ const PIECE: usize = 256 * 1024;
 /// What an archive of all of a checkpoint's files is called.
 const ARCHIVE: &str = "archive.tar";
 
+/// The route of links that are good for a while and need no key: they are signed.
+pub const SIGNED_LINK: &str = "/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}";
+
 pub(crate) fn routes() -> Router<Arc<TinkerServer>> {
     let one = "/api/v1/training_runs/{run_id}/checkpoints/{kind}/{name}";
     Router::new()
         .route(&format!("{one}/external_weights_urls"), get(external_weights_urls))
         .route(&format!("{one}/archive"), get(archive))
-        .route("/api/v1/downloads/{expires}/{signature}/{run_id}/{kind}/{name}/{file}", get(download))
+        .route(SIGNED_LINK, get(download))
 }
 
 impl TinkerServer {

@@ -1,0 +1,69 @@
+use fulgurite_store::{KeyHolder, KeyRefused};
+
+/// What a route needs of a request's key. The admin key opens every route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// No key.
+    Nothing,
+    /// A key to model calls.
+    ModelCalls,
+    /// The rollout's own key.
+    Rollout,
+    /// The admin key.
+    Admin,
+}
+
+impl Need {
+    /// Refuses a key that does not open a route, for the rollout that the path names.
+    pub fn is_met_by(self, holder: &KeyHolder, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
+        match (self, holder) {
+            (Need::Nothing, _) | (_, KeyHolder::Admin) | (Need::ModelCalls, KeyHolder::ModelCalls) => Ok(()),
+            (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. }) => match rollout_id {
+                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                _ => Ok(()),
+            },
+            (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
+                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                _ => Ok(()),
+            },
+            (Need::ModelCalls | Need::Admin, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
+            (Need::Admin, KeyHolder::Attempt { .. }) => Err(KeyRefused::AdminOnly { of: "a rollout" }),
+            (Need::Rollout | Need::Admin, KeyHolder::ModelCalls) => Err(KeyRefused::AdminOnly { of: "model calls" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_opens_its_own_door() {
+        let of = |id: &str| KeyHolder::Attempt { rollout_id: id.into(), attempt_id: "a".into() };
+        let grader = |id: &str| KeyHolder::Grader { rollout_id: id.into(), attempt_id: "a".into() };
+        let other = KeyRefused::OtherRollout { of: "r".into(), asked: "s".into() };
+        for (need, holder, rollout_id, expected) in [
+            (Need::Admin, KeyHolder::Admin, None, Ok(())),
+            (Need::Rollout, KeyHolder::Admin, Some("s"), Ok(())),
+            (Need::ModelCalls, of("r"), Some("r"), Ok(())),
+            (Need::ModelCalls, of("r"), None, Ok(())),
+            (Need::ModelCalls, of("r"), Some("s"), Err(other.clone())),
+            (Need::Rollout, of("r"), Some("r"), Ok(())),
+            (Need::Rollout, of("r"), Some("s"), Err(other)),
+            (Need::Admin, of("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a rollout" })),
+            (Need::Rollout, grader("r"), Some("r"), Ok(())),
+            (
+                Need::Rollout,
+                grader("s"),
+                Some("r"),
+                Err(KeyRefused::OtherRollout { of: "s".into(), asked: "r".into() }),
+            ),
+            (Need::ModelCalls, grader("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a grader" })),
+            (Need::Admin, grader("r"), None, Err(KeyRefused::AdminOnly { of: "a grader" })),
+            (Need::ModelCalls, KeyHolder::ModelCalls, Some("s"), Ok(())),
+            (Need::Rollout, KeyHolder::ModelCalls, Some("s"), Err(KeyRefused::AdminOnly { of: "model calls" })),
+        ] {
+            assert_eq!(need.is_met_by(&holder, rollout_id), expected, "{need:?} {holder:?} {rollout_id:?}");
+        }
+    }
+}

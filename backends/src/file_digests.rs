@@ -98,7 +98,7 @@ pub fn file_digest(path: &Path) -> std::io::Result<String> {
 }
 
 fn digits(state: Sha256) -> String {
-    state.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", state.finalize())
 }
 
 /// The text of a [`DIGEST_LIST`], which `sha256sum -c` reads.

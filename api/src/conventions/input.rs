@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use serde_path_to_error::Segment;
 
 use super::error::{Mistake, RestError};
-use super::plain_words::plain_words;
+use super::found_and_expected::found_and_expected;
 use super::refused::BodyTooSlow;
 use super::shape::{Field, Shape, Shaped};
 use super::turns::{Queue, Turn};
@@ -193,7 +193,7 @@ fn value<T: DeserializeOwned>(checked: Value) -> Result<T, RestError> {
             Segment::Enum { .. } | Segment::Unknown => None,
         });
         let place = place.collect();
-        RestError::from(Mistake::value(place, plain_words(&error.inner().to_string()), Value::Null))
+        RestError::from(Mistake::value(place, found_and_expected(&error.inner().to_string()), Value::Null))
     })
 }
 

@@ -3,12 +3,12 @@
 
 pub mod attempt_update;
 pub mod error;
+mod found_and_expected;
 pub mod input;
 pub mod lists;
-mod plain_words;
 pub mod refused;
 pub mod serving;
 pub mod shape;
 pub mod turns;
 
-pub(crate) use plain_words::plain_words;
+pub(crate) use found_and_expected::found_and_expected;

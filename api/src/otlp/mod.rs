@@ -13,7 +13,7 @@ use fulgurite_types::{IncomingSpan, Span};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use prost::Message;
 
-use crate::conventions::plain_words;
+use crate::conventions::found_and_expected;
 
 /// The spans of one export.
 #[derive(Debug, Default, PartialEq)]
@@ -68,7 +68,7 @@ pub fn rejected_spans(response: &[u8]) -> Option<(u64, String)> {
 }
 
 fn not_an_export(error: impl std::fmt::Display) -> StoreError {
-    let words = plain_words(&error.to_string());
+    let words = found_and_expected(&error.to_string());
     StoreError::invalid("body", format!("is not an ExportTraceServiceRequest: {words}"))
 }
 

@@ -118,3 +118,12 @@ fn at_most(name: &str, count: usize, limit: usize, what: &str) -> Result<(), Pro
         false => Ok(()),
     }
 }
+
+/// The field that a refusal names, with which its message begins.
+#[cfg(test)]
+pub(crate) fn refused_field(error: ProxyError) -> String {
+    match error {
+        ProxyError::InvalidRequest { message, parameter: Some(field), .. } if message.starts_with(&field) => field,
+        other => panic!("{other:?}"),
+    }
+}

@@ -10,5 +10,5 @@ pub(crate) fn hex_sha256(parts: &[&[u8]]) -> String {
         }
         hasher.update(part);
     }
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hasher.finalize())
 }

@@ -162,5 +162,5 @@ impl Block {
 
 /// Thinking is signed by its digest: clients send nothing back that is not signed, and nobody needs to check it.
 fn signature(thinking: &str) -> String {
-    Sha256::digest(thinking.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(thinking))
 }

@@ -29,8 +29,7 @@ impl LinkSigner {
 
     /// What a link is signed with.
     pub(crate) fn signature(&self, expires: u64, path: &str, file: &str) -> String {
-        let code = self.code(expires, path, file).finalize().into_bytes();
-        code.iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:x}", self.code(expires, path, file).finalize().into_bytes())
     }
 
     /// Whether a link was signed here and is still good. Takes as long whatever is wrong with the signature.

@@ -1,7 +1,8 @@
-//! What a reader of JSON says, for people.
+//! Serde's messages about a value, for people.
 
-/// What serde says of a value, without the names of this program's types. What a type says in words of its own stays.
-pub(crate) fn plain_words(message: &str) -> String {
+/// Serde's message about a value as a phrase to stand behind the value's place: what was found, and what should be there,
+/// without the names of Rust types. Other messages stay as they are.
+pub(crate) fn found_and_expected(message: &str) -> String {
     if message.starts_with("EOF while parsing") {
         return "it ends too early".to_owned();
     }
@@ -52,7 +53,7 @@ mod tests {
             ("invalid digit found in string", "a text where a whole number should be"),
             ("it is no colour", "it is no colour"),
         ] {
-            assert_eq!(plain_words(said), told);
+            assert_eq!(found_and_expected(said), told);
         }
     }
 }

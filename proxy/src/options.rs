@@ -6,7 +6,7 @@ use crate::attempt::attribution::RolloutDefaults;
 use crate::attempt::budget::Budget;
 use crate::call::auxiliary_rules::AuxiliaryRule;
 use crate::call::deadlines::SamplingLimits;
-use crate::door::large_requests::LargeRequestLimits;
+use crate::requests::large_requests::LargeRequestLimits;
 
 /// Limits and choices of the proxy.
 #[derive(Clone, Debug)]

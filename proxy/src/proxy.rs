@@ -12,13 +12,13 @@ use crate::call::shutdown::Shutdown;
 use crate::clock::now;
 use crate::gateway::pause_state::PauseState;
 use crate::gateway::registered_models::RegisteredModels;
-use crate::models::put_back::put_back;
+use crate::models::restored_weights::restore_weights;
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
 use crate::observe::telemetry::Telemetry;
 use crate::options::ProxyOptions;
 use crate::retries::request_log::RequestLog;
-use crate::upstream::passed_calls::PassedCalls;
+use crate::upstream::forwarded_calls::ForwardedCalls;
 
 /// The models behind the door and the store that keeps the record. Cheap to clone.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) planning: PlanningRules,
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
-    pub(crate) passed: Arc<PassedCalls>,
+    pub(crate) passed: Arc<ForwardedCalls>,
     /// Places in which large requests are worked at.
     pub(crate) large_requests: FairShare,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -67,7 +67,7 @@ impl Proxy {
             limits: options.sampling_limits,
         });
         let remembering = Arc::downgrade(&services);
-        services.store.tell_of_ended_attempts(move |rollout_id, attempt_id| {
+        services.store.notify_of_ended_attempts(move |rollout_id, attempt_id| {
             if let Some(services) = remembering.upgrade() {
                 services.memories.forget(rollout_id, attempt_id);
             }
@@ -79,7 +79,7 @@ impl Proxy {
             services,
             planning,
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
-            passed: Arc::new(PassedCalls::new(SESSION_REQUESTS_KEPT)),
+            passed: Arc::new(ForwardedCalls::new(SESSION_REQUESTS_KEPT)),
             gateway_pause: PauseState::default(),
             registered_models: RegisteredModels::default(),
             started: now(),
@@ -90,8 +90,8 @@ impl Proxy {
 
     /// Puts weights back that were behind models before the server was started anew; those of models that are not served
     /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
-    pub fn put_back(&self, kept: Vec<ModelWeights>) {
-        put_back(&self.shared.models, kept);
+    pub fn restore_weights(&self, kept: Vec<ModelWeights>) {
+        restore_weights(&self.shared.models, kept);
     }
 
     /// Cuts every answer short that is being sampled. What was sampled is recorded, as of a client that has left, and whoever

@@ -146,7 +146,7 @@ impl RunningServer {
         let export =
             collector.map(|collector| TraceExport::start(collector, &store, config.telemetry.content)).transpose()?;
         let proxy = Proxy::new(store.clone(), models, proxy_options)?;
-        proxy.put_back(kept_weights);
+        proxy.restore_weights(kept_weights);
         let door = Door::new();
         let serving = Serving { body_limit, turns: Arc::new(BodyTurns::new(&config.proxy)) };
         let overdue = if watchdog_interval.is_some() { Overdue::ByTimer } else { Overdue::BeforeCalls };

@@ -149,7 +149,7 @@ impl TraceExport {
         };
         let resource = Arc::new(resource());
         let queue_full = dropped("queue_full");
-        store.tell_of_calls(with_content, move |span| {
+        store.notify_of_calls(with_content, move |span| {
             if spans.try_send(Span { resource: resource.clone(), ..span }).is_err() {
                 queue_full.increment(1);
                 queue_trouble

@@ -159,7 +159,7 @@ fn make_calls(
 
 /// Asks whose the call is, and records it.
 async fn record(store: &Store, generation: NewGeneration) {
-    store.rollout_of_calls(&generation.rollout_id).await.unwrap().unwrap();
+    store.cached_rollout(&generation.rollout_id).await.unwrap().unwrap();
     store.record_generation(generation).await.unwrap();
 }
 

@@ -12,9 +12,9 @@ use crate::database::listener::Listener;
 use crate::database::location::{Access, Location};
 use crate::database::options::{BUSY_TIMEOUT, StoreOptions};
 use crate::database::readers::{Reader, Readers};
+use crate::database::rollout_cache::RolloutCache;
 use crate::database::signals::Signals;
 use crate::database::sql::{column, count};
-use crate::database::under_way::RolloutsUnderWay;
 use crate::database::writer::{Write, Writer};
 use crate::keys::issued_keys::IssuedKeys;
 use crate::recording::at_once;
@@ -61,7 +61,7 @@ struct Inner {
     issued_keys: OnceCell<IssuedKeys>,
     call_listener: OnceLock<CallListener>,
     latest_calls: LatestCalls,
-    under_way: Arc<RolloutsUnderWay>,
+    under_way: Arc<RolloutCache>,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -91,7 +91,7 @@ impl Store {
             Location::Sqlite(_) => None,
             Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
         };
-        let under_way = Arc::new(RolloutsUnderWay::new(dialect == Dialect::Postgres));
+        let under_way = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
         let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&under_way));
         Ok(Self::new(readers, Some(writer), signals, under_way, listener))
     }
@@ -111,14 +111,14 @@ impl Store {
             opened => opened?,
         };
         require_migrated(&mut *readers.acquire().await?).await?;
-        Ok(Self::new(readers, None, Arc::default(), Arc::new(RolloutsUnderWay::new(true)), None))
+        Ok(Self::new(readers, None, Arc::default(), Arc::new(RolloutCache::new(true)), None))
     }
 
     fn new(
         readers: Readers,
         writer: Option<Writer<CallRecord>>,
         signals: Arc<Signals>,
-        under_way: Arc<RolloutsUnderWay>,
+        under_way: Arc<RolloutCache>,
         _listener: Option<Listener>,
     ) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
@@ -144,8 +144,8 @@ impl Store {
 
     /// From now on tells `tell` of each attempt that this store ends, by rollout and attempt, once that is committed. It
     /// must not block. There can be one such listener.
-    pub fn tell_of_ended_attempts(&self, tell: impl Fn(&str, &str) + Send + Sync + 'static) {
-        self.inner.signals.tell_of_ends(Box::new(tell));
+    pub fn notify_of_ended_attempts(&self, tell: impl Fn(&str, &str) + Send + Sync + 'static) {
+        self.inner.signals.set_end_listener(Box::new(tell));
     }
 
     /// Whether other servers may write to the same database.
@@ -190,7 +190,7 @@ impl Store {
         &self.inner.latest_calls
     }
 
-    pub(crate) fn rollouts_under_way(&self) -> &RolloutsUnderWay {
+    pub(crate) fn rollout_cache(&self) -> &RolloutCache {
         &self.inner.under_way
     }
 

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 
-use fulgurite_store::{EVENT_TYPE, NewMoment, Result, Sender, Store, StoreError, recorded_reward, reward_annotation};
+use fulgurite_store::{
+    EVENT_TYPE, NewInstantSpan, Result, Sender, Store, StoreError, recorded_reward, reward_annotation,
+};
 use fulgurite_types::{Event, Generation, GenerationFilter, Object, Reward, Span, SpanFilter};
 use serde_json::{Map, Value, json};
 
@@ -34,8 +36,9 @@ pub(super) async fn add(
     data: Value,
 ) -> Result<Event> {
     let (name, attributes) = span_parts(event_type, &data, sender)?;
-    let moment = NewMoment { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.to_owned(), name, attributes };
-    let timestamp = store.add_moment(sender, moment).await?;
+    let moment =
+        NewInstantSpan { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.to_owned(), name, attributes };
+    let timestamp = store.add_instant_span(sender, moment).await?;
     Ok(Event {
         event_type: event_type.to_owned(),
         rollout_id: rollout_id.to_owned(),

@@ -78,7 +78,7 @@ impl AttemptMemory {
     }
 
     /// Counts a request in that was read from the store.
-    pub(crate) fn was_asked(&self, seed: u64) {
+    pub(crate) fn note_seed(&self, seed: u64) {
         let mut state = self.state();
         state.requests += 1;
         state.recorded_seeds.insert(seed);
@@ -170,8 +170,8 @@ mod tests {
     fn no_request_gets_the_seed_of_one_that_is_recorded() {
         // The request at place 1 left no record.
         let memory = AttemptMemory::new();
-        memory.was_asked(100);
-        memory.was_asked(102);
+        memory.note_seed(100);
+        memory.note_seed(102);
         assert_eq!([memory.next_seed(|place| 100 + place), memory.next_seed(|place| 100 + place)], [103, 104]);
         assert_eq!(memory.next_seed(|place| 200 + place), 205, "another client's seeds are others");
     }

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::attempt::budget::{Allowance, Budget};
 use crate::clock::now;
-use crate::door::whose_call::{ClientSession, WhoseCall};
 use crate::error::ProxyError;
+use crate::requests::call_target::{CallTarget, ClientSession};
 
 /// Whose call it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,13 +36,13 @@ pub(crate) struct RolloutDefaults {
 pub(crate) async fn attribute(
     store: &Store,
     defaults: RolloutDefaults,
-    whose: &WhoseCall,
+    target: &CallTarget,
     begins_attempt: bool,
 ) -> Result<Option<Attribution>, ProxyError> {
-    let attribution = match whose {
-        WhoseCall::Unsaid => return Ok(None),
-        WhoseCall::Session(session) => resolve_session(store, defaults.seed, session).await?,
-        WhoseCall::Attempt { rollout_id, attempt_id } => {
+    let attribution = match target {
+        CallTarget::Unnamed => return Ok(None),
+        CallTarget::Session(session) => resolve_session(store, defaults.seed, session).await?,
+        CallTarget::Attempt { rollout_id, attempt_id } => {
             if let (Some(attempt_id), true) = (attempt_id, begins_attempt) {
                 store.open_attempt(rollout_id, attempt_id).await?;
             }
@@ -59,7 +59,7 @@ async fn resolve(
     rollout_id: &str,
     attempt_id: Option<&str>,
 ) -> Result<Attribution, ProxyError> {
-    let Some(found) = store.rollout_of_calls(rollout_id).await? else {
+    let Some(found) = store.cached_rollout(rollout_id).await? else {
         return Err(ProxyError::UnknownTarget { kind: "rollout", id: rollout_id.to_owned() });
     };
     let (rollout, latest) = &*found;
@@ -87,7 +87,7 @@ fn no_attempt_yet(rollout_id: &str) -> ProxyError {
 
 /// The attempt of a client's session, which begins with the session's first call.
 async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> Result<Attribution, ProxyError> {
-    let known = store.rollout_of_calls(&session.rollout_id).await?;
+    let known = store.cached_rollout(&session.rollout_id).await?;
     let (rollout, attempt) = match known.as_deref() {
         Some((rollout, Some(attempt))) => (rollout.clone(), attempt.clone()),
         _ => {

@@ -148,7 +148,7 @@ impl Spending {
     }
 
     /// Lets a call go on that was let in before, whose answers may have so many tokens more otherwise.
-    pub(crate) fn let_go_on(self: &Arc<Self>, allowance: Allowance, answer_tokens: &[usize]) -> Option<Admission> {
+    pub(crate) fn readmit(self: &Arc<Self>, allowance: Allowance, answer_tokens: &[usize]) -> Option<Admission> {
         let mut spent = self.spent();
         let each = spent.left_of(allowance.budget.tokens?).checked_div(answer_tokens.len())?;
         let reserved = answer_tokens.iter().map(|asked| each.min(*asked) as u64).sum();
@@ -303,17 +303,17 @@ mod tests {
         let allowance = Allowance { budget, start_time: 0.0 };
         spending.call(40);
         spending.sampled(10);
-        let first = spending.let_go_on(allowance, &[5, usize::MAX]).unwrap();
+        let first = spending.readmit(allowance, &[5, usize::MAX]).unwrap();
         assert_eq!((first.answer_tokens, spending.spent().reserved), (Some(25), 30));
-        let second = spending.let_go_on(allowance, &[usize::MAX]).unwrap();
+        let second = spending.readmit(allowance, &[usize::MAX]).unwrap();
         assert_eq!((second.answer_tokens, spending.spent().reserved), (Some(20), 50));
-        assert_eq!(spending.let_go_on(allowance, &[1]).unwrap().answer_tokens, Some(0));
+        assert_eq!(spending.readmit(allowance, &[1]).unwrap().answer_tokens, Some(0));
         drop((first, second));
         // It began anew, and was broken off sooner.
         spending.sampled_anew(10, 4);
         assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 44, reserved: 0 });
-        assert!(spending.let_go_on(allowance, &[]).is_none(), "there is nothing to sample");
-        assert!(spending.let_go_on(Allowance::default(), &[1]).is_none(), "there is no limit");
+        assert!(spending.readmit(allowance, &[]).is_none(), "there is nothing to sample");
+        assert!(spending.readmit(Allowance::default(), &[1]).is_none(), "there is no limit");
     }
 
     proptest! {

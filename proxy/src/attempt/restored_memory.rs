@@ -20,7 +20,7 @@ pub(crate) async fn restore(
 ) -> Result<AttemptMemory, StoreError> {
     let memory = AttemptMemory::new();
     let listed = match store.others_write() {
-        true => Some(store.generations_behind(rollout_id, attempt_id, 0).await?),
+        true => Some(store.generations_after(rollout_id, attempt_id, 0).await?),
         false => None,
     };
     let mut calls = turns(store, rollout_id, attempt_id).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn restore(
         calls.retain(|call| memory.is_own(&call.generation.generation_id).is_some());
     }
     // Those that were passed on have taken from the budget, and have no place among what is sampled here.
-    let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_passed_on);
+    let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_forwarded);
     // The answers to one request share its reply's id.
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
@@ -55,11 +55,11 @@ pub(crate) async fn catch_up(
 ) -> Result<usize, StoreError> {
     let mut known_up_to = memory.known_up_to.lock().await;
     let mut grown = 0;
-    for (place, generation_id) in store.generations_behind(rollout_id, attempt_id, *known_up_to).await? {
+    for (place, generation_id) in store.generations_after(rollout_id, attempt_id, *known_up_to).await? {
         let is_own = memory.is_own(&generation_id);
         if is_own != Some(true)
             && let Some(call) = turn(store, &generation_id).await?
-            && !is_passed_on(&call)
+            && !is_forwarded(&call)
         {
             memory.note(&generation_id, false);
             grown += match is_own {
@@ -78,7 +78,7 @@ fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCa
     let generation = &call.generation;
     memory.spending.sampled(generation.sampled_tokens.len());
     if is_first_answer(call) {
-        memory.was_asked(generation.seed);
+        memory.note_seed(generation.seed);
         memory.spending.call(generation.prompt_tokens.len());
         let identity = Identity {
             digest: generation.request_digest.clone(),
@@ -121,7 +121,7 @@ fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &Recorded
 }
 
 /// Those that were passed on have taken from the budget, and have no place among what is sampled here.
-fn is_passed_on(call: &RecordedCall) -> bool {
+fn is_forwarded(call: &RecordedCall) -> bool {
     call.generation.defect == Some(Defect::Upstream)
 }
 

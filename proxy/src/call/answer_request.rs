@@ -11,7 +11,6 @@ use crate::call::planning::Planner;
 use crate::call::run_call::start;
 use crate::call::shutdown::Shutdown;
 use crate::clock::now;
-use crate::door::caller::Caller;
 use crate::error::ProxyError;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
@@ -21,6 +20,7 @@ use crate::proxy::{Proxy, Shared};
 use crate::record::recorded_call::earlier_answers;
 use crate::reply::http_response;
 use crate::reply::reply_writer::ReplyContext;
+use crate::requests::caller::Caller;
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, Joined};
 
@@ -40,11 +40,11 @@ pub(crate) async fn answer(
     check_capabilities(&request, &info)?;
     warn_of_unseen_tools(models, &model, &request, &facts);
     let attribution =
-        attribute(&services.store, options.rollout_defaults(), &caller.whose, caller.begins_attempt).await?;
+        attribute(&services.store, options.rollout_defaults(), &caller.target, caller.begins_attempt).await?;
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
-    let is_attributed = caller.whose.named_rollout().is_some();
+    let is_attributed = caller.target.named_rollout().is_some();
     let token_ids = request.return_token_ids || (is_attributed && options.token_ids_on_attributed_path);
     let memory = match &attribution {
         Some(attribution) => {

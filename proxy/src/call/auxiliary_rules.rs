@@ -22,7 +22,7 @@ pub struct AuxiliaryRule {
 }
 
 /// How a built-in rule recognises its calls.
-enum AskedWords {
+enum PromptPattern {
     /// By the system's words, in a call that declares no tools.
     System(&'static str),
     /// By the words of the user's last message, in a call that goes on with the tools of the task.
@@ -31,24 +31,24 @@ enum AskedWords {
 
 /// What harnesses are known to ask beside the task, in their own words: Claude Code, whose titles are in those of older
 /// versions, of 2.1.197 and of 2.1.330, and opencode.
-const BUILT_IN: [(&str, AskedWords); 8] = [
-    ("claude_code_topic", AskedWords::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
-    ("claude_code_title", AskedWords::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
-    ("claude_code_title", AskedWords::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
-    ("claude_code_title", AskedWords::System(r"(?i)\byou are naming a coding session so the user can\b")),
-    ("claude_code_session_name", AskedWords::System(r"(?i)\bgenerate a short kebab-case name \(2-4 words\)")),
-    ("claude_code_suggestion", AskedWords::User(r"(?i)\[suggestion mode: suggest what the user might\b")),
-    ("claude_code_recap", AskedWords::User(r"(?i)\bthe user stepped away and is coming back\. recap in under\b")),
-    ("opencode_title", AskedWords::System(r"(?i)^\s*you are a title generator\b")),
+const BUILT_IN: [(&str, PromptPattern); 8] = [
+    ("claude_code_topic", PromptPattern::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
+    ("claude_code_title", PromptPattern::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
+    ("claude_code_title", PromptPattern::System(r"(?i)\bgenerate a concise, sentence-case title\b")),
+    ("claude_code_title", PromptPattern::System(r"(?i)\byou are naming a coding session so the user can\b")),
+    ("claude_code_session_name", PromptPattern::System(r"(?i)\bgenerate a short kebab-case name \(2-4 words\)")),
+    ("claude_code_suggestion", PromptPattern::User(r"(?i)\[suggestion mode: suggest what the user might\b")),
+    ("claude_code_recap", PromptPattern::User(r"(?i)\bthe user stepped away and is coming back\. recap in under\b")),
+    ("opencode_title", PromptPattern::System(r"(?i)^\s*you are a title generator\b")),
 ];
 
 impl AuxiliaryRule {
     /// The rules for harnesses that are known to need them.
     pub fn built_in() -> Vec<Self> {
-        let rule = |(name, asked): (&str, AskedWords)| {
+        let rule = |(name, asked): (&str, PromptPattern)| {
             let (system, user) = match asked {
-                AskedWords::System(pattern) => (Some(pattern.to_owned()), None),
-                AskedWords::User(pattern) => (None, Some(pattern.to_owned())),
+                PromptPattern::System(pattern) => (Some(pattern.to_owned()), None),
+                PromptPattern::User(pattern) => (None, Some(pattern.to_owned())),
             };
             Self { name: name.to_owned(), without_tools: system.is_some(), system, user }
         };

@@ -108,7 +108,7 @@ impl Planner<'_> {
         let answer_tokens = self.request.options.max_tokens.unwrap_or(room).min(room);
         let admission = match is_new {
             true => self.admit(tokens.len(), answer_tokens)?,
-            false => self.let_go_on(&earlier, answer_tokens),
+            false => self.readmit(&earlier, answer_tokens),
         };
         let prompt: Arc<[u32]> = tokens.into();
         let reading = match &self.request.prompt {
@@ -234,12 +234,12 @@ impl Planner<'_> {
     }
 
     /// Lets a request of an attempt that was broken off take what its answers may still sample.
-    fn let_go_on(&self, earlier: &[Option<RecordedCall>], answer_tokens: usize) -> Option<Arc<Admission>> {
+    fn readmit(&self, earlier: &[Option<RecordedCall>], answer_tokens: usize) -> Option<Arc<Admission>> {
         let (attribution, memory) = (self.attribution.as_ref()?, self.memory.as_ref()?);
         let is_whole = |call: &RecordedCall| FinishReason::recorded(&call.generation.stop_reason).is_some();
         let broken_off = earlier.iter().map(Option::as_ref).filter(|call| !call.is_some_and(is_whole));
         let more: Vec<usize> = broken_off.map(|call| answer_tokens.saturating_sub(sampled_before(call))).collect();
-        memory.spending.let_go_on(attribution.allowance, &more).map(Arc::new)
+        memory.spending.readmit(attribution.allowance, &more).map(Arc::new)
     }
 
     /// The seed of a new request's first answer.

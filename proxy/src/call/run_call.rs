@@ -84,7 +84,7 @@ async fn sample(
     // What was sampled of other answers is left, and they begin anew.
     let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
     if let Some(earlier) = earlier.filter(|_| goes_on) {
-        let tokens = answer.go_on_behind(sampled_tokens(earlier));
+        let tokens = answer.continue_after(sampled_tokens(earlier));
         if !tokens.is_empty() {
             flight.publish_event(choice, CallEvent::Tokens(tokens.into()));
         }

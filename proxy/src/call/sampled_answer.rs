@@ -78,7 +78,7 @@ impl SampledAnswer {
     }
 
     /// Takes what an earlier sampling gave, behind which another goes on.
-    pub(crate) fn go_on_behind(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
+    pub(crate) fn continue_after(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
         let taken = earlier.map(|token| self.take(token)).collect();
         self.earlier_tokens = self.tokens.len();
         taken

@@ -9,7 +9,7 @@ pub(crate) struct Shutdown {
 }
 
 /// A request under way; it is over when this is dropped.
-pub(crate) struct UnderWay(watch::Sender<usize>);
+pub(crate) struct OngoingCall(watch::Sender<usize>);
 
 impl Shutdown {
     /// Turns true once answers are to be cut short.
@@ -18,13 +18,13 @@ impl Shutdown {
     }
 
     /// Counts a request in.
-    pub(crate) fn begin(&self) -> UnderWay {
+    pub(crate) fn begin(&self) -> OngoingCall {
         // Nobody waits for more of them.
         self.under_way.send_if_modified(|count| {
             *count += 1;
             false
         });
-        UnderWay(self.under_way.clone())
+        OngoingCall(self.under_way.clone())
     }
 
     /// Cuts all answers short, also those that only begin now.
@@ -39,7 +39,7 @@ impl Shutdown {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for OngoingCall {
     fn drop(&mut self) {
         self.0.send_if_modified(|count| {
             *count -= 1;

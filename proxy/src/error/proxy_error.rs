@@ -5,7 +5,7 @@ use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
 
 use super::wire_error::{Dialect, DialectWords, ErrorDetails, WireError};
-use crate::door::request_fields::TEMPLATE_ARGUMENTS;
+use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its words and its fields, and behind `=>` what else clients are told of it, in which
 /// the fields may be named.

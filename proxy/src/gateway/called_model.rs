@@ -29,7 +29,7 @@ impl ModelOfCall {
     }
 
     /// Whether it knows the field that asks for token ids: what is registered is a model server of Agent-lightning's.
-    pub(super) fn tells_token_ids(&self) -> bool {
+    pub(super) fn reports_token_ids(&self) -> bool {
         !matches!(self, ModelOfCall::Served(ServedModel::Upstream(_)))
     }
 

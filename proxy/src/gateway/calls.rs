@@ -9,12 +9,12 @@ use super::error::GatewayError;
 use super::pause_state::InFlight;
 use crate::call::answer_request::answer;
 use crate::dialects::openai::{chat_request, completion_request, responses};
-use crate::door::caller::Caller;
-use crate::door::incoming::Incoming;
-use crate::door::whose_call::WhoseCall;
 use crate::error::ProxyError;
 use crate::proxy::{Proxy, Shared};
-use crate::upstream::pass_on::pass_on;
+use crate::requests::call_target::CallTarget;
+use crate::requests::caller::Caller;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::upstream::forward_call::forward_call;
 use crate::upstream::route::Route;
 
 #[derive(Deserialize)]
@@ -56,26 +56,26 @@ pub(crate) async fn call(
     };
     let caller = Caller {
         // Its path says it all: headers that say otherwise are none of Agent-lightning's.
-        whose: WhoseCall::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
+        target: CallTarget::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
         begins_attempt,
         in_flight: Some(in_flight),
         ..Caller::default()
     }
-    .told_by(&request)?;
-    let mut incoming = Incoming::of(&proxy, caller, request).await?;
+    .with_headers(&request)?;
+    let mut incoming = IncomingRequest::of(&proxy, caller, request).await?;
     let model = model_of_call(models, registered_models, incoming.fields.get("model").and_then(Value::as_str))?;
     model.check_open(models)?;
     incoming.set([("model", json!(model.name())), ("temperature", json!(temperature))]);
-    if model.tells_token_ids() {
+    if model.reports_token_ids() {
         incoming.set([("return_token_ids", json!(true))]);
     }
     if model.is_registered() && path.mode == "train" && route == Route::ChatCompletions {
         incoming.set([("logprobs", json!(true))]);
     }
     if let Some(upstream) = model.upstream() {
-        return Ok(pass_on(&proxy, upstream, route, incoming).await?);
+        return Ok(forward_call(&proxy, upstream, route, incoming).await?);
     }
-    let Incoming { caller, fields, .. } = incoming;
+    let IncomingRequest { caller, fields, .. } = incoming;
     let request = match route {
         Route::ChatCompletions => caller.size.work(large_requests, || chat_request::read(fields)).await??,
         Route::Completions => caller.size.work(large_requests, || completion_request::read(fields)).await??,

@@ -20,7 +20,7 @@ pub(crate) enum Holder {
     /// Whoever paused Agent-lightning's gateway.
     Gateway,
     /// Weights that are put back after a restart.
-    PutBack,
+    Restore,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -182,14 +182,14 @@ mod tests {
     #[tokio::test]
     async fn it_opens_once_all_who_hold_it_have_let_go_and_each_lets_go_for_itself() {
         let gate = Gate::default();
-        gate.pause(Holder::PutBack, Some("weights".into()));
+        gate.pause(Holder::Restore, Some("weights".into()));
         gate.pause(Holder::Operator, None);
         gate.pause(Holder::Gateway, Some("later".into()));
         let waiting = tokio::spawn({
             let gate = gate.clone();
             async move { drop(gate.enter().await) }
         });
-        for (holder, reason) in [(Holder::Gateway, Some("weights")), (Holder::PutBack, None)] {
+        for (holder, reason) in [(Holder::Gateway, Some("weights")), (Holder::Restore, None)] {
             gate.resume(holder);
             gate.resume(holder);
             settle().await;

@@ -2,7 +2,7 @@
 
 pub(crate) mod gate;
 pub(crate) mod model_routes;
-pub(crate) mod put_back;
+pub(crate) mod restored_weights;
 pub(crate) mod served_model;
 pub(crate) mod served_models;
 pub(crate) mod template_arguments;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use fulgurite_renderers::Renderer;
 use serde_json::{Map, Value};
 
-use crate::door::request_fields::TEMPLATE_ARGUMENTS;
 use crate::error::ProxyError;
 use crate::models::served_model::SampledModel;
+use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;

@@ -82,7 +82,7 @@ impl WeightsLoads {
 
     /// Puts weights back that were there before the server was started anew: tries until the host is there or has others.
     /// One that will never take these goes on with its own, whose version is recorded.
-    pub(crate) async fn put_back(&self, model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
+    pub(crate) async fn restore(&self, model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
         let version = weights.version.0;
         let mut is_replaced = self.shared.is_replaced.subscribe();
         loop {
@@ -194,9 +194,9 @@ mod tests {
             async move { loads.load("m", &sampler, &store, weights(version)).await }
         }
 
-        fn put_back(&self, version: u64) -> impl Future<Output = ()> + use<> {
+        fn restore(&self, version: u64) -> impl Future<Output = ()> + use<> {
             let (loads, host) = (self.loads.clone(), self.host.clone());
-            async move { loads.put_back("m", &*host, &weights(version)).await }
+            async move { loads.restore("m", &*host, &weights(version)).await }
         }
 
         async fn noted(&self) -> Vec<u64> {
@@ -227,12 +227,12 @@ mod tests {
     #[tokio::test]
     async fn weights_that_are_put_back_make_way_for_others() {
         let setup = Setup::new([unreachable_host()]).await;
-        let put_back = tokio::spawn(setup.put_back(3));
+        let restored = tokio::spawn(setup.restore(3));
         setup.host.asked(1).await;
         let new = tokio::spawn(setup.load(4));
         setup.host.lets.add_permits(3);
         new.await.unwrap().unwrap();
-        put_back.await.unwrap();
+        restored.await.unwrap();
         assert_eq!(setup.host.asked(2).await, [3, 4]);
     }
 
@@ -240,12 +240,12 @@ mod tests {
     async fn others_that_fail_leave_those_that_are_put_back_their_place() {
         let mistyped = || BackendError::Configuration { message: "no such path".into() };
         let setup = Setup::new([unreachable_host(), mistyped()]).await;
-        let put_back = tokio::spawn(setup.put_back(3));
+        let restored = tokio::spawn(setup.restore(3));
         setup.host.asked(1).await;
         let new = tokio::spawn(setup.load(4));
         setup.host.lets.add_permits(3);
         new.await.unwrap().unwrap_err();
-        put_back.await.unwrap();
+        restored.await.unwrap();
         assert_eq!(setup.host.asked(3).await, [3, 4, 3]);
     }
 
@@ -253,7 +253,7 @@ mod tests {
     async fn a_host_that_answers_and_fails_is_not_asked_to_take_weights_back_again() {
         let setup = Setup::new([BackendError::Internal { message: "out of memory".into() }]).await;
         setup.host.lets.add_permits(2);
-        setup.put_back(3).await;
+        setup.restore(3).await;
         assert_eq!(setup.host.asked(1).await, [3]);
     }
 }

@@ -74,7 +74,7 @@ impl Drop for Entry {
             attempt = known.map(|(_, attempt)| attempt).or(attempt.as_ref()),
             model = facts.model().map(|model| model.name.as_str()),
             prompt_tokens = facts.prompt_tokens.get(),
-            sampled_tokens = facts.prompt_tokens.get().map(|_| facts.heard_tokens()),
+            sampled_tokens = facts.prompt_tokens.get().map(|_| facts.delivered_tokens()),
         );
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct CallFacts {
     /// What the client should know beside its answer.
     warnings: Mutex<Vec<String>>,
     pub(crate) prompt_tokens: OnceLock<usize>,
-    heard_tokens: AtomicUsize,
+    delivered_tokens: AtomicUsize,
     has_failed: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Default for CallFacts {
             session: OnceLock::new(),
             warnings: Mutex::default(),
             prompt_tokens: OnceLock::new(),
-            heard_tokens: AtomicUsize::new(0),
+            delivered_tokens: AtomicUsize::new(0),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -87,12 +87,12 @@ impl CallFacts {
     }
 
     /// Tokens of an answer were heard, which may be of an answer that others asked for.
-    pub(crate) fn hear_tokens(&self, count: usize) {
-        self.heard_tokens.fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn count_delivered(&self, count: usize) {
+        self.delivered_tokens.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn heard_tokens(&self) -> usize {
-        self.heard_tokens.load(Ordering::Relaxed)
+    pub(crate) fn delivered_tokens(&self) -> usize {
+        self.delivered_tokens.load(Ordering::Relaxed)
     }
 
     /// Tells the client something beside its answer.

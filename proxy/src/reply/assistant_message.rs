@@ -30,12 +30,12 @@ pub(crate) struct AssistantMessage {
     reasoning: String,
     text: String,
     /// The calls in the order in which they began; none where one turned out to be broken.
-    calls: Vec<Option<SpokenCall>>,
+    calls: Vec<Option<ParsedCall>>,
     /// Whether one of them is whole.
     has_called: bool,
 }
 
-struct SpokenCall {
+struct ParsedCall {
     id: String,
     name: String,
     arguments: String,
@@ -43,7 +43,7 @@ struct SpokenCall {
     given: usize,
 }
 
-impl SpokenCall {
+impl ParsedCall {
     /// What may leave of the arguments. Brackets at the end stay until the call is whole: without them no JSON object
     /// can be read.
     fn leave(&mut self, is_whole: bool) -> Option<String> {
@@ -147,7 +147,7 @@ impl AssistantMessage {
             }
             ParseEvent::ToolCall { index, id, name } => {
                 let id = self.ids.choose(index, id, &self.calls);
-                let call = SpokenCall { id: id.clone(), name: name.clone(), arguments: String::new(), given: 0 };
+                let call = ParsedCall { id: id.clone(), name: name.clone(), arguments: String::new(), given: 0 };
                 self.calls.push(Some(call));
                 Some(Delta::ToolCall { index, id, name })
             }
@@ -197,7 +197,7 @@ impl AssistantMessage {
         (!text.is_empty()).then_some(Delta::Text(text))
     }
 
-    fn call(&mut self, index: usize) -> Option<&mut SpokenCall> {
+    fn call(&mut self, index: usize) -> Option<&mut ParsedCall> {
         self.calls.get_mut(index)?.as_mut()
     }
 }
@@ -218,7 +218,7 @@ pub(crate) fn assistant_message(reasoning: String, text: String, tool_calls: Vec
     }
 }
 
-fn tool_call(call: SpokenCall) -> ToolCall {
+fn tool_call(call: ParsedCall) -> ToolCall {
     let function = FunctionCall { name: call.name, arguments: Value::String(call.arguments), extra: Map::new() };
     ToolCall { id: Some(call.id), call_type: "function".to_owned(), function, extra: Map::new() }
 }
@@ -235,7 +235,7 @@ pub(crate) struct ToolCallIds {
 
 impl ToolCallIds {
     /// The id of a call: the model's own in the format that is built on them, unless an earlier call has it.
-    fn choose(&self, index: usize, sampled: Option<String>, earlier: &[Option<SpokenCall>]) -> String {
+    fn choose(&self, index: usize, sampled: Option<String>, earlier: &[Option<ParsedCall>]) -> String {
         let is_free = |id: &String| !earlier.iter().flatten().any(|call| call.id == *id);
         sampled.filter(|id| self.format == ResponseFormat::Kimi && is_free(id)).unwrap_or_else(|| {
             format!("call_{:016x}", derive_seed(self.seed, &["tool call", &self.request_digest, &index.to_string()]))

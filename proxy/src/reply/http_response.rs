@@ -26,7 +26,7 @@ pub(crate) async fn whole(
         let ChoiceEvent { choice, event } = listener.next().await.ok_or_else(ProxyError::broken_off)?;
         match event {
             CallEvent::Tokens(taken) => {
-                facts.hear_tokens(taken.len());
+                facts.count_delivered(taken.len());
                 tokens[choice].push(taken);
             }
             CallEvent::Finished(end) => finished[choice] = Some(end),

@@ -93,7 +93,7 @@ impl StreamedBody {
         }
         match &said.event {
             CallEvent::Tokens(tokens) => {
-                self.facts.hear_tokens(tokens.len());
+                self.facts.count_delivered(tokens.len());
                 tokens.iter().for_each(|taken| self.writer.token(said.choice, taken, out));
             }
             CallEvent::Finished(finished) => {
@@ -113,7 +113,7 @@ impl StreamedBody {
     }
 
     /// Writes all that has been said since the last time. Pending while more may be said.
-    fn poll_said(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
+    fn poll_events(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
         while !self.has_ended {
             let said = match self.heard.take() {
                 Some(said) => Some(said),
@@ -158,7 +158,7 @@ impl Body for StreamedBody {
             return Poll::Ready(None);
         }
         let mut out = Vec::new();
-        let is_over = self.poll_said(context, &mut out).is_ready();
+        let is_over = self.poll_events(context, &mut out).is_ready();
         while out.is_empty() {
             if is_over {
                 return Poll::Ready(None);

@@ -8,8 +8,8 @@ use fulgurite_backends::UpstreamRequest;
 use serde_json::{Value, json};
 
 use super::route::Route;
-use crate::door::incoming::Incoming;
 use crate::models::served_model::UpstreamModel;
+use crate::requests::incoming_request::IncomingRequest;
 
 /// Of one connection alone, and not of what is passed on.
 const OF_CONNECTION: [HeaderName; 8] =
@@ -30,7 +30,7 @@ const OF_SERVER: [HeaderName; 3] = [SET_COOKIE, ALT_SVC, STRICT_TRANSPORT_SECURI
 pub(super) fn request_of(
     model: &UpstreamModel,
     route: Route,
-    incoming: &Incoming,
+    incoming: &IncomingRequest,
     affinity: Option<String>,
 ) -> UpstreamRequest {
     UpstreamRequest {
@@ -43,7 +43,7 @@ pub(super) fn request_of(
     }
 }
 
-fn body(model: &UpstreamModel, incoming: &Incoming) -> Bytes {
+fn body(model: &UpstreamModel, incoming: &IncomingRequest) -> Bytes {
     if incoming.fields.get("model").and_then(Value::as_str) == Some(&model.upstream_name) {
         return incoming.body.clone();
     }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::passed_part::{Head, PassedPart};
+use super::forwarded_part::{ForwardedPart, Head};
 use super::route::Route;
 use crate::error::ProxyError;
 use crate::observe::call_facts::CallFacts;
@@ -17,25 +17,25 @@ use crate::reply::response_body::WholeBody;
 
 /// The response to one who listens: of a stream as soon as it begins, otherwise once all of it is there.
 pub(super) async fn respond(
-    mut listener: Listener<PassedPart>,
+    mut listener: Listener<ForwardedPart>,
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
     let head = match listener.next().await.ok_or_else(ProxyError::broken_off)? {
-        PassedPart::Head(head) => head,
-        PassedPart::Failed(error) => return Err(error),
-        PassedPart::Piece(_) | PassedPart::End => return Err(ProxyError::broken_off().into()),
+        ForwardedPart::Head(head) => head,
+        ForwardedPart::Failed(error) => return Err(error),
+        ForwardedPart::Piece(_) | ForwardedPart::End => return Err(ProxyError::broken_off().into()),
     };
     if head.is_stream {
-        return Ok(response(&head, Body::new(PassedBody { listener, route, facts, has_ended: false })));
+        return Ok(response(&head, Body::new(ForwardedBody { listener, route, facts, has_ended: false })));
     }
     let mut body = Vec::new();
     loop {
         match listener.next().await.ok_or_else(ProxyError::broken_off)? {
-            PassedPart::Piece(bytes) => body.extend_from_slice(&bytes),
-            PassedPart::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
-            PassedPart::Failed(error) => return Err(error),
-            PassedPart::Head(_) => {}
+            ForwardedPart::Piece(bytes) => body.extend_from_slice(&bytes),
+            ForwardedPart::End => return Ok(response(&head, Body::new(WholeBody::new(body.into(), listener)))),
+            ForwardedPart::Failed(error) => return Err(error),
+            ForwardedPart::Head(_) => {}
         }
     }
 }
@@ -48,15 +48,15 @@ fn response(head: &Head, body: Body) -> Response {
 }
 
 /// A stream that is passed on while it comes. Dropped before its end, it ends the request there too.
-struct PassedBody {
-    listener: Listener<PassedPart>,
+struct ForwardedBody {
+    listener: Listener<ForwardedPart>,
     route: Route,
     facts: Arc<CallFacts>,
     /// Nothing more will be handed over.
     has_ended: bool,
 }
 
-impl http_body::Body for PassedBody {
+impl http_body::Body for ForwardedBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -70,14 +70,14 @@ impl http_body::Body for PassedBody {
         loop {
             let Poll::Ready(passed) = self.listener.poll_next(context) else { return Poll::Pending };
             match passed {
-                Some(PassedPart::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
-                Some(PassedPart::Head(_)) => {}
-                Some(PassedPart::Failed(error)) => {
+                Some(ForwardedPart::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(ForwardedPart::Head(_)) => {}
+                Some(ForwardedPart::Failed(error)) => {
                     self.has_ended = true;
                     self.facts.fail();
                     return Poll::Ready(Some(Ok(Frame::data(self.route.error_event(&error).into()))));
                 }
-                Some(PassedPart::End) => {
+                Some(ForwardedPart::End) => {
                     // Being asked for more means that the connection took all that came before.
                     self.listener.delivered();
                     return Poll::Ready(None);

@@ -7,7 +7,7 @@ use fulgurite_types::{
 };
 use serde_json::{Map, Value, json};
 
-use super::passed_call::PassedCall;
+use super::forwarded_call::ForwardedCall;
 use super::route::Conversation;
 use super::upstream_answer::{Answer, Choice, Tokens};
 use crate::clock::now;
@@ -32,7 +32,7 @@ pub(super) enum End {
 /// Records an answer, durable on return.
 pub(super) async fn record_answer(
     store: &Store,
-    call: &PassedCall,
+    call: &ForwardedCall,
     host: &str,
     answer: Answer,
     end: End,
@@ -109,7 +109,7 @@ pub(super) async fn record_answer(
 /// nobody opens no session for that.
 pub(super) async fn record_failure(
     store: &Store,
-    call: &PassedCall,
+    call: &ForwardedCall,
     kind: &str,
     message: &str,
 ) -> Result<(), ProxyError> {
@@ -127,7 +127,7 @@ pub(super) async fn record_failure(
 
 async fn record_span(
     store: &Store,
-    call: &PassedCall,
+    call: &ForwardedCall,
     attributes: Object,
     status: SpanStatus,
 ) -> Result<(), ProxyError> {
@@ -155,7 +155,7 @@ async fn record_span(
     let stored = store.ingest_spans(vec![incoming]).await?;
     match stored.as_slice() {
         [Ingested::Stored { .. }] => {
-            store.tell_of_span(&span);
+            store.notify_of_span(&span);
             Ok(())
         }
         _ => Err(ProxyError::UnknownTarget { kind: "attempt", id: attempt_id }),
@@ -182,7 +182,7 @@ fn add_conversation(attributes: &mut Object, request: &Conversation) {
 }
 
 /// What the request says but for its conversation. Fields without an attribute of their own are kept as they came.
-fn request_attributes(call: &PassedCall, conversation: &Conversation) -> Map<String, Value> {
+fn request_attributes(call: &ForwardedCall, conversation: &Conversation) -> Map<String, Value> {
     let fields = &call.fields;
     let mut attributes = Map::new();
     let mut set = |key: &str, value: Value| {

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::event_stream::{Events, data};
+use super::forwarded_call::ForwardedCall;
+use super::forwarded_part::{ForwardedPart, Head};
 use super::forwarded_request::{response_headers, without_key};
-use super::passed_call::PassedCall;
-use super::passed_part::{Head, PassedPart};
 use super::record_answer::{End, record_answer, record_failure};
 use super::stream_assembly::Assembly;
 use super::upstream_answer::Answer;
@@ -25,35 +25,35 @@ use crate::reply::flight::Flight;
 pub(super) const BODY_LIMIT: usize = 256 * 1024 * 1024;
 
 /// What is read behind the end of a stream, in bytes.
-const LIMIT_BEHIND_END: usize = 64 * 1024;
+const LIMIT_AFTER_END: usize = 64 * 1024;
 /// For how long that is waited for.
-const TIME_BEHIND_END: Duration = Duration::from_secs(5);
+const TIME_AFTER_END: Duration = Duration::from_secs(5);
 
 /// An answer, all of which was passed on.
 pub(super) struct Answered {
-    pub(super) passed: Vec<PassedPart>,
+    pub(super) passed: Vec<ForwardedPart>,
     pub(super) recorded: Option<Recorded>,
 }
 
 /// Passes one answer on, and records it before its last byte leaves.
 pub(super) struct Relay<'r> {
     services: &'r CallServices,
-    call: &'r PassedCall,
-    flight: &'r Flight<PassedPart>,
-    passed: Vec<PassedPart>,
+    call: &'r ForwardedCall,
+    flight: &'r Flight<ForwardedPart>,
+    passed: Vec<ForwardedPart>,
     /// While the model is paused, only that of the attempt's budget.
     deadline: Option<Deadline>,
 }
 
 impl<'r> Relay<'r> {
-    pub(super) fn new(services: &'r CallServices, call: &'r PassedCall, flight: &'r Flight<PassedPart>) -> Self {
+    pub(super) fn new(services: &'r CallServices, call: &'r ForwardedCall, flight: &'r Flight<ForwardedPart>) -> Self {
         Self { services, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
     /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing
     /// that nobody else can be given.
     pub(super) async fn run(mut self) -> Option<Answered> {
-        let PassedCall { model, gate, request, fields, .. } = self.call;
+        let ForwardedCall { model, gate, request, fields, .. } = self.call;
         let _inside = match self.unless_interrupted(gate.enter()).await {
             Ok(inside) => inside,
             Err(why) => return self.stopped_before_an_answer(why).await,
@@ -70,19 +70,19 @@ impl<'r> Relay<'r> {
         }
     }
 
-    fn tell(&mut self, passed: PassedPart) {
+    fn tell(&mut self, passed: ForwardedPart) {
         self.passed.push(passed.clone());
         self.flight.publish(passed);
     }
 
-    fn tell_head(&mut self, reply: &UpstreamReply, is_stream: bool) {
+    fn publish_head(&mut self, reply: &UpstreamReply, is_stream: bool) {
         let headers = response_headers(&reply.headers, self.key());
-        self.tell(PassedPart::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
+        self.tell(ForwardedPart::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
     }
 
-    fn tell_piece(&mut self, bytes: Vec<u8>) {
+    fn publish_piece(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.tell(PassedPart::Piece(bytes.into()));
+            self.tell(ForwardedPart::Piece(bytes.into()));
         }
     }
 
@@ -107,9 +107,9 @@ impl<'r> Relay<'r> {
             Ok(recorded) => recorded,
             Err(error) => return self.fail_unrecorded(error),
         };
-        self.tell_head(&reply, false);
-        self.tell(PassedPart::Piece(body));
-        self.tell(PassedPart::End);
+        self.publish_head(&reply, false);
+        self.tell(ForwardedPart::Piece(body));
+        self.tell(ForwardedPart::End);
         reply.status.is_success().then_some(Answered { passed: self.passed, recorded })
     }
 
@@ -130,7 +130,7 @@ impl<'r> Relay<'r> {
 
     /// An answer while it comes. The event that ends it leaves once it is recorded.
     async fn stream(mut self, mut reply: UpstreamReply, deadlines: Deadlines) -> Option<Answered> {
-        self.tell_head(&reply, true);
+        self.publish_head(&reply, true);
         let mut events = Events::new(BODY_LIMIT);
         let mut assembly = Assembly::new(self.call.route);
         let mut held = loop {
@@ -167,11 +167,11 @@ impl<'r> Relay<'r> {
             Ok(recorded) => recorded,
             Err(error) => return self.fail_unrecorded(error),
         };
-        self.tell_piece(held);
-        self.tell(PassedPart::End);
+        self.publish_piece(held);
+        self.tell(ForwardedPart::End);
         // Only a connection that was read to its end can be used again; one that goes on is closed.
         #[expect(clippy::disallowed_methods, reason = "it ends with its time limit")]
-        tokio::spawn(async move { timeout(TIME_BEHIND_END, reply.body(LIMIT_BEHIND_END)).await.map(drop) });
+        tokio::spawn(async move { timeout(TIME_AFTER_END, reply.body(LIMIT_AFTER_END)).await.map(drop) });
         (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
     }
 
@@ -192,7 +192,7 @@ impl<'r> Relay<'r> {
             let has_ended = assembly.has_ended().then(|| held.get_or_insert_default());
             has_ended.unwrap_or(&mut passed).extend_from_slice(&event);
         }
-        self.tell_piece(passed);
+        self.publish_piece(passed);
         held
     }
 
@@ -209,7 +209,7 @@ impl<'r> Relay<'r> {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "a call that its client left could not be recorded");
         }
-        self.tell_the_end();
+        self.publish_end();
         None
     }
 
@@ -218,13 +218,13 @@ impl<'r> Relay<'r> {
             // Nobody is left to be told; the log is.
             tracing::error!(%error, "an answer that its client left could not be recorded");
         }
-        self.tell_the_end();
+        self.publish_end();
         None
     }
 
     /// Whoever still listens to an answer that is broken off does so because the server ends.
-    fn tell_the_end(&mut self) {
-        self.tell(PassedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
+    fn publish_end(&mut self) {
+        self.tell(ForwardedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
     }
 
     /// Records what has come of an answer.
@@ -254,20 +254,20 @@ impl<'r> Relay<'r> {
 
     async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: ProxyError) -> Option<Answered> {
         let recorded = self.record_partly(reply, assembly, End::Broken).await;
-        self.tell(PassedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.tell(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// Tells and records that there is no answer.
     async fn fail(mut self, kind: &str, error: ProxyError) -> Option<Answered> {
         let recorded = record_failure(&self.services.store, self.call, kind, &error.to_string()).await;
-        self.tell(PassedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.tell(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// What could not be recorded does not leave.
     fn fail_unrecorded(mut self, error: ProxyError) -> Option<Answered> {
-        self.tell(PassedPart::Failed(Arc::new(error)));
+        self.tell(ForwardedPart::Failed(Arc::new(error)));
         None
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Assembly {
 }
 
 /// Strings of a chunk that are said again, and not gone on with.
-const SAID_AGAIN: [&str; 6] = ["id", "type", "role", "name", "object", "finish_reason"];
+const REPEATED_FIELDS: [&str; 6] = ["id", "type", "role", "name", "object", "finish_reason"];
 
 impl Assembly {
     pub(super) fn new(route: Route) -> Self {
@@ -237,7 +237,8 @@ fn go_on(said: &mut Value, more: Value) {
 
 fn go_on_with_fields(said: &mut Map<String, Value>, more: Map<String, Value>) {
     for (key, value) in more {
-        let is_said_again = SAID_AGAIN.contains(&key.as_str()) && value.as_str().is_some_and(|text| !text.is_empty());
+        let is_said_again =
+            REPEATED_FIELDS.contains(&key.as_str()) && value.as_str().is_some_and(|text| !text.is_empty());
         match said.get_mut(&key) {
             Some(said) if is_said_again => *said = value,
             Some(said) => go_on(said, value),

@@ -54,7 +54,7 @@ pub(crate) async fn expired(connection: &mut AnyConnection, time: f64) -> Result
 }
 
 /// Takes an attempt back: its rollout has as many left as before, and is queued again.
-pub(crate) async fn take_back(write: &mut Write, attempt: &Attempt) -> Result<()> {
+pub(crate) async fn reclaim(write: &mut Write, attempt: &Attempt) -> Result<()> {
     let Attempt { rollout_id, attempt_id, sequence_id, .. } = attempt;
     sqlx::query("DELETE FROM attempts WHERE rollout_id = $1 AND attempt_id = $2")
         .bind(rollout_id.as_str())

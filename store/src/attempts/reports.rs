@@ -2,7 +2,9 @@
 
 use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Page, Paginated};
 
-use crate::attempts::following::{Standing, apply_standing, existing_standing, find_standing};
+use crate::attempts::propagation::{
+    AttemptWithRollout, apply_update, existing_attempt_with_rollout, find_attempt_with_rollout,
+};
 use crate::attempts::rows::{SORT_FIELDS, attempt_from_row, existing_attempt, find_attempt};
 use crate::database::clock::now;
 use crate::database::sql::{Sql, to_integer};
@@ -61,14 +63,14 @@ impl Store {
         self.write(move |write| {
             Box::pin(async move {
                 // The rollout, whose input may be large, follows a status alone.
-                let standing = match update.status {
-                    Some(_) => existing_standing(write.connection(), &rollout_id, &attempt).await?,
+                let found = match update.status {
+                    Some(_) => existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?,
                     None => {
                         let attempt = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
-                        Standing { attempt, leads: None }
+                        AttemptWithRollout { attempt, leads: None }
                     }
                 };
-                apply_standing(write, standing, update).await
+                apply_update(write, found, update).await
             })
         })
         .await
@@ -80,11 +82,11 @@ impl Store {
         let (rollout_id, attempt) = (rollout_id.to_owned(), AttemptRef::Id(attempt_id.to_owned()));
         self.write(move |write| {
             Box::pin(async move {
-                let standing = existing_standing(write.connection(), &rollout_id, &attempt).await?;
-                if standing.is_over() {
-                    return Ok(standing.attempt);
+                let found = existing_attempt_with_rollout(write.connection(), &rollout_id, &attempt).await?;
+                if found.is_over() {
+                    return Ok(found.attempt);
                 }
-                apply_standing(write, standing, update).await
+                apply_update(write, found, update).await
             })
         })
         .await
@@ -98,12 +100,14 @@ impl Store {
                 let mut known = Vec::with_capacity(attempts.len());
                 for (rollout_id, attempt_id) in attempts {
                     let id = AttemptRef::Id(attempt_id);
-                    let Some(standing) = find_standing(write.connection(), &rollout_id, &id).await? else { continue };
-                    known.push(if standing.is_over() {
-                        standing.attempt
+                    let Some(found) = find_attempt_with_rollout(write.connection(), &rollout_id, &id).await? else {
+                        continue;
+                    };
+                    known.push(if found.is_over() {
+                        found.attempt
                     } else {
                         let update = AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::default() };
-                        apply_standing(write, standing, update).await?
+                        apply_update(write, found, update).await?
                     });
                 }
                 Ok(known)

@@ -6,8 +6,8 @@ use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate};
 use sqlx::AnyConnection;
 use tokio::task::JoinHandle;
 
-use crate::attempts::following::apply;
 use crate::attempts::leases;
+use crate::attempts::propagation::apply;
 use crate::attempts::rows::latest_attempt;
 use crate::database::clock::now;
 use crate::lifecycle::overdue;
@@ -32,7 +32,7 @@ impl Store {
         self.write(move |write| {
             Box::pin(async move {
                 for attempt in leases::expired(write.connection(), time).await? {
-                    leases::take_back(write, &attempt).await?;
+                    leases::reclaim(write, &attempt).await?;
                 }
                 let mut ended = Vec::new();
                 for (attempt, status) in overdue_attempts(write.connection(), time).await? {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-use crate::database::under_way::Change;
+use crate::database::rollout_cache::Change;
 
 /// What others want to be told once a transaction has been committed.
 #[derive(Debug, Default, PartialEq)]
@@ -73,7 +73,7 @@ impl Signals {
     }
 
     /// From now on tells of attempts that have ended; there can be one who listens.
-    pub(crate) fn tell_of_ends(&self, tell: EndListener) {
+    pub(crate) fn set_end_listener(&self, tell: EndListener) {
         if self.ends.set(tell).is_err() {
             tracing::error!("the ends of attempts are told to somebody already");
         }

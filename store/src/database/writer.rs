@@ -13,9 +13,9 @@ use crate::database::checkpoints::Checkpoints;
 use crate::database::dialect::Dialect;
 use crate::database::listener::CHANNEL;
 use crate::database::location::Connector;
+use crate::database::rollout_cache::{Change, RolloutCache};
 use crate::database::signals::{Effects, Signals};
 use crate::database::telemetry::WriterMetrics;
-use crate::database::under_way::{Change, RolloutsUnderWay};
 use crate::{Result, StoreError};
 
 /// Jobs that may wait; whoever brings another one waits until there is room.
@@ -54,13 +54,13 @@ impl Write {
     pub(crate) fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
         // It may be large, and whoever asks whose a call is has no use for it.
         let input = rollout.input.take();
-        self.effects.rollouts.push(Change::Began(Arc::new((rollout.clone(), Some(attempt.clone())))));
+        self.effects.rollouts.push(Change::Started(Arc::new((rollout.clone(), Some(attempt.clone())))));
         rollout.input = input;
     }
 
     /// After the commit, the attempt is known to have been heard of.
-    pub(crate) fn attempt_was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
-        self.effects.rollouts.push(Change::Heard(rollout_id.to_owned(), attempt_id.to_owned()));
+    pub(crate) fn attempt_was_active(&mut self, rollout_id: &str, attempt_id: &str) {
+        self.effects.rollouts.push(Change::Active(rollout_id.to_owned(), attempt_id.to_owned()));
     }
 
     /// After the commit, what was known of the rollout and its attempts is known no more.
@@ -197,7 +197,7 @@ impl<J: Joinable> Writer<J> {
         connector: Connector,
         connection: AnyConnection,
         signals: Arc<Signals>,
-        under_way: Arc<RolloutsUnderWay>,
+        under_way: Arc<RolloutCache>,
     ) -> Self {
         let (messages, receiver) = mpsc::channel(QUEUE_LENGTH);
         let commits = Arc::new(AtomicU64::new(0));
@@ -277,7 +277,7 @@ struct Task<J> {
     /// `None` once it is not known in what state it is.
     connection: Option<AnyConnection>,
     signals: Arc<Signals>,
-    under_way: Arc<RolloutsUnderWay>,
+    under_way: Arc<RolloutCache>,
     commits: Arc<AtomicU64>,
     /// On SQLite.
     checkpoints: Option<Checkpoints>,

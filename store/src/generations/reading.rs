@@ -44,7 +44,7 @@ impl Store {
 
     /// The generations of an attempt behind a place among all, 0 being before the first: places and ids, in their order.
     /// One whose place is behind another's was committed after it, too.
-    pub async fn generations_behind(
+    pub async fn generations_after(
         &self,
         rollout_id: &str,
         attempt_id: &str,
@@ -162,7 +162,7 @@ fn missing_parent(parent_id: &str) -> StoreError {
 }
 
 /// Generations of one rollout that have one of these spans or one of these ids.
-pub(crate) async fn generations_behind(
+pub(crate) async fn generations_of_spans(
     connection: &mut AnyConnection,
     rollout_id: &str,
     span_ids: &[&str],

@@ -155,7 +155,7 @@ impl Model {
         }
     }
 
-    fn hear_of(&mut self, (rollout, attempt): Place) {
+    fn record_activity(&mut self, (rollout, attempt): Place) {
         let is_latest = attempt + 1 == self.rollouts[rollout].attempts.len();
         let status = &mut self.rollouts[rollout].attempts[attempt].0;
         if matches!(status, AttemptStatus::Preparing | AttemptStatus::Unresponsive) {
@@ -231,7 +231,7 @@ async fn step(store: &Store, model: &mut Model, number: usize, operation: Operat
             if let Some(place) = attempt_of(model, rollout, attempt) {
                 let span = span(&rollout_id(place.0), &attempt_id(store, place).await, number);
                 store.add_spans(vec![span]).await.unwrap();
-                model.hear_of(place);
+                model.record_activity(place);
             }
         }
         Operation::Scan(after) => {
@@ -275,7 +275,7 @@ async fn compare(store: &Store, model: &Model) {
     let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
     for (place, expected) in model.rollouts.iter().enumerate() {
         let (rollout, latest) = store.get_rollout(&rollout_id(place)).await.unwrap().unwrap();
-        let known = store.rollout_of_calls(&rollout_id(place)).await.unwrap().unwrap();
+        let known = store.cached_rollout(&rollout_id(place)).await.unwrap().unwrap();
         let stand = |latest: &Option<Attempt>| {
             latest
                 .clone()

@@ -13,7 +13,7 @@ use crate::database::dialect::Dialect;
 use crate::database::readers::Reader;
 use crate::database::sql::{Sql, column, count, json, optional_json, word};
 use crate::generations::conversations::conversations;
-use crate::generations::reading::generations_behind;
+use crate::generations::reading::generations_of_spans;
 use crate::queries::listing::{ATTEMPTS, ROLLOUTS, SPANS, page, start};
 use crate::resources::resources_from_row;
 use crate::rollouts::rows::rollout_from_row;
@@ -162,7 +162,7 @@ async fn records_of(connection: &mut AnyConnection, stage: Stage, spans: &[Span]
     }
     let Some(rollout_id) = spans.first().map(|span| &span.rollout_id) else { return Ok(Vec::new()) };
     let span_ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
-    let generations = generations_behind(connection, rollout_id, &span_ids, &[]).await?;
+    let generations = generations_of_spans(connection, rollout_id, &span_ids, &[]).await?;
     let ids: Vec<String> = generations.iter().map(|generation| generation.generation_id.clone()).collect();
     let mut by_span: HashMap<(String, String), Generation> = generations
         .into_iter()

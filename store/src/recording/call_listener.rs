@@ -23,12 +23,12 @@ const WITHOUT_CONTENT: [&str; 12] = [
 /// Is told of calls that this process recorded.
 pub(crate) struct CallListener {
     pub with_content: bool,
-    pub tell: Box<dyn Fn(Span) + Send + Sync>,
+    pub notify: Box<dyn Fn(Span) + Send + Sync>,
 }
 
 impl CallListener {
     /// What it is told of a span's attributes.
-    pub(crate) fn told(&self, attributes: &Object) -> Object {
+    pub(crate) fn visible(&self, attributes: &Object) -> Object {
         let kept = attributes.iter().filter(|(key, _)| self.with_content || !is_content(key));
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()
     }

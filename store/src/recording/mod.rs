@@ -8,13 +8,13 @@
 
 pub(crate) mod at_once;
 pub(crate) mod call_listener;
+mod call_notifications;
 pub(crate) mod call_record;
 mod columns;
 pub(crate) mod latest_calls;
 pub(crate) mod new_call;
 pub(crate) mod one_by_one;
 mod record;
-mod told_calls;
 mod validation;
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use fulgurite_types::{
 };
 use sqlx::{AnyConnection, AssertSqlSafe};
 
-use crate::attempts::following::apply;
-use crate::attempts::hearing::{count_in, hear_of};
+use crate::attempts::activity::{add_counts, record_activity};
+use crate::attempts::propagation::apply;
 use crate::attempts::rows::{existing_attempt, insert_attempt};
 use crate::checksums::Recorded;
 use crate::database::clock::now;
@@ -107,7 +107,7 @@ pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut spa
     let parent = find_parent(write.connection(), &call).await?;
     insert(write.connection(), &call, parent.as_ref(), conversation.as_ref()).await?;
     let recorded = Recorded::generation(Some(call.checksum(held_by(parent.as_ref()))?));
-    count_in(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
+    add_counts(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
     Ok(true)
 }
 
@@ -127,7 +127,7 @@ async fn record_at(
     };
     let parent = if is_first { None } else { find_parent(write.connection(), call).await? };
     let recorded = call.recorded(sequence_id, held_by(parent.as_ref()))?;
-    hear_of(write, rollout_id, attempt_id, recorded.without(replaced)).await?;
+    record_activity(write, rollout_id, attempt_id, recorded.without(replaced)).await?;
     insert_call_span(write.connection(), call, sequence_id).await?;
     insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await
 }

@@ -4,14 +4,14 @@ use fulgurite_types::NewGeneration;
 use futures::future::BoxFuture;
 use sqlx::AnyConnection;
 
+use crate::database::rollout_cache::Change;
 use crate::database::signals::Effects;
-use crate::database::under_way::Change;
 use crate::database::writer::{Joinable, Write};
 use crate::recording::at_once::{CALLS_AT_ONCE, record_at_once};
+use crate::recording::call_notifications::CallNotification;
 use crate::recording::call_record::CallRecord;
 use crate::recording::new_call::NewCall;
 use crate::recording::one_by_one::{record_one_by_one, replace};
-use crate::recording::told_calls::Telling;
 use crate::{Result, Store, StoreError};
 
 impl Store {
@@ -20,7 +20,7 @@ impl Store {
     /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
     pub async fn record_generation(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
-        let telling = self.telling(&call);
+        let notification = self.call_notification(&call);
         let latest_calls = self.latest_calls();
         let attempt = (call.generation.rollout_id.clone(), call.generation.attempt_id.clone());
         let call = CallRecord::new(call, &latest_calls.of(&attempt))?;
@@ -29,7 +29,7 @@ impl Store {
         if let Some(call) = continuable {
             latest_calls.note(attempt, call);
         }
-        telling.into_iter().for_each(Telling::tell);
+        notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
 
@@ -37,9 +37,9 @@ impl Store {
     /// the generation names ([`SessionIds::new`](fulgurite_types::SessionIds::new)), must not be there yet.
     pub async fn record_session(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
-        let telling = self.telling(&call);
+        let notification = self.call_notification(&call);
         self.writer()?.join(CallRecord::alone(call)?).await?;
-        telling.into_iter().for_each(Telling::tell);
+        notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
 
@@ -48,10 +48,10 @@ impl Store {
     /// beginning is recorded.
     pub async fn replace_generation(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
-        let telling = self.telling(&call);
+        let notification = self.call_notification(&call);
         let call = CallRecord::new(call, &[])?;
         self.write(move |write| Box::pin(async move { replace(write, &call).await })).await?;
-        telling.into_iter().for_each(Telling::tell);
+        notification.into_iter().for_each(CallNotification::send);
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Joinable for CallRecord {
             Some(_) => Effects { finished: true, ..Effects::default() },
             None => {
                 let NewGeneration { rollout_id, attempt_id, .. } = &self.generation;
-                Effects { rollouts: vec![Change::Heard(rollout_id.clone(), attempt_id.clone())], ..Effects::default() }
+                Effects { rollouts: vec![Change::Active(rollout_id.clone(), attempt_id.clone())], ..Effects::default() }
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::database::sql::Sql;
 use crate::database::writer::Write;
 use crate::rewards::annotations::{ANNOTATION, attributes, recorded_reward};
 use crate::rewards::rights::{Sender, admit};
-use crate::spans::moments::span_of_moment;
+use crate::spans::instant_spans::instant_span;
 use crate::spans::rows::span_from_row;
 use crate::spans::writing::{allocate_sequence_id, insert_span};
 use crate::{Result, Store, StoreError};
@@ -130,7 +130,7 @@ async fn record(write: &mut Write, new: NewReward, giver: RewardGiver, sender: &
     let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
     let time = now();
     let attributes = attributes(&reward, generation_id.as_deref(), giver);
-    let mut span = span_of_moment(rollout_id, attempt.attempt_id, sequence_id, ANNOTATION, attributes, time);
+    let mut span = instant_span(rollout_id, attempt.attempt_id, sequence_id, ANNOTATION, attributes, time);
     span.span_id = key_id.unwrap_or(span.span_id);
     if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: span.span_id });

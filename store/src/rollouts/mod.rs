@@ -1,8 +1,8 @@
 //! Rollouts: tasks in a queue, handed out, and how they end.
 
+pub(crate) mod cached;
 pub(crate) mod changes;
 pub(crate) mod completions;
-pub(crate) mod of_calls;
 pub(crate) mod orchestrated;
 pub(crate) mod pages;
 pub(crate) mod queue;

@@ -11,8 +11,8 @@ use serde_json::Value;
 use sqlx::AnyConnection;
 use sqlx::any::AnyRow;
 
-use crate::attempts::following::apply;
 use crate::attempts::opening::open_attempt;
+use crate::attempts::propagation::apply;
 use crate::attempts::rows::{existing_attempt, latest_attempt};
 use crate::database::clock::now;
 use crate::database::sql::{Sql, column, count, optional_json, optional_plain, to_optional_json};

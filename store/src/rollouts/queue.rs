@@ -171,7 +171,7 @@ async fn take(
         .fetch_all(write.connection())
         .await?;
     if let Some(worker_id) = worker_id {
-        crate::workers::rows::worker_asked(write.connection(), worker_id).await?;
+        crate::workers::rows::worker_polled(write.connection(), worker_id).await?;
         if rows.is_empty() {
             worker_found_nothing(write.connection(), worker_id).await?;
         }

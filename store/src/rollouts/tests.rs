@@ -353,7 +353,7 @@ proptest! {
 async fn whoever_remembers_attempts_is_told_of_their_end_once_it_is_committed() {
     let store = TestStore::new().await;
     let (told, mut ends) = tokio::sync::mpsc::unbounded_channel();
-    store.tell_of_ended_attempts(move |rollout_id, attempt_id| {
+    store.notify_of_ended_attempts(move |rollout_id, attempt_id| {
         told.send((rollout_id.to_owned(), attempt_id.to_owned())).unwrap();
     });
     let attempted = store.start().await;

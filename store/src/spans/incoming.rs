@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use fulgurite_types::{AttemptRef, IncomingSpan, Ingested, Span};
 
-use crate::attempts::hearing::hear_of;
+use crate::attempts::activity::record_activity;
 use crate::attempts::rows::{existing_attempt, find_attempt};
 use crate::checksums::Recorded;
 use crate::database::writer::Write;
@@ -185,7 +185,7 @@ async fn insert_of_attempt(
         rest = later;
     }
     if let Some(new) = indices.iter().find(|index| stored[**index]).map(|index| &spans[*index]) {
-        hear_of(write, &new.rollout_id, &new.attempt_id, recorded).await?;
+        record_activity(write, &new.rollout_id, &new.attempt_id, recorded).await?;
     }
     Ok(())
 }

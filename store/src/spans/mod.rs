@@ -1,7 +1,7 @@
 //! Spans, of model calls and of whatever else a program tells of itself.
 
 pub(crate) mod incoming;
-pub(crate) mod moments;
+pub(crate) mod instant_spans;
 pub(crate) mod of_call;
 pub(crate) mod pages;
 pub(crate) mod reading;

@@ -11,7 +11,7 @@ use sqlx::any::AnyRow;
 
 use crate::database::aside::aside;
 use crate::database::sql::{Sql, column, to_integer, to_json};
-use crate::generations::reading::generations_behind;
+use crate::generations::reading::generations_of_spans;
 use crate::spans::rows::{STORED, attempt_condition, span_from_row, total, wanted};
 use crate::spans::with_tokens::{WITH_RAW_SPANS, add_tokens, raw_span};
 use crate::{Result, Store};
@@ -107,7 +107,7 @@ impl SpanPages {
         if let Some(first) = spans.first().filter(|_| self.has_generations) {
             let span_ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
             let mut connection = self.store.reader().await?;
-            for generation in generations_behind(&mut connection, &first.rollout_id, &span_ids, &[]).await? {
+            for generation in generations_of_spans(&mut connection, &first.rollout_id, &span_ids, &[]).await? {
                 behind.insert((generation.attempt_id.clone(), generation.span_id.clone()), generation);
             }
         }

@@ -13,7 +13,7 @@ use sqlx::any::AnyRow;
 
 use crate::database::sql::column;
 use crate::generations::conversations::conversations;
-use crate::generations::reading::{generations_behind, matching, rebuild};
+use crate::generations::reading::{generations_of_spans, matching, rebuild};
 use crate::spans::rows::span_from_row;
 use crate::{Result, Store};
 
@@ -93,10 +93,10 @@ pub(crate) fn raw_span(span: Span, generation_id: &str) -> Span {
 pub(crate) async fn add_tokens(connection: &mut AnyConnection, spans: &mut [Span]) -> Result<()> {
     let Some(rollout_id) = spans.first().map(|span| span.rollout_id.clone()) else { return Ok(()) };
     let span_ids: Vec<&str> = spans.iter().map(|span| span.span_id.as_str()).collect();
-    let generations = generations_behind(connection, &rollout_id, &span_ids, &[]).await?;
+    let generations = generations_of_spans(connection, &rollout_id, &span_ids, &[]).await?;
     let mut behind: HashMap<String, Generation> = by_id(generations);
     let named: Vec<&str> = spans.iter().filter_map(named_generation).filter(|id| !behind.contains_key(*id)).collect();
-    behind.extend(by_id(generations_behind(connection, &rollout_id, &[], &named).await?));
+    behind.extend(by_id(generations_of_spans(connection, &rollout_id, &[], &named).await?));
     let by_span: HashMap<(&str, &str), &Generation> = behind
         .values()
         .map(|generation| ((generation.attempt_id.as_str(), generation.span_id.as_str()), generation))

@@ -4,7 +4,7 @@ use fulgurite_types::Span;
 use sqlx::AnyConnection;
 
 use crate::Result;
-use crate::attempts::hearing::count_in;
+use crate::attempts::activity::add_counts;
 use crate::checksums::Recorded;
 use crate::database::sql::{Sql, column, count, optional_plain, plain, to_integer, to_json};
 use crate::database::writer::Write;
@@ -23,7 +23,7 @@ pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> 
     let recorded = Recorded::span(&body, span.sequence_id)?;
     let new = insert_rows(write.connection(), vec![(span, body)]).await?.contains(&true);
     if new {
-        count_in(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
+        add_counts(write.connection(), &span.rollout_id, &span.attempt_id, recorded).await?;
     }
     Ok(new)
 }

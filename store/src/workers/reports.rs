@@ -2,7 +2,7 @@
 
 use fulgurite_types::{Attempt, AttemptStatus, AttemptUpdate, Object, Paginated, Worker, WorkerFilter};
 
-use crate::attempts::following::apply;
+use crate::attempts::propagation::apply;
 use crate::attempts::rows::attempt_from_row;
 use crate::database::clock::now;
 use crate::database::sql::{Conditions, SortField, Sql, plain, to_integer, to_optional_json};

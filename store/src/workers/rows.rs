@@ -23,7 +23,7 @@ pub(crate) fn worker_from_row(row: &AnyRow) -> Result<Worker> {
 }
 
 /// Notes that a worker has asked for work.
-pub(crate) async fn worker_asked(connection: &mut AnyConnection, worker_id: &str) -> Result<()> {
+pub(crate) async fn worker_polled(connection: &mut AnyConnection, worker_id: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO workers (worker_id, status, last_dequeue_time) VALUES ($1, 'unknown', $2)
          ON CONFLICT (worker_id) DO UPDATE SET last_dequeue_time = excluded.last_dequeue_time",
@@ -67,7 +67,7 @@ pub(crate) async fn worker_took(connection: &mut AnyConnection, worker_id: &str,
 
 /// Lets an attempt's worker follow its new status. A worker that has gone on to another attempt is left alone when
 /// an earlier one ends.
-pub(crate) async fn worker_follows(connection: &mut AnyConnection, attempt: &Attempt) -> Result<()> {
+pub(crate) async fn worker_follows_attempt(connection: &mut AnyConnection, attempt: &Attempt) -> Result<()> {
     let Some(worker_id) = attempt.worker_id.as_deref() else { return Ok(()) };
     let status = match attempt.status {
         AttemptStatus::Preparing | AttemptStatus::Running => return worker_took(connection, worker_id, attempt).await,

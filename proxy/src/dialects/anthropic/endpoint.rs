@@ -7,11 +7,11 @@ use serde_json::json;
 use super::error::{RequestId, response};
 use super::message_request::{read, read_prompt};
 use crate::call::answer_request::answer;
-use crate::door::incoming::Incoming;
-use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
-use crate::upstream::pass_on::pass_on;
+use crate::requests::call_target::CallPath;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::upstream::forward_call::forward_call;
 use crate::upstream::route::Route;
 
 /// `POST /v1/messages`, also below an attempt's path.
@@ -24,11 +24,11 @@ pub(crate) async fn messages(State(proxy): State<Proxy>, Path(path): Path<CallPa
 }
 
 async fn call(proxy: &Proxy, path: CallPath, request: Request, id: &RequestId) -> Result<Response, Arc<ProxyError>> {
-    let incoming = Incoming::read(proxy, path, request).await?;
+    let incoming = IncomingRequest::read(proxy, path, request).await?;
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return pass_on(proxy, model, Route::Messages, incoming).await;
+        return forward_call(proxy, model, Route::Messages, incoming).await;
     }
-    let Incoming { caller, fields, .. } = incoming;
+    let IncomingRequest { caller, fields, .. } = incoming;
     let request = caller.size.work(&proxy.shared.large_requests, || read(fields, id.clone())).await??;
     answer(proxy, caller, request).await
 }
@@ -43,11 +43,11 @@ pub(crate) async fn count_tokens(State(proxy): State<Proxy>, request: Request) -
 }
 
 async fn counted(proxy: &Proxy, request: Request) -> Result<Response, Arc<ProxyError>> {
-    let incoming = Incoming::read(proxy, CallPath::default(), request).await?;
+    let incoming = IncomingRequest::read(proxy, CallPath::default(), request).await?;
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return pass_on(proxy, model, Route::CountTokens, incoming).await;
+        return forward_call(proxy, model, Route::CountTokens, incoming).await;
     }
-    let Incoming { caller, fields, .. } = incoming;
+    let IncomingRequest { caller, fields, .. } = incoming;
     let prompt = caller.size.work(&proxy.shared.large_requests, || read_prompt(fields)).await??;
     let models = &proxy.shared.models;
     let model = models.with_template_arguments(models.sampled(&prompt.model)?, &prompt.rest)?;

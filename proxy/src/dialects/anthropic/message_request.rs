@@ -10,8 +10,8 @@ use crate::call::model_request::{AnswerOptions, Endpoint, ModelRequest, Prompt};
 use crate::call::structured_output::{JsonForm, StructuredOutput};
 use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, stop_strings, token_limit};
 use crate::dialects::openai::response_format;
-use crate::door::request_body::{digest, read_fields};
 use crate::error::ProxyError;
+use crate::requests::request_body::{digest, read_fields};
 
 /// The span has the name by which Agent-lightning's adapters look for model calls.
 const MESSAGES: Endpoint = Endpoint {

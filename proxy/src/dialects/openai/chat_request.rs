@@ -9,10 +9,10 @@ use super::tool_fields::{ChatTools, ToolFields};
 use crate::call::model_request::{AnswerOptions, ModelRequest, Prompt};
 use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::refuse;
-use crate::door::request_body::{digest, read_fields};
 use crate::error::ProxyError;
 use crate::record::message_attributes::REASONING_FIELDS;
 use crate::reply::assistant_message::drop_void_calls;
+use crate::requests::request_body::{digest, read_fields};
 
 const ROLES: [&str; 5] = ["system", "developer", "user", "assistant", "tool"];
 
@@ -127,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::door::request_body::parse;
+    use crate::requests::request_body::parse;
 
     fn read_value(value: Value) -> Result<ModelRequest, (Option<String>, String)> {
         let wanted = parse(value.to_string().as_bytes()).and_then(read);

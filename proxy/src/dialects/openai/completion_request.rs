@@ -5,8 +5,8 @@ use super::reply_shape::Shape;
 use super::sampling_fields::SamplingFields;
 use crate::call::model_request::{ModelRequest, Prompt};
 use crate::dialects::field_checks::refuse;
-use crate::door::request_body::{digest, read_fields};
 use crate::error::ProxyError;
+use crate::requests::request_body::{digest, read_fields};
 
 /// What Completions samples when it is not told: OpenAI's number.
 const DEFAULT_MAX_TOKENS: u32 = 16;
@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::door::request_body::parse;
+    use crate::requests::request_body::parse;
 
     fn read_with(key: &str, value: Value) -> Result<ModelRequest, ProxyError> {
         let mut body = json!({ "model": "m", "prompt": "hi" });

@@ -6,11 +6,11 @@ use super::error::OpenAiError;
 use super::{chat_request, completion_request};
 use crate::call::answer_request::answer;
 use crate::call::model_request::ModelRequest;
-use crate::door::incoming::Incoming;
-use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
-use crate::upstream::pass_on::pass_on;
+use crate::requests::call_target::CallPath;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::upstream::forward_call::forward_call;
 use crate::upstream::route::Route;
 
 /// `POST /v1/chat/completions`, also below an attempt's path.
@@ -53,11 +53,11 @@ async fn call(
     route: Route,
     read: fn(Map<String, Value>) -> Result<ModelRequest, ProxyError>,
 ) -> Result<Response, OpenAiError> {
-    let incoming = Incoming::read(proxy, path, request).await?;
+    let incoming = IncomingRequest::read(proxy, path, request).await?;
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return Ok(pass_on(proxy, model, route, incoming).await?);
+        return Ok(forward_call(proxy, model, route, incoming).await?);
     }
-    let Incoming { caller, fields, .. } = incoming;
+    let IncomingRequest { caller, fields, .. } = incoming;
     let request = caller.size.work(&proxy.shared.large_requests, || read(fields)).await??;
     Ok(answer(proxy, caller, request).await?)
 }

@@ -11,8 +11,8 @@ use crate::call::structured_output::StructuredOutput;
 use crate::dialects::field_checks::{
     check_bias_count, check_other_hosts_fields, refuse, sampling, stop_strings, token_limit, within,
 };
-use crate::door::request_body::read_fields;
 use crate::error::ProxyError;
+use crate::requests::request_body::read_fields;
 
 pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.

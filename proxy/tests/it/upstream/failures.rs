@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot};
 async fn an_error_of_the_upstream_is_passed_on_as_it_is_but_for_its_key() {
     let setup = Setup::new(vec![]).await;
     let (sender, exported) = std::sync::mpsc::channel();
-    setup.store.tell_of_calls(false, move |span| sender.send(span).unwrap());
+    setup.store.notify_of_calls(false, move |span| sender.send(span).unwrap());
     let (rollout, base) = setup.attempt().await;
     for (status, is_stream) in [(400, false), (401, true), (429, false), (500, true)] {
         let error = json!({ "error": { "message": format!("no: {KEY}"), "code": status, "mood": "bad" } }).to_string();

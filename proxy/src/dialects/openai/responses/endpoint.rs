@@ -11,12 +11,12 @@ use super::response_request;
 use crate::call::answer_request::answer;
 use crate::call::model_request::ModelRequest;
 use crate::dialects::openai::error::OpenAiError;
-use crate::door::caller::Caller;
-use crate::door::incoming::Incoming;
-use crate::door::whose_call::{CallPath, WhoseCall};
 use crate::error::ProxyError;
 use crate::proxy::{Proxy, Shared};
-use crate::upstream::pass_on::pass_on;
+use crate::requests::call_target::{CallPath, CallTarget};
+use crate::requests::caller::Caller;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::upstream::forward_call::forward_call;
 use crate::upstream::retrieve_response::retrieve as retrieve_upstream;
 use crate::upstream::route::Route;
 
@@ -26,18 +26,19 @@ pub(crate) async fn create(
     Path(path): Path<CallPath>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
-    let incoming = Incoming::read(&proxy, path, request).await?;
+    let incoming = IncomingRequest::read(&proxy, path, request).await?;
     if let Some(model) = proxy.shared.models.upstream_of(&incoming.fields) {
-        return Ok(pass_on(&proxy, model, Route::Responses, incoming).await?);
+        return Ok(forward_call(&proxy, model, Route::Responses, incoming).await?);
     }
-    let Incoming { caller, fields, .. } = incoming;
+    let IncomingRequest { caller, fields, .. } = incoming;
     let request = read(fields, &proxy, &caller).await?;
     Ok(answer(&proxy, caller, request).await?)
 }
 
 /// Reads and checks a request of a caller, who may go on from responses of its own rollout, or of none.
 pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
-    let earlier = EarlierResponses::named_in(&body, &proxy.shared.services.store, caller.whose.named_rollout()).await?;
+    let earlier =
+        EarlierResponses::named_in(&body, &proxy.shared.services.store, caller.target.named_rollout()).await?;
     caller.size.work(&proxy.shared.large_requests, || response_request::read(body, &earlier)).await?
 }
 
@@ -56,9 +57,9 @@ pub(crate) async fn retrieve(
     request: Request,
 ) -> Result<Response, OpenAiError> {
     let Shared { options, models, services, .. } = &*proxy.shared;
-    let whose = WhoseCall::read(call, request.headers(), request.extensions())?;
+    let target = CallTarget::read(call, request.headers(), request.extensions())?;
     let found =
-        visible_response(&services.store, whose.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
+        visible_response(&services.store, target.named_rollout(), &response_id).await.map_err(ProxyError::from)?;
     match found {
         Some(call) if call.generation.defect == Some(Defect::Upstream) => {
             let unknown = || ProxyError::UnknownTarget { kind: "response", id: response_id.clone() };

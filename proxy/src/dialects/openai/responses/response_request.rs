@@ -14,8 +14,8 @@ use crate::dialects::field_checks::{check_other_hosts_fields, refuse, sampling, 
 use crate::dialects::openai::response_format;
 use crate::dialects::openai::sampling_fields::MAXIMUM_TOP_LOGPROBS;
 use crate::dialects::openai::tool_fields::ToolChoice;
-use crate::door::request_body::{digest, read_fields};
 use crate::error::ProxyError;
+use crate::requests::request_body::{digest, read_fields};
 
 /// Readers of spans find the call by the name that a chat's has.
 const RESPONSES: Endpoint =

@@ -15,35 +15,35 @@ const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
 /// A span that is to be told of.
-pub(crate) struct Telling<'l> {
+pub(crate) struct CallNotification<'l> {
     listener: &'l CallListener,
     span: Span,
 }
 
 impl Store {
-    /// From now on tells `tell` of each model call that is recorded through this store, once it is committed. It must
+    /// From now on calls `notify` for each model call that is recorded through this store, once it is committed. It must
     /// not block. Without content the span has no attribute of what was said. Its place in its rollout, which is decided
     /// where it is written, is for [`Store::number_spans`] to read: no answer waits for that. There can be one such
     /// listener.
-    pub fn tell_of_calls(&self, with_content: bool, tell: impl Fn(Span) + Send + Sync + 'static) {
-        let listener = CallListener { with_content, tell: Box::new(tell) };
+    pub fn notify_of_calls(&self, with_content: bool, notify: impl Fn(Span) + Send + Sync + 'static) {
+        let listener = CallListener { with_content, notify: Box::new(notify) };
         if self.call_listener().set(listener).is_err() {
             tracing::error!("calls are told to somebody already");
         }
     }
 
     /// What is to be told of a call once it is recorded, if somebody listens.
-    pub(crate) fn telling(&self, call: &NewCall) -> Option<Telling<'_>> {
+    pub(crate) fn call_notification(&self, call: &NewCall) -> Option<CallNotification<'_>> {
         let listener = self.call_listener().get()?;
         let generation = &call.generation;
-        let mut attributes = listener.told(&generation.attributes);
+        let mut attributes = listener.visible(&generation.attributes);
         if let Some(conversation) = call.conversation.as_ref().filter(|_| listener.with_content) {
             conversation.put_back(&mut attributes);
         }
         if let Some(reason) = generation.attributes.get(FINISH_REASON) {
             attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
         }
-        Some(Telling { listener, span: span_of(generation, attributes, 0) })
+        Some(CallNotification { listener, span: span_of(generation, attributes, 0) })
     }
 
     /// Gives spans that have none, their `sequence_id` being 0, their places in their rollouts. One that is not stored
@@ -70,21 +70,21 @@ impl Store {
 
     /// Tells of a model call that is recorded as a span alone, because it has no answer of tokens. To be called once the
     /// span is committed.
-    pub fn tell_of_span(&self, span: &Span) {
+    pub fn notify_of_span(&self, span: &Span) {
         let Some(listener) = self.call_listener().get() else { return };
-        let mut told = Span { attributes: listener.told(&span.attributes), ..span.clone() };
+        let mut told = Span { attributes: listener.visible(&span.attributes), ..span.clone() };
         if !listener.with_content {
             // A host's own words may repeat what was said.
             told.status.description = None;
         }
-        (listener.tell)(told);
+        (listener.notify)(told);
     }
 }
 
-impl Telling<'_> {
+impl CallNotification<'_> {
     /// Once its call is committed.
-    pub(crate) fn tell(self) {
-        (self.listener.tell)(self.span);
+    pub(crate) fn send(self) {
+        (self.listener.notify)(self.span);
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
         let store = TestStore::new().await;
         let attempted = store.start().await;
         let (sender, told) = mpsc::channel();
-        store.tell_of_calls(with_content, move |span| sender.send(span).unwrap());
+        store.notify_of_calls(with_content, move |span| sender.send(span).unwrap());
         let recorded = json!({
             "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "gen_ai.prompt.0.content": "secret",
             "gen_ai.completion.0.content": "secret", "gen_ai.completion.0.finish_reason": "stop",

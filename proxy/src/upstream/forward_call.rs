@@ -4,43 +4,43 @@ use axum::response::Response;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::forwarded_part::ForwardedPart;
 use super::forwarded_request::request_of;
 use super::http_response::respond;
-use super::kept_replies::KeptReply;
-use super::passed_part::PassedPart;
 use super::relay::{Answered, Relay};
+use super::reply_cache::CachedReply;
 use super::route::Route;
 use crate::attempt::attribution::{Attribution, attribute};
 use crate::attempt::owner::Owner;
 use crate::call::call_services::CallServices;
 use crate::clock::now;
-use crate::door::caller::Caller;
-use crate::door::incoming::Incoming;
-use crate::door::request_body;
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
 use crate::proxy::{Proxy, Shared};
 use crate::record::delivery::mark;
+use crate::requests::caller::Caller;
+use crate::requests::incoming_request::IncomingRequest;
+use crate::requests::request_body;
 use crate::retries::logged_requests::Identity;
 use crate::retries::request_log::{Claim, OpenRequest};
-use crate::upstream::passed_call::{Admitted, PassedCall};
-use crate::upstream::passed_calls::PassedCalls;
+use crate::upstream::forwarded_call::{Admitted, ForwardedCall};
+use crate::upstream::forwarded_calls::ForwardedCalls;
 
 /// Passes a request on to the upstream of its model, unless it is there already, and its answer back.
-pub(crate) async fn pass_on(
+pub(crate) async fn forward_call(
     proxy: &Proxy,
     model: &UpstreamModel,
     route: Route,
-    mut incoming: Incoming,
+    mut incoming: IncomingRequest,
 ) -> Result<Response, Arc<ProxyError>> {
     let Shared { options, models, services, passed, .. } = &*proxy.shared;
     check_dialect(model, route)?;
     let attribution = match route.is_recorded() {
         true => {
-            let Caller { whose, begins_attempt, .. } = &incoming.caller;
-            attribute(&services.store, options.rollout_defaults(), whose, *begins_attempt).await?
+            let Caller { target, begins_attempt, .. } = &incoming.caller;
+            attribute(&services.store, options.rollout_defaults(), target, *begins_attempt).await?
         }
         false => None,
     };
@@ -61,7 +61,7 @@ pub(crate) async fn pass_on(
             facts.is_answered_in(&joined.request.attempt);
             return respond(joined.listener, route, facts).await;
         }
-        Claim::Replay(open) => match passed.kept_replies.get(&open.request.reply_id) {
+        Claim::Replay(open) => match passed.reply_cache.get(&open.request.reply_id) {
             Some(kept) => {
                 metrics.replayed.increment(1);
                 return replay(services, open, kept, route, facts).await;
@@ -77,12 +77,12 @@ pub(crate) async fn pass_on(
         }
         _ => None,
     };
-    let call = PassedCall {
+    let call = ForwardedCall {
         route,
         model: model.clone(),
         // What was registered at the gateway has none.
         gate: models.gate(&model.name).cloned().unwrap_or_default(),
-        request: request_of(model, route, &incoming, attribution.as_ref().map(|whose| whose.rollout_id.clone())),
+        request: request_of(model, route, &incoming, attribution.as_ref().map(|of| of.rollout_id.clone())),
         owner: Owner::new(attribution, None, 1),
         fields: incoming.fields,
         digest,
@@ -114,8 +114,8 @@ fn check_dialect(model: &UpstreamModel, route: Route) -> Result<(), ProxyError> 
 
 /// What tells a request that is sent again from others: its route, its owner, and all of its body, for what is kept of
 /// an answer are its bytes.
-fn identity(route: Route, incoming: &Incoming, attribution: Option<&Attribution>) -> Identity {
-    let owner = attribution.map(|whose| format!("{}\n{}", whose.rollout_id, whose.attempt_id)).unwrap_or_default();
+fn identity(route: Route, incoming: &IncomingRequest, attribution: Option<&Attribution>) -> Identity {
+    let owner = attribution.map(|of| format!("{}\n{}", of.rollout_id, of.attempt_id)).unwrap_or_default();
     let mut body = Value::Object(incoming.fields.clone());
     body.sort_all_objects();
     let digest =
@@ -130,9 +130,9 @@ fn identity(route: Route, incoming: &Incoming, attribution: Option<&Attribution>
 
 async fn fly(
     services: &Arc<CallServices>,
-    passed: &Arc<PassedCalls>,
-    mut open: OpenRequest<PassedPart>,
-    call: PassedCall,
+    passed: &Arc<ForwardedCalls>,
+    mut open: OpenRequest<ForwardedPart>,
+    call: ForwardedCall,
     in_flight: Option<InFlight>,
 ) -> Result<Response, Arc<ProxyError>> {
     let (route, facts) = (call.route, Arc::clone(&call.facts));
@@ -153,9 +153,9 @@ async fn fly(
 /// Runs a call to its record, whether or not anybody still listens, and notes whether somebody took the answer.
 async fn run(
     services: Arc<CallServices>,
-    passed_calls: Arc<PassedCalls>,
-    open: OpenRequest<PassedPart>,
-    call: PassedCall,
+    forwarded_calls: Arc<ForwardedCalls>,
+    open: OpenRequest<ForwardedPart>,
+    call: ForwardedCall,
     _in_flight: Option<InFlight>,
 ) {
     let _under_way = services.shutdown.begin();
@@ -164,7 +164,7 @@ async fn run(
     let Some(Answered { passed, recorded }) = outcome else { return };
     if mark(&services.store, recorded.as_slice(), was_delivered).await {
         let generation_id = recorded.map(|recorded| recorded.generation_id);
-        passed_calls.kept_replies.keep(&open.request.reply_id, Arc::new(KeptReply { generation_id, passed }));
+        forwarded_calls.reply_cache.keep(&open.request.reply_id, Arc::new(CachedReply { generation_id, passed }));
         open.answered(was_delivered);
     }
 }
@@ -172,8 +172,8 @@ async fn run(
 /// Gives a kept reply to one who asks for it again.
 async fn replay(
     services: &Arc<CallServices>,
-    mut open: OpenRequest<PassedPart>,
-    kept: Arc<KeptReply>,
+    mut open: OpenRequest<ForwardedPart>,
+    kept: Arc<CachedReply>,
     route: Route,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {

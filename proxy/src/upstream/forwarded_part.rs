@@ -8,7 +8,7 @@ use crate::error::ProxyError;
 /// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
 /// end, and nothing after it.
 #[derive(Clone, Debug)]
-pub(crate) enum PassedPart {
+pub(crate) enum ForwardedPart {
     Head(Arc<Head>),
     Piece(Bytes),
     /// The end. What came before is recorded.
@@ -16,13 +16,13 @@ pub(crate) enum PassedPart {
     Failed(Arc<ProxyError>),
 }
 
-impl PassedPart {
+impl ForwardedPart {
     /// Bytes that it holds, about.
     pub(super) fn size(&self) -> usize {
         match self {
-            PassedPart::Head(_) => 1_000,
-            PassedPart::Piece(bytes) => bytes.len(),
-            PassedPart::End | PassedPart::Failed(_) => 0,
+            ForwardedPart::Head(_) => 1_000,
+            ForwardedPart::Piece(bytes) => bytes.len(),
+            ForwardedPart::End | ForwardedPart::Failed(_) => 0,
         }
     }
 }

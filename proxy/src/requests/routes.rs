@@ -78,7 +78,7 @@ fn refusal(request: &Request, error: ProxyError) -> Response {
 }
 
 fn told(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
-    match anthropic::is_spoken(uri, headers) {
+    match anthropic::is_anthropic_client(uri, headers) {
         true => anthropic::refusal(&error),
         false => OpenAiError::from(error).into_response(),
     }
@@ -86,7 +86,7 @@ fn told(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
 
 async fn list_models(State(proxy): State<Proxy>, uri: Uri, headers: HeaderMap) -> axum::Json<Value> {
     let (models, created) = (&proxy.shared.models, proxy.shared.started as u64);
-    axum::Json(match anthropic::is_spoken(&uri, &headers) {
+    axum::Json(match anthropic::is_anthropic_client(&uri, &headers) {
         true => anthropic::model_list(models).await,
         false => openai::model_list(models, created).await,
     })
@@ -108,7 +108,7 @@ async fn retrieve_model(
         Ok(model) => model,
         Err(error) => return told(&uri, &headers, error),
     };
-    let entry = match anthropic::is_spoken(&uri, &headers) {
+    let entry = match anthropic::is_anthropic_client(&uri, &headers) {
         true => anthropic::model(model).await,
         false => openai::model(model, proxy.shared.started as u64).await,
     };

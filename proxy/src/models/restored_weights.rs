@@ -6,11 +6,11 @@ use crate::models::gate::Holder;
 use crate::models::served_models::ServedModels;
 
 /// What a model is held for meanwhile.
-const PUTTING_BACK: &str = "its weights are put back after a restart";
+const RESTORING: &str = "its weights are put back after a restart";
 
 /// Puts weights back that were behind models before the server was started anew; those of models that are not served
 /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
-pub(crate) fn put_back(models: &ServedModels, kept: Vec<ModelWeights>) {
+pub(crate) fn restore_weights(models: &ServedModels, kept: Vec<ModelWeights>) {
     for ModelWeights { model, version, source } in kept {
         let (Ok(served), Ok(gate), Ok(loads)) =
             (models.sampled(&model), models.gate(&model), models.weights_loads(&model))
@@ -26,11 +26,11 @@ pub(crate) fn put_back(models: &ServedModels, kept: Vec<ModelWeights>) {
         };
         let (sampler, gate, loads) = (served.sampler.clone(), gate.clone(), loads.clone());
         let weights = NewWeights { version: WeightsVersion(version), source };
-        gate.pause(Holder::PutBack, Some(PUTTING_BACK.to_owned()));
+        gate.pause(Holder::Restore, Some(RESTORING.to_owned()));
         #[expect(clippy::disallowed_methods, reason = "it ends once the host has its weights or others")]
         tokio::spawn(async move {
-            loads.put_back(&model, sampler.as_ref(), &weights).await;
-            gate.resume(Holder::PutBack);
+            loads.restore(&model, sampler.as_ref(), &weights).await;
+            gate.resume(Holder::Restore);
         });
     }
 }

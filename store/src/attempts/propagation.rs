@@ -10,27 +10,27 @@ use crate::database::writer::Write;
 use crate::lifecycle::propagate;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
-use crate::workers::rows::worker_follows;
+use crate::workers::rows::worker_follows_attempt;
 use crate::{Result, StoreError};
 
 /// An attempt, and its rollout if it is the latest of it: that one follows it.
-pub(crate) struct Standing {
+pub(crate) struct AttemptWithRollout {
     pub attempt: Attempt,
     pub leads: Option<Rollout>,
 }
 
-impl Standing {
+impl AttemptWithRollout {
     /// Whether nothing that the attempt still says can matter.
     pub(crate) fn is_over(&self) -> bool {
         self.attempt.status.is_ended() || self.leads.as_ref().is_none_or(|rollout| rollout.status.is_finished())
     }
 }
 
-pub(crate) async fn find_standing(
+pub(crate) async fn find_attempt_with_rollout(
     connection: &mut AnyConnection,
     rollout_id: &str,
     attempt: &AttemptRef,
-) -> Result<Option<Standing>> {
+) -> Result<Option<AttemptWithRollout>> {
     let query = match attempt {
         AttemptRef::Id(attempt_id) => sqlx::query(concat!(
             "SELECT ",
@@ -53,17 +53,17 @@ pub(crate) async fn find_standing(
     let Some(attempt) = attempt_beside_rollout(&row)? else { return Ok(None) };
     let is_latest = attempt.sequence_id == count::<u32>(&row, "latest")?;
     let leads = if is_latest { Some(rollout_from_row(&row)?) } else { None };
-    Ok(Some(Standing { attempt, leads }))
+    Ok(Some(AttemptWithRollout { attempt, leads }))
 }
 
 /// As [`existing_attempt`], with the rollout that it leads.
-pub(crate) async fn existing_standing(
+pub(crate) async fn existing_attempt_with_rollout(
     connection: &mut AnyConnection,
     rollout_id: &str,
     attempt: &AttemptRef,
-) -> Result<Standing> {
-    match find_standing(connection, rollout_id, attempt).await? {
-        Some(standing) => Ok(standing),
+) -> Result<AttemptWithRollout> {
+    match find_attempt_with_rollout(connection, rollout_id, attempt).await? {
+        Some(found) => Ok(found),
         None => Err(no_such_attempt(connection, rollout_id, attempt).await),
     }
 }
@@ -87,11 +87,15 @@ pub(crate) async fn apply(write: &mut Write, attempt: Attempt, update: AttemptUp
         Some(_) => rollout_led_by(write.connection(), &attempt).await?,
         None => None,
     };
-    apply_standing(write, Standing { attempt, leads }, update).await
+    apply_update(write, AttemptWithRollout { attempt, leads }, update).await
 }
 
-pub(crate) async fn apply_standing(write: &mut Write, standing: Standing, update: AttemptUpdate) -> Result<Attempt> {
-    let Standing { mut attempt, leads } = standing;
+pub(crate) async fn apply_update(
+    write: &mut Write,
+    found: AttemptWithRollout,
+    update: AttemptUpdate,
+) -> Result<Attempt> {
+    let AttemptWithRollout { mut attempt, leads } = found;
     if update.last_heartbeat_time.is_some_and(|time| !time.is_finite()) {
         return Err(StoreError::invalid("last_heartbeat_time", "is not a finite number"));
     }
@@ -120,7 +124,7 @@ pub(crate) async fn apply_standing(write: &mut Write, standing: Standing, update
     .execute(write.connection())
     .await?;
     if update.status.is_some() {
-        worker_follows(write.connection(), &attempt).await?;
+        worker_follows_attempt(write.connection(), &attempt).await?;
         if let Some(mut rollout) = leads {
             let status = propagate(attempt.status, attempt.sequence_id, &rollout.config);
             set_rollout_status(write, &mut rollout, status).await?;

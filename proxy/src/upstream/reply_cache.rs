@@ -1,7 +1,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::passed_part::PassedPart;
+use super::forwarded_part::ForwardedPart;
 
 /// Bytes of replies that are kept.
 const LIMIT: usize = 64 * 1024 * 1024;
@@ -9,37 +9,37 @@ const LIMIT: usize = 64 * 1024 * 1024;
 /// Whole replies of upstreams, for those who send a request again whose answer they did not get. The oldest give way,
 /// and none outlives the process: such a request is sent on again.
 #[derive(Default)]
-pub(crate) struct KeptReplies {
+pub(crate) struct ReplyCache {
     state: Mutex<State>,
 }
 
 /// A reply as it was passed on.
-pub(super) struct KeptReply {
+pub(super) struct CachedReply {
     /// Where it is recorded.
     pub(super) generation_id: Option<String>,
-    pub(super) passed: Vec<PassedPart>,
+    pub(super) passed: Vec<ForwardedPart>,
 }
 
 #[derive(Default)]
 struct State {
     /// By the request's reply id.
-    replies: HashMap<String, Arc<KeptReply>>,
+    replies: HashMap<String, Arc<CachedReply>>,
     /// The oldest first.
     order: VecDeque<String>,
     size: usize,
 }
 
-impl KeptReplies {
+impl ReplyCache {
     fn state(&self) -> MutexGuard<'_, State> {
         // A size that is off by one reply after a panic does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn get(&self, reply_id: &str) -> Option<Arc<KeptReply>> {
+    pub(super) fn get(&self, reply_id: &str) -> Option<Arc<CachedReply>> {
         self.state().replies.get(reply_id).cloned()
     }
 
-    pub(super) fn keep(&self, reply_id: &str, reply: Arc<KeptReply>) {
+    pub(super) fn keep(&self, reply_id: &str, reply: Arc<CachedReply>) {
         let mut state = self.state();
         state.size += reply.size();
         match state.replies.insert(reply_id.to_owned(), reply) {
@@ -55,9 +55,9 @@ impl KeptReplies {
     }
 }
 
-impl KeptReply {
+impl CachedReply {
     fn size(&self) -> usize {
-        self.passed.iter().map(PassedPart::size).sum()
+        self.passed.iter().map(ForwardedPart::size).sum()
     }
 }
 
@@ -67,14 +67,14 @@ mod tests {
 
     use super::*;
 
-    fn reply(size: usize) -> Arc<KeptReply> {
-        let piece = PassedPart::Piece(Bytes::from(vec![0; size]));
-        Arc::new(KeptReply { generation_id: None, passed: vec![piece] })
+    fn reply(size: usize) -> Arc<CachedReply> {
+        let piece = ForwardedPart::Piece(Bytes::from(vec![0; size]));
+        Arc::new(CachedReply { generation_id: None, passed: vec![piece] })
     }
 
     #[test]
     fn the_oldest_give_way() {
-        let kept = KeptReplies::default();
+        let kept = ReplyCache::default();
         kept.keep("a", reply(LIMIT / 2));
         kept.keep("b", reply(LIMIT / 4));
         kept.keep("b", reply(LIMIT / 2));

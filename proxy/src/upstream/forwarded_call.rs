@@ -14,7 +14,7 @@ use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
 
 /// A call that is passed on, and all that is recorded of it.
-pub(super) struct PassedCall {
+pub(super) struct ForwardedCall {
     pub(super) route: Route,
     pub(super) model: UpstreamModel,
     /// What holds the model's calls.

@@ -17,10 +17,10 @@ const SESSIONS: [&str; 5] =
 
 /// Whose a call is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum WhoseCall {
+pub(crate) enum CallTarget {
     /// It says nothing.
     #[default]
-    Unsaid,
+    Unnamed,
     /// That attempt's; with no attempt named, the rollout's latest.
     Attempt { rollout_id: String, attempt_id: Option<String> },
     /// Its client's session's.
@@ -43,7 +43,7 @@ pub(crate) struct CallPath {
     attempt_id: Option<String>,
 }
 
-impl WhoseCall {
+impl CallTarget {
     /// Reads path, key and headers, which must not name different ones. Whether a key opens the path was found out before;
     /// who holds it stands in the extensions.
     pub(crate) fn read(path: CallPath, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, ProxyError> {
@@ -56,12 +56,12 @@ impl WhoseCall {
         let rollout_id = agreed(path.rollout_id, ROLLOUT, headers)?;
         let attempt_id = agreed(path.attempt_id, ATTEMPT, headers)?;
         match (rollout_id, attempt_id) {
-            (Some(rollout_id), attempt_id) => Ok(WhoseCall::Attempt { rollout_id, attempt_id }),
+            (Some(rollout_id), attempt_id) => Ok(CallTarget::Attempt { rollout_id, attempt_id }),
             (None, Some(_)) => {
                 let why = "an attempt's id is unique within its rollout only";
                 Err(ProxyError::invalid(ATTEMPT, format!("{ATTEMPT} needs {ROLLOUT} beside it: {why}")))
             }
-            (None, None) => Ok(ClientSession::read(headers).map_or(WhoseCall::Unsaid, WhoseCall::Session)),
+            (None, None) => Ok(ClientSession::read(headers).map_or(CallTarget::Unnamed, CallTarget::Session)),
         }
     }
 
@@ -72,14 +72,14 @@ impl WhoseCall {
             return Err(Refused::from(other).into());
         }
         let attempt_id = id(ATTEMPT, headers)?.unwrap_or(attempt_id);
-        Ok(WhoseCall::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: Some(attempt_id.to_owned()) })
+        Ok(CallTarget::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: Some(attempt_id.to_owned()) })
     }
 
     /// The rollout that it names, and to whose records it is confined.
     pub(crate) fn named_rollout(&self) -> Option<&str> {
         match self {
-            WhoseCall::Attempt { rollout_id, .. } => Some(rollout_id),
-            WhoseCall::Unsaid | WhoseCall::Session(_) => None,
+            CallTarget::Attempt { rollout_id, .. } => Some(rollout_id),
+            CallTarget::Unnamed | CallTarget::Session(_) => None,
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn read(path: Option<(&str, &str)>, headers: &[(&'static str, &'static str)]) -> Result<WhoseCall, String> {
+    fn read(path: Option<(&str, &str)>, headers: &[(&'static str, &'static str)]) -> Result<CallTarget, String> {
         read_with(None, path, headers)
     }
 
@@ -132,7 +132,7 @@ mod tests {
         key: Option<KeyHolder>,
         path: Option<(&str, &str)>,
         headers: &[(&'static str, &'static str)],
-    ) -> Result<WhoseCall, String> {
+    ) -> Result<CallTarget, String> {
         let (rollout_id, attempt_id) = path.map(|(rollout, attempt)| (rollout.to_owned(), attempt.to_owned())).unzip();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
@@ -142,17 +142,17 @@ mod tests {
         if let Some(key) = key {
             extensions.insert(key);
         }
-        WhoseCall::read(CallPath { rollout_id, attempt_id }, &map, &extensions).map_err(|error| error.to_string())
+        CallTarget::read(CallPath { rollout_id, attempt_id }, &map, &extensions).map_err(|error| error.to_string())
     }
 
-    fn attempt(rollout_id: &str, attempt_id: Option<&str>) -> Result<WhoseCall, String> {
-        Ok(WhoseCall::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.map(str::to_owned) })
+    fn attempt(rollout_id: &str, attempt_id: Option<&str>) -> Result<CallTarget, String> {
+        Ok(CallTarget::Attempt { rollout_id: rollout_id.to_owned(), attempt_id: attempt_id.map(str::to_owned) })
     }
 
     #[test]
     fn the_path_comes_before_headers_and_ids_before_sessions() {
         let session = ("x-claude-code-session-id", "s");
-        assert_eq!(read(None, &[]), Ok(WhoseCall::Unsaid));
+        assert_eq!(read(None, &[]), Ok(CallTarget::Unnamed));
         assert_eq!(read(Some(("r", "a")), &[session]), attempt("r", Some("a")));
         assert_eq!(read(Some(("r", "a")), &[("x-rollout-id", "r")]), attempt("r", Some("a")));
         assert_eq!(read(None, &[session, ("x-rollout-id", "r")]), attempt("r", None));
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_session_is_the_same_by_the_same_header_and_value_only() {
         let session = |headers| match read(None, headers) {
-            Ok(WhoseCall::Session(session)) => session,
+            Ok(CallTarget::Session(session)) => session,
             other => panic!("{other:?}"),
         };
         let first = session(&[("session-id", "s"), ("thread-id", "t")]);

@@ -14,24 +14,24 @@ use crate::lifecycle::ROLLOUTS_THAT_WAIT;
 const ROLLOUTS: usize = 2048;
 
 /// For how long what is known is believed: another program may have the same file open, which tells of nothing.
-const BELIEVED: Duration = Duration::from_secs(5);
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// A rollout without its input, and its latest attempt.
-pub type UnderWay = Arc<(Rollout, Option<Attempt>)>;
+pub type CachedRollout = Arc<(Rollout, Option<Attempt>)>;
 
 /// What a transaction does to what is known.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Change {
     /// The rollout has a new attempt, which is its latest.
-    Began(UnderWay),
+    Started(CachedRollout),
     /// A span or a report of the attempt has arrived: rollout and attempt.
-    Heard(String, String),
+    Active(String, String),
     /// Something about the rollout or about an attempt of it is different, or it is gone.
     Other(String),
 }
 
 /// Rollouts whose latest attempts take calls. Whatever is written goes by here, in the order in which it is committed.
-pub(crate) struct RolloutsUnderWay {
+pub(crate) struct RolloutCache {
     /// `None` where others write, of which nothing is told here.
     halves: Option<Mutex<Halves>>,
 }
@@ -46,12 +46,12 @@ struct Halves {
 }
 
 enum Entry {
-    Known(UnderWay, Instant),
+    Cached(CachedRollout, Instant),
     /// Somebody reads it, whose number this is. What was read is out of date if this is not here any more.
     Reading(u64),
 }
 
-impl RolloutsUnderWay {
+impl RolloutCache {
     /// None at first, and none ever where others write too.
     pub(crate) fn new(others_write: bool) -> Self {
         Self { halves: (!others_write).then(Mutex::default) }
@@ -68,15 +68,15 @@ impl RolloutsUnderWay {
     }
 
     /// What is known of a rollout.
-    pub(crate) fn of(&self, rollout_id: &str) -> Option<UnderWay> {
+    pub(crate) fn of(&self, rollout_id: &str) -> Option<CachedRollout> {
         match self.halves()?.get_mut(rollout_id)? {
-            Entry::Known(found, since) if since.elapsed() < BELIEVED => Some(Arc::clone(found)),
+            Entry::Cached(found, since) if since.elapsed() < MAX_AGE => Some(Arc::clone(found)),
             _ => None,
         }
     }
 
     /// To be called before reading.
-    pub(crate) fn begin_to_read(&self, rollout_id: &str) -> u64 {
+    pub(crate) fn start_read(&self, rollout_id: &str) -> u64 {
         let Some(mut halves) = self.halves() else { return 0 };
         halves.readings += 1;
         let reading = halves.readings;
@@ -85,7 +85,7 @@ impl RolloutsUnderWay {
     }
 
     /// Takes note of what was read, unless it has changed since.
-    pub(crate) fn was_read(&self, found: &UnderWay, reading: u64) {
+    pub(crate) fn finish_read(&self, found: &CachedRollout, reading: u64) {
         let Some(mut halves) = self.halves() else { return };
         let (rollout, attempt) = &**found;
         let takes_calls = attempt.as_ref().is_some_and(|attempt| !attempt.status.is_ended());
@@ -93,7 +93,7 @@ impl RolloutsUnderWay {
             && takes_calls
             && matches!(*entry, Entry::Reading(number) if number == reading)
         {
-            *entry = Entry::Known(Arc::clone(found), Instant::now());
+            *entry = Entry::Cached(Arc::clone(found), Instant::now());
         }
     }
 
@@ -105,11 +105,11 @@ impl RolloutsUnderWay {
         let Some(mut halves) = self.halves() else { return };
         for change in changes {
             match change {
-                Change::Began(begun) => {
+                Change::Started(begun) => {
                     let rollout_id = begun.0.rollout_id.clone();
-                    halves.put(&rollout_id, Entry::Known(begun, Instant::now()));
+                    halves.put(&rollout_id, Entry::Cached(begun, Instant::now()));
                 }
-                Change::Heard(rollout_id, attempt_id) => halves.was_heard_of(&rollout_id, &attempt_id),
+                Change::Active(rollout_id, attempt_id) => halves.was_active(&rollout_id, &attempt_id),
                 Change::Other(rollout_id) => drop(halves.remove(&rollout_id)),
             }
         }
@@ -134,9 +134,9 @@ impl Halves {
         young.or(self.old.remove(rollout_id))
     }
 
-    fn was_heard_of(&mut self, rollout_id: &str, attempt_id: &str) {
+    fn was_active(&mut self, rollout_id: &str, attempt_id: &str) {
         match self.get_mut(rollout_id) {
-            Some(Entry::Known(known, _)) if is_news(known, attempt_id) => {
+            Some(Entry::Cached(known, _)) if is_news(known, attempt_id) => {
                 let (rollout, latest) = Arc::make_mut(known);
                 if let Some(attempt) = latest {
                     attempt.status = AttemptStatus::Running;
@@ -170,17 +170,17 @@ mod tests {
     #[tokio::test]
     async fn what_this_program_started_or_read_is_not_read_again_and_what_it_changed_is() {
         let store = TestStore::new().await;
-        let known = |id: &str| store.rollouts_under_way().of(id);
+        let known = |id: &str| store.rollout_cache().of(id);
         let started = store.start().await;
         let id = started.rollout.rollout_id.as_str();
-        let is_sqlite = store.rollouts_under_way().halves.is_some();
+        let is_sqlite = store.rollout_cache().halves.is_some();
         assert_eq!(known(id).is_some(), is_sqlite, "it began here");
-        let (rollout, attempt) = &*store.rollout_of_calls(id).await.unwrap().unwrap();
+        let (rollout, attempt) = &*store.cached_rollout(id).await.unwrap().unwrap();
         assert_eq!((&rollout.rollout_id, attempt.as_ref()), (&started.rollout.rollout_id, Some(&started.attempt)));
         assert!(rollout.input.is_null());
 
         store.record_generation(generation("a", &started, &[1], &[2])).await.unwrap();
-        let heard = store.rollout_of_calls(id).await.unwrap().unwrap();
+        let heard = store.cached_rollout(id).await.unwrap().unwrap();
         assert_eq!(heard.0.status, RolloutStatus::Running);
         let attempt = heard.1.as_ref().unwrap();
         assert!(attempt.status == AttemptStatus::Running && attempt.last_heartbeat_time.is_some());
@@ -189,34 +189,34 @@ mod tests {
         let update = RolloutUpdate { metadata: Some(metadata.clone()), ..RolloutUpdate::default() };
         store.update_rollout(id, update).await.unwrap();
         assert!(known(id).is_none());
-        assert_eq!(store.rollout_of_calls(id).await.unwrap().unwrap().0.metadata, metadata);
+        assert_eq!(store.cached_rollout(id).await.unwrap().unwrap().0.metadata, metadata);
         assert_eq!(known(id).is_some(), is_sqlite, "it was read");
 
         let ended = AttemptUpdate::status(AttemptStatus::Succeeded);
         store.update_attempt(id, started.attempt.attempt_id.as_str(), ended).await.unwrap();
-        assert!(store.rollout_of_calls(id).await.unwrap().unwrap().1.as_ref().unwrap().status.is_ended());
+        assert!(store.cached_rollout(id).await.unwrap().unwrap().1.as_ref().unwrap().status.is_ended());
         assert!(known(id).is_none(), "it takes no calls");
     }
 
     #[test]
     fn what_changes_while_it_is_read_is_read_again() {
-        let rollouts = RolloutsUnderWay::new(false);
+        let rollouts = RolloutCache::new(false);
         let found = |status| {
             let rollout = Rollout { rollout_id: "ro".into(), ..rollout(RolloutStatus::Preparing) };
             Arc::new((rollout, Some(attempt(status))))
         };
-        let changes = || [Change::Other("ro".into()), Change::Heard("ro".into(), "at".into())];
+        let changes = || [Change::Other("ro".into()), Change::Active("ro".into(), "at".into())];
         for change in changes() {
-            let reading = rollouts.begin_to_read("ro");
+            let reading = rollouts.start_read("ro");
             rollouts.apply(vec![change]);
-            rollouts.was_read(&found(AttemptStatus::Preparing), reading);
+            rollouts.finish_read(&found(AttemptStatus::Preparing), reading);
             assert!(rollouts.of("ro").is_none());
         }
-        let (_, later) = (rollouts.begin_to_read("ro"), rollouts.begin_to_read("ro"));
-        rollouts.was_read(&found(AttemptStatus::Preparing), later);
+        let (_, later) = (rollouts.start_read("ro"), rollouts.start_read("ro"));
+        rollouts.finish_read(&found(AttemptStatus::Preparing), later);
         assert!(rollouts.of("ro").is_some());
         for change in changes() {
-            rollouts.apply(vec![Change::Began(found(AttemptStatus::Preparing)), change]);
+            rollouts.apply(vec![Change::Started(found(AttemptStatus::Preparing)), change]);
         }
         assert_eq!(rollouts.of("ro").unwrap().1.as_ref().unwrap().status, AttemptStatus::Running);
         rollouts.apply(vec![Change::Other("ro".into())]);
@@ -225,10 +225,10 @@ mod tests {
 
     #[test]
     fn no_more_rollouts_are_kept_than_there_is_room_for() {
-        let rollouts = RolloutsUnderWay::new(false);
+        let rollouts = RolloutCache::new(false);
         for number in 0..5 * ROLLOUTS {
             let rollout = Rollout { rollout_id: number.to_string(), ..rollout(RolloutStatus::Running) };
-            rollouts.apply(vec![Change::Began(Arc::new((rollout, Some(attempt(AttemptStatus::Running)))))]);
+            rollouts.apply(vec![Change::Started(Arc::new((rollout, Some(attempt(AttemptStatus::Running)))))]);
         }
         let halves = rollouts.halves().unwrap();
         assert!(halves.young.len() + halves.old.len() <= 2 * ROLLOUTS);

@@ -14,7 +14,7 @@ use crate::rollouts::rows::existing_rollout;
 use crate::{Result, StoreError};
 
 /// An attempt runs that has been heard of.
-static HEARD: LazyLock<Arc<str>> = LazyLock::new(|| {
+static ACTIVITY: LazyLock<Arc<str>> = LazyLock::new(|| {
     let (wake, running) = (sql_words(&ATTEMPTS_THAT_WAKE), AttemptStatus::Running);
     format!(
         "UPDATE attempts SET last_heartbeat_time = $3, span_count = span_count + $4,
@@ -40,8 +40,13 @@ static ROLLOUT_RUNS: LazyLock<Arc<str>> = LazyLock::new(|| {
 
 /// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
 /// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
-pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &str, recorded: Recorded) -> Result<()> {
-    let row = sqlx::query(AssertSqlSafe(Arc::clone(&HEARD)))
+pub(crate) async fn record_activity(
+    write: &mut Write,
+    rollout_id: &str,
+    attempt_id: &str,
+    recorded: Recorded,
+) -> Result<()> {
+    let row = sqlx::query(AssertSqlSafe(Arc::clone(&ACTIVITY)))
         .bind(rollout_id)
         .bind(attempt_id)
         .bind(now())
@@ -55,7 +60,7 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
         existing_rollout(write.connection(), rollout_id).await?;
         return Err(StoreError::not_found("attempt", attempt_id));
     };
-    write.attempt_was_heard_of(rollout_id, attempt_id);
+    write.attempt_was_active(rollout_id, attempt_id);
     let waits = ROLLOUTS_THAT_WAIT.contains(&word(&row, "rollout_status")?);
     if !waits || word::<AttemptStatus>(&row, "status")? != AttemptStatus::Running {
         return Ok(());
@@ -69,7 +74,7 @@ pub(crate) async fn hear_of(write: &mut Write, rollout_id: &str, attempt_id: &st
 }
 
 /// Counts what an attempt that is there has got, which is not heard of by that.
-pub(crate) async fn count_in(
+pub(crate) async fn add_counts(
     connection: &mut AnyConnection,
     rollout_id: &str,
     attempt_id: &str,

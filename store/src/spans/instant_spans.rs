@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fulgurite_types::{Object, Span, SpanStatus, StatusCode};
 use uuid::Uuid;
 
-use crate::attempts::hearing::hear_of;
+use crate::attempts::activity::record_activity;
 use crate::attempts::opening::open_attempt;
 use crate::checksums::Recorded;
 use crate::database::clock::now;
@@ -17,7 +17,7 @@ use crate::{Result, Store, StoreError};
 
 /// What has just happened in an attempt.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewMoment {
+pub struct NewInstantSpan {
     /// The rollout, which is there.
     pub rollout_id: String,
     /// The attempt, which is made if its rollout has none of that name.
@@ -31,30 +31,30 @@ pub struct NewMoment {
 impl Store {
     /// Records what has just happened in an attempt, and says when that was, in seconds since the epoch. An annotation with a
     /// reward is refused if whoever sends it may not give it.
-    pub async fn add_moment(&self, sender: &Sender, moment: NewMoment) -> Result<f64> {
+    pub async fn add_instant_span(&self, sender: &Sender, moment: NewInstantSpan) -> Result<f64> {
         let (sender, time) = (sender.clone(), now());
         self.write(move |write| Box::pin(async move { record(write, &sender, moment, time).await })).await?;
         Ok(time)
     }
 }
 
-async fn record(write: &mut Write, sender: &Sender, moment: NewMoment, time: f64) -> Result<()> {
-    let NewMoment { rollout_id, attempt_id, name, attributes } = moment;
+async fn record(write: &mut Write, sender: &Sender, moment: NewInstantSpan, time: f64) -> Result<()> {
+    let NewInstantSpan { rollout_id, attempt_id, name, attributes } = moment;
     let attempt = open_attempt(write, &rollout_id, &attempt_id).await?;
     if name == ANNOTATION {
         admit(write.connection(), &attempt, None, sender).await?;
     }
     let sequence_id = allocate_sequence_id(write, &rollout_id).await?;
-    let span = span_of_moment(attempt.rollout_id, attempt.attempt_id, sequence_id, name, attributes, time);
+    let span = instant_span(attempt.rollout_id, attempt.attempt_id, sequence_id, name, attributes, time);
     if !insert_span(write, &span).await? {
         return Err(StoreError::Conflict { kind: "span", id: span.span_id });
     }
-    hear_of(write, &rollout_id, &attempt_id, Recorded::default()).await?;
+    record_activity(write, &rollout_id, &attempt_id, Recorded::default()).await?;
     Ok(())
 }
 
 /// The span of what happened at one moment, with new ids.
-pub(crate) fn span_of_moment(
+pub(crate) fn instant_span(
     rollout_id: String,
     attempt_id: String,
     sequence_id: u64,

@@ -3,15 +3,15 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::door::caller::Caller;
-use crate::door::large_requests::{RequestSize, check_against_context};
-use crate::door::request_body::{parse, read_body};
-use crate::door::whose_call::CallPath;
 use crate::error::ProxyError;
 use crate::proxy::Proxy;
+use crate::requests::call_target::CallPath;
+use crate::requests::caller::Caller;
+use crate::requests::large_requests::{RequestSize, check_against_context};
+use crate::requests::request_body::{parse, read_body};
 
 /// A request as it came, of which nothing is known yet but whose it is and that its body is a JSON object.
-pub(crate) struct Incoming {
+pub(crate) struct IncomingRequest {
     pub(crate) caller: Caller,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Incoming {
     pub(crate) fields: Map<String, Value>,
 }
 
-impl Incoming {
+impl IncomingRequest {
     pub(crate) async fn read(proxy: &Proxy, path: CallPath, request: Request) -> Result<Self, ProxyError> {
         let caller = Caller::new(path, &request)?;
         Self::of(proxy, caller, request).await
@@ -31,7 +31,7 @@ impl Incoming {
         let turns = &proxy.shared.large_requests;
         let (parts, body) = request.into_parts();
         let body = read_body(body, proxy.shared.options.body_limit).await?;
-        let size = RequestSize::of(body.len(), &caller.whose);
+        let size = RequestSize::of(body.len(), &caller.target);
         check_against_context(&proxy.shared.models, turns, &size, &body).await?;
         let fields = size.work(turns, || parse(&body)).await??;
         let caller = Caller { size, ..caller };

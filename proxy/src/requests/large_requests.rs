@@ -3,9 +3,9 @@ use std::borrow::Cow;
 use fulgurite_backends::{FairShare, ShareLimits, aside};
 use serde::Deserialize;
 
-use crate::door::whose_call::WhoseCall;
 use crate::error::ProxyError;
 use crate::models::served_models::ServedModels;
+use crate::requests::call_target::CallTarget;
 
 /// Bodies up to this size are worked at where they arrive: less than a millisecond.
 const SMALL: usize = 64 * 1024;
@@ -55,15 +55,15 @@ pub(crate) struct RequestSize {
 
 impl RequestSize {
     /// Of a body.
-    pub(crate) fn of(bytes: usize, whose: &WhoseCall) -> Self {
-        let owner = match whose {
+    pub(crate) fn of(bytes: usize, target: &CallTarget) -> Self {
+        let owner = match target {
             _ if bytes <= SMALL => String::new(),
-            WhoseCall::Unsaid => String::new(),
-            WhoseCall::Attempt { rollout_id, attempt_id } => match attempt_id {
+            CallTarget::Unnamed => String::new(),
+            CallTarget::Attempt { rollout_id, attempt_id } => match attempt_id {
                 Some(attempt_id) => format!("{rollout_id}/{attempt_id}"),
                 None => rollout_id.clone(),
             },
-            WhoseCall::Session(session) => session.rollout_id.clone(),
+            CallTarget::Session(session) => session.rollout_id.clone(),
         };
         Self { bytes, owner }
     }
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn those_who_send_large_requests_take_turns_by_attempt_or_session() {
-        let of = |whose: &WhoseCall| RequestSize::of(SMALL + 1, whose).owner;
-        let attempt = |attempt_id: Option<&str>| WhoseCall::Attempt {
+        let of = |target: &CallTarget| RequestSize::of(SMALL + 1, target).owner;
+        let attempt = |attempt_id: Option<&str>| CallTarget::Attempt {
             rollout_id: "r".to_owned(),
             attempt_id: attempt_id.map(str::to_owned),
         };
-        assert_eq!([of(&attempt(Some("a"))), of(&attempt(None)), of(&WhoseCall::Unsaid)], ["r/a", "r", ""]);
+        assert_eq!([of(&attempt(Some("a"))), of(&attempt(None)), of(&CallTarget::Unnamed)], ["r/a", "r", ""]);
     }
 }

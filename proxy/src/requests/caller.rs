@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 
-use crate::door::large_requests::RequestSize;
-use crate::door::whose_call::{CallPath, WhoseCall};
 use crate::error::ProxyError;
 use crate::gateway::pause_state::InFlight;
 use crate::observe::call_facts::CallFacts;
+use crate::requests::call_target::{CallPath, CallTarget};
+use crate::requests::large_requests::RequestSize;
 
 /// Header by which a client says whether the answers may be trained.
 const TRAINABLE: &str = "x-fulgurite-trainable";
@@ -14,7 +14,7 @@ const TRAINABLE: &str = "x-fulgurite-trainable";
 /// Whose request it is, and whether it came before.
 #[derive(Default)]
 pub(crate) struct Caller {
-    pub(crate) whose: WhoseCall,
+    pub(crate) target: CallTarget,
     /// Whether the attempt is made if it is not there.
     pub(crate) begins_attempt: bool,
     /// If the gateway counts it.
@@ -32,12 +32,12 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(path: CallPath, request: &Request) -> Result<Self, ProxyError> {
-        let whose = WhoseCall::read(path, request.headers(), request.extensions())?;
-        Self { whose, ..Self::default() }.told_by(request)
+        let target = CallTarget::read(path, request.headers(), request.extensions())?;
+        Self { target, ..Self::default() }.with_headers(request)
     }
 
     /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.
-    pub(crate) fn told_by(self, request: &Request) -> Result<Self, ProxyError> {
+    pub(crate) fn with_headers(self, request: &Request) -> Result<Self, ProxyError> {
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let trainable = header(TRAINABLE).map(|value| {
             value.parse().map_err(|_| ProxyError::invalid(TRAINABLE, format!("{TRAINABLE} must be true or false")))

@@ -1,0 +1,18 @@
+use std::sync::Arc;
+
+use super::forwarded_part::ForwardedPart;
+use super::reply_cache::ReplyCache;
+use crate::retries::request_log::RequestLog;
+
+/// What is known of calls that were passed on, whosever they are.
+pub(crate) struct ForwardedCalls {
+    pub(crate) requests: Arc<RequestLog<ForwardedPart>>,
+    pub(super) reply_cache: ReplyCache,
+}
+
+impl ForwardedCalls {
+    /// Nothing is known yet; of requests that are over, so many are kept.
+    pub(crate) fn new(requests_kept: usize) -> Self {
+        Self { requests: RequestLog::new(requests_kept), reply_cache: ReplyCache::default() }
+    }
+}

@@ -104,6 +104,7 @@ impl Grpo {
                 tasks: self.tasks.train.clone(),
                 groups_per_batch: options.groups_per_batch,
                 group_size: options.group_size,
+                max_refills: options.dynamic_sampling.map_or(0, |dynamic| dynamic.max_refills),
             }),
         }
     }
@@ -114,6 +115,7 @@ impl Grpo {
         Ok(PolicyGradient {
             credit: Credit { advantages: options.advantages, zero_reward_on_limit: options.zero_reward_on_limit },
             loss: options.loss_parameters.of(options.loss)?,
+            aggregation: options.loss_aggregation,
             substeps: options.substeps,
             kl: penalty.map(|penalty| (penalty, self.reference.clone())),
             baseline_decay: options.harvest.map(|harvest| harvest.baseline_decay),

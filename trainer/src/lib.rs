@@ -32,10 +32,13 @@ pub use evaluation::{EvaluationOptions, Scores, StopRule};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
-    AdvantageOptions, Baseline, KlPenalty, PolicyDataError, PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR,
-    group_advantages, is_constant, penalize_kl, policy_metrics, rollout_metrics, split_into_substeps,
+    AdvantageOptions, Baseline, KlPenalty, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
+    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, is_constant, penalize_kl, policy_metrics, rollout_metrics,
+    split_into_substeps,
 };
-pub use options::{GrpoOptions, KlOptions, LossParameters, PolicyLoss, SupervisedOptions, TrainedMessages};
+pub use options::{
+    DynamicSampling, GrpoOptions, KlOptions, LossParameters, PolicyLoss, SupervisedOptions, TrainedMessages,
+};
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer};

@@ -39,6 +39,9 @@ pub struct ForwardBackward {
     pub loss_sum: f64,
     /// For each datum, the logprob of each target token under the weights before the update.
     pub logprobs: Vec<Vec<f32>>,
+    /// The entropy of the distributions that predict the targets which take part in the loss, in nats, exact over the
+    /// vocabulary and summed; `None` from hosts that do not tell it.
+    pub entropy_sum: Option<f64>,
 }
 
 /// What an optimizer step did.

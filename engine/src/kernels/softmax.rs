@@ -53,18 +53,40 @@ impl LogSoftmax {
 }
 
 /// Turns logits into `slope * (one_hot(target) - probabilities)`: the loss's gradient for them, if `slope` is its
-/// derivative by the target's logprob.
-pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target: usize, slope: f32) {
+/// derivative by the target's logprob. Gives the distribution's entropy, in nats.
+pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target: usize, slope: f32) -> f32 {
     let LogSoftmax { highest, log_sum, .. } = *softmax;
+    let mut entropy = 0.0;
     vectorised(
         #[inline(always)]
         || {
-            for logit in 0..logits.len() {
-                logits[logit] = -slope * exp(logits[logit] - highest - log_sum);
+            let (blocks, rest) = logits.as_chunks_mut::<LANES>();
+            let mut lanes = [0.0; LANES];
+            for block in 0..blocks.len() {
+                for lane in 0..LANES {
+                    let logprob = blocks[block][lane] - highest - log_sum;
+                    let probability = exp(logprob);
+                    lanes[lane] -= surprise(probability, logprob);
+                    blocks[block][lane] = -slope * probability;
+                }
             }
+            for lane in 0..rest.len() {
+                let logprob = rest[lane] - highest - log_sum;
+                let probability = exp(logprob);
+                lanes[lane] -= surprise(probability, logprob);
+                rest[lane] = -slope * probability;
+            }
+            entropy = fold(lanes);
         },
     );
     logits[target] += slope;
+    entropy
+}
+
+/// `p log p`, which is 0 of a token that cannot come.
+#[inline(always)]
+fn surprise(probability: f32, logprob: f32) -> f32 {
+    if probability > 0.0 { probability * logprob } else { 0.0 }
 }
 
 #[inline(always)]
@@ -123,5 +145,28 @@ mod tests {
     #[test]
     fn a_number_that_is_none_makes_every_logprob_one_that_is_none() {
         assert!(LogSoftmax::new(&[1.0, f32::NAN, 0.0]).logprob(1.0).is_nan());
+    }
+
+    #[test]
+    fn the_gradient_and_the_entropy_are_those_of_the_exact_softmax() {
+        for length in [3, 16, 37] {
+            let logits = numbers(length, 5);
+            let exact: Vec<f64> = logits.iter().map(|logit| f64::from(*logit).exp()).collect();
+            let sum: f64 = exact.iter().sum();
+            let probabilities: Vec<f64> = exact.iter().map(|weight| weight / sum).collect();
+            let mut gradient = logits.clone();
+            let entropy = softmax_gradient(&mut gradient, &LogSoftmax::new(&logits), 1, 0.5);
+            for (token, (gradient, probability)) in gradient.iter().zip(&probabilities).enumerate() {
+                let expected = 0.5 * (f64::from(u8::from(token == 1)) - probability);
+                assert!((f64::from(*gradient) - expected).abs() < 1e-6, "{length} {token}: {gradient} {expected}");
+            }
+            let expected: f64 = probabilities.iter().map(|probability| -probability * probability.ln()).sum();
+            assert!((f64::from(entropy) - expected).abs() < 1e-5, "{length}: {entropy} {expected}");
+        }
+        let mut certain = vec![0.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        assert_eq!(softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 0, 1.0), 0.0);
+        certain[1] = 0.0;
+        let entropy = softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 0, 1.0);
+        assert!((entropy - std::f32::consts::LN_2).abs() < 1e-6, "{entropy}");
     }
 }

@@ -15,6 +15,15 @@ pub(crate) struct Prediction {
     pub(crate) loss: TokenLoss,
     /// Filled in by the head.
     pub(crate) logprob: f32,
+    /// Of the distribution that the row predicts, in nats; filled in by a pass with a gradient.
+    pub(crate) entropy: f32,
+}
+
+impl Prediction {
+    /// One of which nothing is known yet.
+    pub(crate) fn new(row: usize, target: u32, loss: TokenLoss) -> Self {
+        Self { row, target, loss, logprob: 0.0, entropy: 0.0 }
+    }
 }
 
 /// Memory of the head, kept between passes.
@@ -73,7 +82,8 @@ pub(crate) fn score_backward(
         for (prediction, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
             let (softmax, target) = (LogSoftmax::new(logits), prediction.target as usize);
             prediction.logprob = softmax.logprob(logits[target]);
-            softmax_gradient(logits, &softmax, target, prediction.loss.slope(prediction.logprob));
+            let slope = prediction.loss.slope(prediction.logprob);
+            prediction.entropy = softmax_gradient(logits, &softmax, target, slope);
         }
         row_gradients.resize(chunk.len() * hidden, 0.0);
         products.backward(policy, Projection::Head, rows, logits, row_gradients, gradient);

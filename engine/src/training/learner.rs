@@ -252,7 +252,7 @@ impl LearnerState {
                 token_losses(datum, loss, logprobs).map_err(|message| EngineError::Datum { index, message })?;
             loss_sum += losses.iter().zip(logprobs).map(|(loss, &logprob)| loss.value(logprob)).sum::<f64>();
         }
-        Ok(ForwardBackward { loss_sum, logprobs })
+        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum: None })
     }
 
     fn forward_backward(
@@ -267,7 +267,9 @@ impl LearnerState {
         })?;
         let scored = self.in_shards(examples, |shard, policy, hand| shard.score_backward(policy, hand, told))?;
         let loss_sum = scored.iter().map(|scored| scored.loss).sum();
-        Ok(ForwardBackward { loss_sum, logprobs: scored.into_iter().map(|scored| scored.logprobs).collect() })
+        let entropy_sum = Some(scored.iter().map(|scored| scored.entropy).sum());
+        let logprobs = scored.into_iter().map(|scored| scored.logprobs).collect();
+        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum })
     }
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {

@@ -44,6 +44,8 @@ pub(crate) enum Told {
 pub(crate) struct Scored {
     pub(crate) index: usize,
     pub(crate) loss: f64,
+    /// Summed over the targets that take part in the loss, of a pass with a gradient.
+    pub(crate) entropy: f64,
     pub(crate) logprobs: Vec<f32>,
 }
 
@@ -152,7 +154,7 @@ impl Shard {
             self.rows.push(example.tokens());
             for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
                 let target = example.datum.target_tokens[offset];
-                self.predictions.push(Prediction { row: start + offset, target, loss: *loss, logprob: 0.0 });
+                self.predictions.push(Prediction::new(start + offset, target, *loss));
             }
         }
     }
@@ -160,9 +162,10 @@ impl Shard {
     fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
         let mut predictions = self.predictions.iter().peekable();
         for (example, rows) in batch.iter().zip(&self.rows.sequences) {
-            let mut own = Scored { index: example.index, loss: 0.0, logprobs: vec![0.0; rows.len()] };
+            let mut own = Scored { index: example.index, loss: 0.0, entropy: 0.0, logprobs: vec![0.0; rows.len()] };
             while let Some(prediction) = predictions.next_if(|prediction| rows.contains(&prediction.row)) {
                 own.logprobs[prediction.row - rows.start] = prediction.logprob;
+                own.entropy += f64::from(prediction.entropy);
                 own.loss += prediction.loss.value(prediction.logprob);
             }
             scored.push(own);

@@ -131,6 +131,71 @@ fn a_tinker_service_keeps_the_reference_of_a_run_too() {
     assert_eq!(there.last().unwrap()["held_out_reward_after"], here["held_out_reward_after"]);
 }
 
+/// Pays for every third letter where the task is odd, and nothing where it is even.
+const ODD_TASKS_PAY: &str = concat!(
+    "command = [\"hello-agent\", \"{task}\"]\n",
+    r#"grade = ["python3", "-c", "import os, re, sys; n = len(sys.stdin.read()); t = int(re.sub(r'\\D', '', os.environ['FULGURITE_TASK'])); print('{\"reward\": %d}' % (n % 3 * (t % 2)))"]"#
+);
+
+#[test]
+fn groups_without_a_signal_are_refilled_up_to_a_limit_also_in_a_resumed_run() {
+    let project = Project::new(ODD_TASKS_PAY, &SMALL.replace("max_steps = 5", "max_steps = 3"));
+    let (steps, plain) = trained(&project, "plain", "");
+    assert_eq!(numbers(&steps, "sampling/groups"), [3.0; 3]);
+    let idle = |steps: &[Value]| numbers(steps, "sampling/groups_without_signal").iter().sum::<f64>();
+    assert!(idle(&steps) > 0.0, "half of the tasks teach nothing");
+
+    project.change_config("[trainer]\n", "[trainer]\ndynamic_sampling = { max_refills = 8 }\n");
+    let mut steps = project.train("refilled", &[]);
+    let refilled = steps.pop().unwrap();
+    let teaching: Vec<f64> =
+        std::iter::zip(numbers(&steps, "sampling/groups"), numbers(&steps, "sampling/groups_without_signal"))
+            .map(|(groups, idle)| groups - idle)
+            .collect();
+    assert_eq!(teaching, [3.0; 3], "{steps:?}");
+    assert!(idle(&steps) > 0.0 && weights(&refilled) != weights(&plain));
+    let wasted: f64 = numbers(&steps, "sampling/tokens_without_signal").iter().sum();
+    assert_eq!(refilled["untrained_tokens"]["constant_group"].as_f64(), Some(wasted), "{refilled}");
+    project.account("refilled", &refilled);
+
+    project.train("resumed", &["--max-steps", "1"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(
+        weights(&resumed) == weights(&refilled),
+        "the tasks that were tried in place of others are in the checkpoint"
+    );
+}
+
+#[test]
+fn aggregations_and_baselines_differ_and_entropy_is_exact() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
+    let batch = "normalize_by_standard_deviation = true, standard_deviation_of = 'batch'";
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    for (run, lines) in [
+        ("sum", ""),
+        ("token", "loss_aggregation = 'token_mean'\ngradient_clip_norm = 0"),
+        ("rollout", "loss_aggregation = 'rollout_mean'\ngradient_clip_norm = 0"),
+        ("dr", "loss_aggregation = 'rollout_sum'\ngradient_clip_norm = 0"),
+        ("plus", &format!("advantages = {{ baseline = 'batch_mean', {batch} }}")),
+        ("baseline", &format!("advantages = {{ baseline = 'group_mean', {batch} }}")),
+        ("reinforce", "advantages = { baseline = 'none' }"),
+    ] {
+        let (steps, summary) = trained(&project, run, lines);
+        assert_eq!(summary["max_logprob_difference"], json!(0.0), "{run}");
+        let trained = weights(&summary);
+        // Where all rollouts are as long, as they are at their limit, the mean over tokens is that over rollouts.
+        assert!(run == "rollout" || !seen.contains(&trained), "{run} trains as another does");
+        seen.push(trained);
+        project.account(run, &summary);
+        for step in &steps[..2] {
+            let (exact, estimate) = (&step["optim/entropy_exact"], &step["optim/entropy"]);
+            let (exact, estimate) = (exact.as_f64().unwrap(), estimate.as_f64().unwrap());
+            // A vocabulary of 300 tokens; the estimate is a mean over a few hundred tokens.
+            assert!(exact > 0.0 && exact < 300f64.ln() && (exact - estimate).abs() < 0.5, "{exact} and {estimate}");
+        }
+    }
+}
+
 #[test]
 fn the_step_size_follows_its_schedule_after_the_warm_up() {
     let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 0.5"));

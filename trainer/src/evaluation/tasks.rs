@@ -59,7 +59,7 @@ impl TaskEvaluator {
             return Ok(None);
         }
         let started = Instant::now();
-        let collected = self.groups.run(phase, step, tasks, self.options.samples_per_task, reporter).await?;
+        let collected = self.groups.run(phase, step, 0, tasks, self.options.samples_per_task, reporter).await?;
         let mut metrics = Map::new();
         let odd = report_odd_rewards(&collected, step, reporter);
         Scores::of(collected.groups.iter().flatten()).write(prefix, &mut metrics);

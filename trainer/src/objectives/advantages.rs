@@ -11,6 +11,29 @@ pub enum Baseline {
     GroupMean,
     /// The mean of the others of its group (RLOO: Ahmadian et al. 2024): `n / (n - 1)` times the centred reward.
     LeaveOneOut,
+    /// The mean of all rollouts of the batch (REINFORCE++: Hu et al. 2025), so that a group in which everybody earned the same
+    /// teaches too.
+    BatchMean,
+    /// Nothing (REINFORCE: Williams 1992).
+    None,
+}
+
+impl Baseline {
+    /// Whether a rollout is measured against the others of its group.
+    pub(crate) fn is_of_group(self) -> bool {
+        matches!(self, Self::GroupMean | Self::LeaveOneOut)
+    }
+}
+
+/// Which advantages a standard deviation is taken of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spread {
+    /// Those of a group (GRPO: Shao et al. 2024).
+    #[default]
+    Group,
+    /// Those of the batch (REINFORCE++: Hu et al. 2025).
+    Batch,
 }
 
 /// How advantages are computed; the default is tinker-cookbook's.
@@ -19,17 +42,52 @@ pub enum Baseline {
 pub struct AdvantageOptions {
     /// What is taken off the reward.
     pub baseline: Baseline,
-    /// Whether to divide by the group's sample standard deviation plus [`STANDARD_DEVIATION_FLOOR`]
-    /// (GRPO: Shao et al. 2024).
+    /// Whether to divide by the sample standard deviation plus [`STANDARD_DEVIATION_FLOOR`].
     pub normalize_by_standard_deviation: bool,
+    /// Of which advantages that is the deviation.
+    pub standard_deviation_of: Spread,
 }
 
 /// Added to the standard deviation, so that rewards that hardly differ do not explode.
 pub const STANDARD_DEVIATION_FLOOR: f32 = 1e-6;
 
-/// The advantage of each rollout of one group: `A = r - mean(r)` in 32 bits, unless `options` say otherwise.
-/// A group of one gets 0.
-pub fn group_advantages(total_rewards: &[f64], options: AdvantageOptions) -> Vec<f32> {
+/// The advantage of each rollout of a batch of groups, in 32 bits: `A = r - mean(r)` of its group, unless `options` say
+/// otherwise. Against the mean of its group, one that is alone gets 0.
+pub fn batch_advantages(groups: &[Vec<f64>], options: AdvantageOptions) -> Vec<Vec<f32>> {
+    let over_batch = options.standard_deviation_of == Spread::Batch;
+    let of_group = AdvantageOptions {
+        normalize_by_standard_deviation: options.normalize_by_standard_deviation && !over_batch,
+        ..options
+    };
+    let all = || groups.iter().flatten();
+    let subtracted = match options.baseline {
+        Baseline::BatchMean => all().sum::<f64>() / all().count().max(1) as f64,
+        Baseline::GroupMean | Baseline::LeaveOneOut | Baseline::None => 0.0,
+    };
+    let less = |reward: &f64| (reward - subtracted) as f32;
+    let mut advantages: Vec<Vec<f32>> = match options.baseline.is_of_group() {
+        true => groups.iter().map(|rewards| group_advantages(rewards, of_group)).collect(),
+        false => groups.iter().map(|rewards| rewards.iter().map(less).collect()).collect(),
+    };
+    if options.normalize_by_standard_deviation && over_batch {
+        let divisor = standard_deviation(&advantages.concat()) + STANDARD_DEVIATION_FLOOR;
+        advantages.iter_mut().flatten().for_each(|advantage| *advantage /= divisor);
+    }
+    advantages
+}
+
+/// The sample standard deviation; 0 of less than two.
+fn standard_deviation(numbers: &[f32]) -> f32 {
+    if numbers.len() < 2 {
+        return 0.0;
+    }
+    let mean = numbers.iter().sum::<f32>() / numbers.len() as f32;
+    let squares = numbers.iter().map(|number| (number - mean) * (number - mean)).sum::<f32>();
+    (squares / (numbers.len() as f32 - 1.0)).sqrt()
+}
+
+/// The advantage of each rollout of one group, against the mean of all or of the others. A group of one gets 0.
+fn group_advantages(total_rewards: &[f64], options: AdvantageOptions) -> Vec<f32> {
     let rewards: Vec<f32> = total_rewards.iter().map(|reward| *reward as f32).collect();
     let count = rewards.len() as f32;
     let mean = rewards.iter().sum::<f32>() / count;
@@ -39,7 +97,7 @@ pub fn group_advantages(total_rewards: &[f64], options: AdvantageOptions) -> Vec
     }
     let variance = advantages.iter().map(|centred| centred * centred).sum::<f32>() / (count - 1.0);
     let scale = match options.baseline {
-        Baseline::GroupMean => 1.0,
+        Baseline::GroupMean | Baseline::BatchMean | Baseline::None => 1.0,
         Baseline::LeaveOneOut => count / (count - 1.0),
     };
     let divisor =
@@ -56,6 +114,7 @@ pub fn is_constant(total_rewards: &[f64]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::objectives::vectors::{doubles, doubles_of, floats, vectors};
@@ -122,6 +181,36 @@ mod tests {
         assert_eq!(group_advantages(&[1.0, 1.0], options), [0.0, 0.0]);
         assert_eq!(group_advantages(&[5.0], options), [0.0]);
         assert_eq!(group_advantages(&[], options), [0.0; 0]);
+    }
+
+    fn of_batch(groups: &[&[f64]], options: Value) -> Vec<Vec<f32>> {
+        let groups: Vec<Vec<f64>> = groups.iter().map(|rewards| rewards.to_vec()).collect();
+        batch_advantages(&groups, serde_json::from_value(options).unwrap())
+    }
+
+    #[test]
+    fn a_batchs_mean_lets_constant_groups_teach() {
+        let groups: [&[f64]; 3] = [&[1.0, 1.0], &[0.0, 0.0], &[3.0]];
+        let expected = [vec![0.0, 0.0], vec![-1.0, -1.0], vec![2.0]];
+        assert_eq!(of_batch(&groups, json!({ "baseline": "batch_mean" })), expected);
+        assert_eq!(of_batch(&groups, json!({ "baseline": "none" })), [vec![1.0, 1.0], vec![0.0, 0.0], vec![3.0]]);
+        assert_eq!(of_batch(&groups, json!({})), [vec![0.0, 0.0], vec![0.0, 0.0], vec![0.0]]);
+        assert_eq!(of_batch(&[], json!({ "baseline": "batch_mean" })), [[0.0; 0]; 0]);
+    }
+
+    #[test]
+    fn reinforce_plus_plus_divides_by_the_deviation_of_the_batch() {
+        let over_batch = |baseline: &str| json!({ "baseline": baseline, "normalize_by_standard_deviation": true, "standard_deviation_of": "batch" });
+        let groups: [&[f64]; 2] = [&[2.0, 0.0], &[7.0, 3.0]];
+        // Against the groups' means: 1, -1, 2, -2, whose sample variance is 10 / 3.
+        let divisor = (10.0f32 / 3.0).sqrt() + STANDARD_DEVIATION_FLOOR;
+        let expected = [vec![1.0 / divisor, -1.0 / divisor], vec![2.0 / divisor, -2.0 / divisor]];
+        assert_eq!(of_batch(&groups, over_batch("group_mean")), expected);
+        // Against the batch's mean: -1, -3, 4, 0, whose sample variance is 26 / 3.
+        let divisor = (26.0f32 / 3.0).sqrt() + STANDARD_DEVIATION_FLOOR;
+        let expected = [vec![-1.0 / divisor, -3.0 / divisor], vec![4.0 / divisor, 0.0]];
+        assert_eq!(of_batch(&groups, over_batch("batch_mean")), expected);
+        assert_eq!(of_batch(&[&[5.0, 5.0]], over_batch("batch_mean")), [[0.0, 0.0]], "nothing is divided by nothing");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! What is learnt from a run's data.
 
 mod advantages;
+mod aggregation;
 mod cross_entropy;
 mod kl_penalty;
 mod objective;
@@ -13,7 +14,10 @@ mod trajectories;
 #[cfg(test)]
 mod vectors;
 
-pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, group_advantages, is_constant};
+pub use self::advantages::{
+    AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, is_constant,
+};
+pub use self::aggregation::LossAggregation;
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub use self::kl_penalty::{KlPenalty, penalize_kl};
 pub(crate) use self::objective::{Lesson, Objective, Pass};

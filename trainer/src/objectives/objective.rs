@@ -45,6 +45,8 @@ pub(crate) struct Pass {
     /// Of each datum, the logprob of each of its targets under the weights before the update.
     pub(crate) logprobs: Vec<Vec<f32>>,
     pub(crate) loss_sum: f64,
+    /// Of the distributions that predict the trained targets, if the host tells it.
+    pub(crate) entropy_sum: Option<f64>,
 }
 
 /// What passes say.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use fulgurite_backends::{Datum, Learner, LossFunction};
 use serde_json::{Map, Value};
 
+use super::aggregation::LossAggregation;
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::objective::{Lesson, Measurement, Objective, Pass};
 use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
@@ -20,6 +21,7 @@ use crate::{Reporter, TrainError, TrainEvent};
 pub(crate) struct PolicyGradient {
     pub(crate) credit: Credit,
     pub(crate) loss: LossFunction,
+    pub(crate) aggregation: LossAggregation,
     /// Optimizer steps that a batch becomes.
     pub(crate) substeps: NonZeroUsize,
     /// What leaving a reference costs.
@@ -46,6 +48,9 @@ impl Objective<Collected> for PolicyGradient {
         for (key, value) in batch.rollout_metrics {
             metrics.insert(key, value.into());
         }
+        metrics.insert("sampling/groups".to_owned(), collected.groups.len().into());
+        metrics.insert("sampling/groups_without_signal".to_owned(), batch.idle_groups.into());
+        metrics.insert("sampling/tokens_without_signal".to_owned(), batch.idle_tokens.into());
         for (key, count) in report_odd_rewards(&collected, step, reporter) {
             metrics.insert(key, count.into());
         }
@@ -57,9 +62,13 @@ impl Objective<Collected> for PolicyGradient {
         }
         let groups = self.penalized(batch.groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
-        let substeps = split_into_substeps(groups, self.substeps).into_iter();
-        let substeps = substeps.map(|groups| groups.into_iter().flatten().collect());
-        Ok(Lesson { substeps: substeps.collect(), loss: self.loss, metrics, uses: collected.uses(), answers })
+        let mut substeps = Vec::new();
+        for groups in split_into_substeps(groups, self.substeps) {
+            let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
+            self.aggregation.scale(&mut rollouts);
+            substeps.push(rollouts.into_iter().flatten().collect());
+        }
+        Ok(Lesson { substeps, loss: self.loss, metrics, uses: collected.uses(), answers })
     }
 
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
@@ -72,6 +81,10 @@ impl Objective<Collected> for PolicyGradient {
             all.greatest_logprob_difference = first.greatest_logprob_difference;
         }
         let mut metrics: Vec<(&'static str, f64)> = all.iter().flat_map(PolicyMetrics::entries).collect();
+        let entropies: Option<f64> = passes.iter().map(|pass| pass.entropy_sum).sum();
+        if let (Some(entropies), Some(all)) = (entropies, &all) {
+            metrics.push(("optim/entropy_exact", entropies / all.trained_tokens as f64));
+        }
         metrics.push(("optim/loss:sum", passes.iter().map(|pass| pass.loss_sum).sum()));
         Ok(Measurement { metrics, trained_tokens: all.map_or(0, |all| all.trained_tokens) })
     }
@@ -81,19 +94,20 @@ impl PolicyGradient {
     /// The rows with what leaving the reference costs taken into their advantages.
     async fn penalized(
         &self,
-        groups: Vec<Vec<Datum>>,
+        groups: Vec<Vec<Vec<Datum>>>,
         learner: &dyn Learner,
         metrics: &mut Map<String, Value>,
-    ) -> Result<Vec<Vec<Datum>>, TrainError> {
+    ) -> Result<Vec<Vec<Vec<Datum>>>, TrainError> {
         let Some((penalty, reference)) = self.kl.as_ref().filter(|_| !groups.is_empty()) else { return Ok(groups) };
-        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-        let mut rows: Vec<Datum> = groups.into_iter().flatten().collect();
+        let sizes: Vec<Vec<usize>> = groups.iter().map(|group| group.iter().map(Vec::len).collect()).collect();
+        let mut rows: Vec<Datum> = groups.into_iter().flatten().flatten().collect();
         let logprobs = reference.logprobs(learner, rows.as_slice().into()).await?;
         if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
             metrics.insert("kl_policy_base".to_owned(), mean.into());
         }
         let mut rows = rows.into_iter();
-        Ok(sizes.into_iter().map(|size| rows.by_ref().take(size).collect()).collect())
+        let mut of_rollout = |size: usize| rows.by_ref().take(size).collect();
+        Ok(sizes.into_iter().map(|group| group.into_iter().map(&mut of_rollout).collect()).collect())
     }
 }
 

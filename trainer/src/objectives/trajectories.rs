@@ -6,7 +6,7 @@ use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, traject
 use fulgurite_backends::Datum;
 use fulgurite_types::Generation;
 
-use super::advantages::{AdvantageOptions, group_advantages, is_constant};
+use super::advantages::{AdvantageOptions, batch_advantages, is_constant};
 use super::rollout_metrics::rollout_metrics;
 use crate::TrainError;
 use crate::rollouts::{Collected, Member};
@@ -23,16 +23,20 @@ pub(crate) struct Credit {
 /// What a step learns from.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// The rows of each group that has something to teach.
-    pub(crate) groups: Vec<Vec<Datum>>,
+    /// Of each group that has something to teach, the rows of each rollout.
+    pub(crate) groups: Vec<Vec<Vec<Datum>>>,
+    /// Groups that have nothing to teach.
+    pub(crate) idle_groups: usize,
+    /// Tokens that were sampled for them.
+    pub(crate) idle_tokens: usize,
     /// Rewards of the harvested rollouts that were alone with their task.
     pub(crate) alone: Vec<f64>,
     /// `env/all/...`
     pub(crate) rollout_metrics: BTreeMap<String, f64>,
 }
 
-/// Makes datums of the rollouts that succeeded. Each counts once in its group's baseline, however many datums its
-/// calls become; a group in which everybody earned the same gives none. Of what was harvested, a rollout that is alone in
+/// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become; a
+/// group that its baseline leaves without an advantage gives none. Of what was harvested, a rollout that is alone in
 /// its group is measured against the running baseline. Notes of groups without a signal that they are not trained.
 pub(crate) fn assemble(
     collected: &mut Collected,
@@ -46,27 +50,39 @@ pub(crate) fn assemble(
     let alone: Vec<f64> = rewards.iter().filter(|rewards| is_alone(rewards)).flatten().copied().collect();
     let baseline = harvest.map_or(0.0, |harvest| harvest.baseline(&alone));
 
-    let mut rows = Vec::new();
-    for ((group, rewards), members) in groups.iter().zip(&rewards).zip(&mut collected.groups) {
+    let advantages = batch_advantages(&rewards, credit.advantages);
+
+    let mut taught = Vec::new();
+    let (mut idle_groups, mut idle_tokens) = (0, 0);
+    for (((group, rewards), advantages), members) in
+        groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups)
+    {
         let (advantages, has_signal) = match rewards.as_slice() {
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
-            rewards => (group_advantages(rewards, credit.advantages), !is_constant(rewards)),
+            rewards if credit.advantages.baseline.is_of_group() => (advantages, !is_constant(rewards)),
+            _ => {
+                let has_signal = advantages.iter().any(|advantage| *advantage != 0.0);
+                (advantages, has_signal)
+            }
         };
         if !has_signal {
+            idle_groups += 1;
+            let calls = members.iter().flat_map(|member| &member.generations);
+            idle_tokens += calls.map(|call| call.sampled_tokens.len()).sum::<usize>();
             members.iter_mut().for_each(Member::learn_nothing);
             continue;
         }
         let mut of_group = Vec::new();
         for (trajectory, advantage) in group.trajectories.iter().zip(advantages) {
             if !trajectory.transitions.is_empty() {
-                of_group.extend(trajectory_to_data(trajectory, advantage)?);
+                of_group.push(trajectory_to_data(trajectory, advantage)?);
             }
         }
         if !of_group.is_empty() {
-            rows.push(of_group);
+            taught.push(of_group);
         }
     }
-    Ok(Batch { groups: rows, rollout_metrics: rollout_metrics(&groups), alone })
+    Ok(Batch { groups: taught, idle_groups, idle_tokens, rollout_metrics: rollout_metrics(&groups), alone })
 }
 
 fn trajectories(members: &[Member], credit: Credit) -> Result<TrajectoryGroup, TrainError> {

@@ -4,9 +4,11 @@ use fulgurite_backends::nearest_name;
 use serde_json::{Map, Value, json};
 
 use super::grpo::{GrpoOptions, KlOptions};
+use super::loss::PolicyLoss;
 use super::supervised::SupervisedOptions;
 use crate::TrainError;
 use crate::evaluation::StopRule;
+use crate::objectives::{AdvantageOptions, LossAggregation, Spread};
 use crate::sources::HarvestOptions;
 
 /// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
@@ -54,10 +56,13 @@ impl GrpoOptions {
     pub fn check(&self) -> Result<(), TrainError> {
         match &self.harvest {
             Some(harvest) => harvest.check()?,
-            None => {
+            None if self.advantages.baseline.is_of_group() => {
                 least("[trainer] group_size", self.group_size as u64, 2, "its mean is what each is measured against")?
             }
+            None => least("[trainer] group_size", self.group_size as u64, 1, "a task needs a rollout")?,
         }
+        self.check_advantages()?;
+        self.check_dynamic_sampling()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         adam("[trainer] learning_rate", self.learning_rate)?;
         share("[trainer] beta1", self.beta1)?;
@@ -73,6 +78,48 @@ impl GrpoOptions {
         least("[trainer] evaluation.samples_per_task", samples, 1, "a task that is not tried has no score")?;
         self.stop.check()?;
         check_sampling(&self.sampling_parameters)
+    }
+
+    fn check_advantages(&self) -> Result<(), TrainError> {
+        let AdvantageOptions { baseline, normalize_by_standard_deviation: normalizes, standard_deviation_of } =
+            self.advantages;
+        let key = "[trainer] advantages.standard_deviation_of";
+        if standard_deviation_of == Spread::Batch && !normalizes {
+            return refuse(key, "batch", "nothing is divided without normalize_by_standard_deviation = true");
+        }
+        if standard_deviation_of == Spread::Group && normalizes && !baseline.is_of_group() {
+            return refuse(key, "group", "must be batch: the baseline is not of the group either");
+        }
+        if self.harvest.is_some() && !baseline.is_of_group() {
+            let message = "a harvest measures a rollout that is alone against harvest.baseline_decay's running mean:                            leave it out";
+            return Err(TrainError::Option {
+                key: "[trainer] advantages.baseline".to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        if self.loss == PolicyLoss::Dro && self.loss_aggregation != LossAggregation::Sum {
+            let message =
+                "must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead";
+            return Err(TrainError::Option {
+                key: "[trainer] loss_aggregation".to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_dynamic_sampling(&self) -> Result<(), TrainError> {
+        let Some(dynamic) = self.dynamic_sampling else { return Ok(()) };
+        let wrong = |message: &str| {
+            Err(TrainError::Option { key: "[trainer] dynamic_sampling".to_owned(), message: message.to_owned() })
+        };
+        if self.harvest.is_some() {
+            return wrong("a harvest has no tasks to try in place of others: leave it out");
+        }
+        if !self.advantages.baseline.is_of_group() {
+            return wrong("only groups that are measured against themselves can have nothing to teach: leave it out");
+        }
+        least("[trainer] dynamic_sampling.max_refills", dynamic.max_refills as u64, 1, "leave the table out for none")
     }
 }
 
@@ -237,6 +284,39 @@ mod tests {
             let options = SupervisedOptions { learning_rate: number, ..SupervisedOptions::default() };
             assert!(options.check().is_err());
         }
+    }
+
+    #[test]
+    fn what_would_do_nothing_is_refused() {
+        let is = |options: Value, expected: &str| assert_eq!(refused(&options), format!("[trainer] {expected}"));
+        let batch = json!({ "standard_deviation_of": "batch" });
+        let key = "advantages.standard_deviation_of";
+        is(
+            json!({ "advantages": batch }),
+            &format!("{key} is batch, but nothing is divided without normalize_by_standard_deviation = true"),
+        );
+        is(
+            json!({ "advantages": { "baseline": "batch_mean", "normalize_by_standard_deviation": true } }),
+            &format!("{key} is group, but must be batch: the baseline is not of the group either"),
+        );
+        is(
+            json!({ "dynamic_sampling": {}, "advantages": { "baseline": "none" } }),
+            "dynamic_sampling only groups that are measured against themselves can have nothing to teach: leave it out",
+        );
+        is(
+            json!({ "dynamic_sampling": {}, "harvest": {} }),
+            "dynamic_sampling a harvest has no tasks to try in place of others: leave it out",
+        );
+        is(
+            json!({ "dynamic_sampling": { "max_refills": 0 } }),
+            "dynamic_sampling.max_refills is 0, but must be at least 1: leave the table out for none",
+        );
+        is(
+            json!({ "loss": "dro", "loss_parameters": { "beta": 1.0 }, "loss_aggregation": "token_mean" }),
+            "loss_aggregation must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead",
+        );
+        let alone = json!({ "group_size": 1, "advantages": { "baseline": "batch_mean" } });
+        serde_json::from_value::<GrpoOptions>(alone).unwrap().check().unwrap();
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::loss::{LossParameters, PolicyLoss};
 use crate::evaluation::{EvaluationOptions, StopRule};
-use crate::objectives::AdvantageOptions;
+use crate::objectives::{AdvantageOptions, LossAggregation};
 use crate::schedule::LearningRateSchedule;
 use crate::sources::HarvestOptions;
 
@@ -47,10 +47,14 @@ pub struct GrpoOptions {
     pub loss: PolicyLoss,
     /// The loss's numbers, where they are not its usual ones.
     pub loss_parameters: LossParameters,
+    /// What the losses of a step's tokens are divided by.
+    pub loss_aggregation: LossAggregation,
     /// What leaving a reference policy costs; without it, nothing does.
     pub kl: Option<KlOptions>,
     /// Optimizer steps that a batch is split into, between groups, never through one.
     pub substeps: NonZeroUsize,
+    /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
+    pub dynamic_sampling: Option<DynamicSampling>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
     /// modified distribution are not trained.
     pub sampling_parameters: Map<String, Value>,
@@ -81,13 +85,30 @@ impl Default for GrpoOptions {
             zero_reward_on_limit: false,
             loss: PolicyLoss::default(),
             loss_parameters: LossParameters::default(),
+            loss_aggregation: LossAggregation::default(),
             kl: None,
             substeps: NonZeroUsize::MIN,
+            dynamic_sampling: None,
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
             harvest: None,
         }
+    }
+}
+
+/// Further tasks in place of those whose rollouts all earned the same (DAPO: Yu et al. 2025).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DynamicSampling {
+    /// How often in a step, at most, as many further tasks are tried as groups are lacking. Then the step is made with the
+    /// groups that there are.
+    pub max_refills: usize,
+}
+
+impl Default for DynamicSampling {
+    fn default() -> Self {
+        Self { max_refills: 4 }
     }
 }
 

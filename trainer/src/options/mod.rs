@@ -5,6 +5,6 @@ mod grpo;
 mod loss;
 mod supervised;
 
-pub use self::grpo::{GrpoOptions, KlOptions};
+pub use self::grpo::{DynamicSampling, GrpoOptions, KlOptions};
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::supervised::{SupervisedOptions, TrainedMessages};

@@ -24,6 +24,8 @@ pub(crate) struct Plan<'a> {
     /// Updates made so far.
     pub(crate) step: u64,
     pub(crate) tasks: Vec<Value>,
+    /// Groups of the same phase and step that other plans have run.
+    pub(crate) groups_before: usize,
     pub(crate) group_size: usize,
     pub(crate) config: &'a RolloutConfig,
     /// What agents are told of the policy.
@@ -72,7 +74,7 @@ pub(crate) async fn collect(
 
 fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
     let mut rollouts = Vec::with_capacity(plan.tasks.len() * plan.group_size);
-    for (group, task) in plan.tasks.iter().enumerate() {
+    for (group, task) in (plan.groups_before..).zip(&plan.tasks) {
         for member in 0..plan.group_size {
             let place = [plan.phase.as_str(), &plan.step.to_string(), &group.to_string(), &member.to_string()];
             let metadata = json!({
@@ -157,26 +159,29 @@ mod tests {
     #[test]
     fn seeds_differ_by_place_and_repeat_with_the_run() {
         let config = RolloutConfig::default();
-        let plan = |run_seed, step| Plan {
+        let plan_behind = |groups_before, run_seed, step| Plan {
             run_id: "r",
             run_seed,
             phase: Phase::Train,
             step,
             tasks: vec![json!(1), json!(2)],
+            groups_before,
             group_size: 2,
             config: &config,
             resources_id: format!("r-weights-{step}"),
             policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
             reward_rules: RewardRules::default(),
         };
+        let plan = |run_seed, step| plan_behind(0, run_seed, step);
         let seeds = |plan: Plan<'_>| -> Vec<u64> {
             let rollouts = new_rollouts(&plan);
             rollouts.iter().map(|rollout| rollout.metadata.as_ref().unwrap()["seed"].as_u64().unwrap()).collect()
         };
-        let mut all: Vec<u64> = [seeds(plan(1, 0)), seeds(plan(1, 1)), seeds(plan(2, 0))].concat();
+        let further = seeds(plan_behind(2, 1, 0));
+        let mut all: Vec<u64> = [seeds(plan(1, 0)), seeds(plan(1, 1)), seeds(plan(2, 0)), further].concat();
         assert_eq!(seeds(plan(1, 0)), all[..4]);
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 12);
+        assert_eq!(all.len(), 16);
     }
 }

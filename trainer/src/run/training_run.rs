@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fulgurite_backends::{AdamParameters, Learner};
+use fulgurite_backends::{AdamParameters, ForwardBackward, Learner};
 use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TokenUse, WeightsVersion};
 use serde_json::{Map, Value, json};
 
@@ -267,7 +267,8 @@ impl<Data> TrainingRun<Data> {
             let made = self.learner.optimizer_step(optimizer).await?;
             // A norm that is no number stays one.
             greatest_norm = if made.gradient_norm <= greatest_norm { greatest_norm } else { made.gradient_norm };
-            passes.push(Pass { data: Arc::clone(data), logprobs: pass.logprobs, loss_sum: pass.loss_sum });
+            let ForwardBackward { loss_sum, logprobs, entropy_sum } = pass;
+            passes.push(Pass { data: Arc::clone(data), logprobs, loss_sum, entropy_sum });
         }
         let measured = self.objective.measure(&passes)?;
         for (key, value) in measured.metrics {

@@ -9,8 +9,9 @@ use tokio::sync::watch;
 
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
+use crate::objectives::is_constant;
 use crate::publishing::resources_id;
-use crate::rollouts::{Collected, Phase, Plan, Policy, RewardRules, collect};
+use crate::rollouts::{Collected, Member, Phase, Plan, Policy, RewardRules, collect};
 use crate::{Record, Reporter, RunIdentity, TrainError};
 
 /// Has groups of rollouts run for a run.
@@ -28,11 +29,13 @@ pub(crate) struct RolloutGroups {
 }
 
 impl RolloutGroups {
-    /// A group of `group_size` rollouts for each task, by the weights after `step` updates.
+    /// A group of `group_size` rollouts for each task, by the weights after `step` updates, for which `groups_before`
+    /// groups have been run.
     pub(crate) async fn run(
         &mut self,
         phase: Phase,
         step: u64,
+        groups_before: usize,
         tasks: Vec<Value>,
         group_size: usize,
         reporter: &mut dyn Reporter,
@@ -43,6 +46,7 @@ impl RolloutGroups {
             phase,
             step,
             tasks,
+            groups_before,
             group_size,
             config: &self.config,
             resources_id: resources_id(&self.identity.run_id, step),
@@ -59,6 +63,8 @@ pub(crate) struct DrivenTasks {
     pub(crate) tasks: Vec<Value>,
     pub(crate) groups_per_batch: usize,
     pub(crate) group_size: usize,
+    /// How often, at most, as many further tasks are tried as groups have nothing to teach.
+    pub(crate) max_refills: usize,
 }
 
 #[async_trait]
@@ -69,11 +75,42 @@ impl Source<Collected> for DrivenTasks {
         position: &mut DataPosition,
         reporter: &mut dyn Reporter,
     ) -> Result<Collected, TrainError> {
-        let seed = self.groups.identity.seed;
-        let indices = tasks_at(seed, self.tasks.len(), position.data_cursor, self.groups_per_batch);
-        let tasks = indices.iter().map(|index| self.tasks[*index].clone()).collect();
-        let collected = self.groups.run(Phase::Train, step, tasks, self.group_size, reporter).await?;
-        position.data_cursor += self.groups_per_batch as u64;
+        let mut collected = self.run(step, 0, self.groups_per_batch, position, reporter).await?;
+        for _ in 0..self.max_refills {
+            let teaching = collected.groups.iter().filter(|group| can_teach(group)).count();
+            let lacking = self.groups_per_batch - teaching;
+            if lacking == 0 {
+                break;
+            }
+            let further = self.run(step, collected.groups.len(), lacking, position, reporter).await?;
+            collected.groups.extend(further.groups);
+        }
         Ok(collected)
     }
+}
+
+impl DrivenTasks {
+    /// The next `count` tasks, as groups of the update that follows `step` others.
+    async fn run(
+        &mut self,
+        step: u64,
+        groups_before: usize,
+        count: usize,
+        position: &mut DataPosition,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
+        let seed = self.groups.identity.seed;
+        let indices = tasks_at(seed, self.tasks.len(), position.data_cursor, count);
+        let tasks = indices.iter().map(|index| self.tasks[*index].clone()).collect();
+        let collected = self.groups.run(Phase::Train, step, groups_before, tasks, self.group_size, reporter).await?;
+        position.data_cursor += count as u64;
+        Ok(collected)
+    }
+}
+
+/// Whether not all that succeeded earned the same.
+fn can_teach(group: &[Member]) -> bool {
+    let rewards: Vec<f64> =
+        group.iter().filter(|member| member.succeeded()).map(|member| member.total_reward).collect();
+    !is_constant(&rewards)
 }

@@ -42,7 +42,7 @@ impl Learner for Pupil {
         assert_eq!(loss, LossFunction::ImportanceSampling);
         self.lessons.lock().unwrap().extend(data.iter().cloned());
         let logprobs = data.iter().map(|datum| vec![-0.5; datum.target_tokens.len()]).collect();
-        Ok(ForwardBackward { loss_sum: 1.0, logprobs })
+        Ok(ForwardBackward { loss_sum: 1.0, logprobs, entropy_sum: None })
     }
 
     async fn optimizer_step(&self, _: AdamParameters) -> Result<OptimizerStep, BackendError> {

@@ -37,6 +37,7 @@ auxiliary_rules = [{ name = "r" }]
 
 [trainer]
 harvest = {}
+dynamic_sampling = {}
 kl = { coefficient = 0.1 }
 "#;
 

@@ -7,12 +7,12 @@
 //!
 //! Inside, on the way of a request:
 //!
-//! - `door`: its route, whose it is, and its body.
+//! - `requests`: routes, the attempt that a request names, and its body.
 //! - `gateway`: Agent-lightning 1.0's way to the same calls.
 //! - `dialects`: OpenAI's and Anthropic's requests, replies, streams and errors.
 //! - `models`: who answers, and whether calls are held.
-//! - `upstream`: calls of models that are not sampled here, which are passed on.
-//! - `attempt`: what the attempt may still take, and what was said in it before.
+//! - `upstream`: calls of models that are not sampled here, which are forwarded.
+//! - `attempt`: an attempt's remaining budget, and its conversation so far.
 //! - `retries`: whether the request came before.
 //! - `call`: from the request to a plan of its answers, their sampling and their end.
 //! - `reply`: what was sampled as a message, which goes to all who listen, whole or streamed.

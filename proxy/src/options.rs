@@ -15,10 +15,10 @@ pub struct ProxyOptions {
     pub body_limit: usize,
     /// Seed of calls whose rollout brings none of its own.
     pub seed: u64,
-    /// Whether a call that names its rollout, by path or header, is answered with token ids and logprobs though it did not ask for them,
-    /// so that a tracer in the agent records them.
+    /// Whether a call that names its rollout, by path or header, is answered with token ids and logprobs even if it did not
+    /// request them, so that a tracer in the agent records them.
     pub token_ids_on_attributed_path: bool,
-    /// Temperature of the gateway's calls in mode `train`, whatever the agent asks for.
+    /// Temperature of the gateway's calls in mode `train`, whatever the agent requests.
     pub train_temperature: f32,
     /// The same in mode `val`.
     pub val_temperature: f32,
@@ -33,7 +33,7 @@ pub struct ProxyOptions {
     pub budget: Budget,
     /// How long a model's host may take.
     pub sampling_limits: SamplingLimits,
-    /// For how long a stream says nothing before it gives a sign of life.
+    /// How long a stream is silent before it sends a keep-alive.
     pub keep_alive: Duration,
     /// How requests of more than 64 KiB are worked at.
     pub large_requests: LargeRequestLimits,
@@ -42,7 +42,7 @@ pub struct ProxyOptions {
 }
 
 impl ProxyOptions {
-    /// What a rollout has that says nothing else.
+    /// Defaults of a rollout that sets nothing itself.
     pub(crate) fn rollout_defaults(&self) -> RolloutDefaults {
         RolloutDefaults { budget: self.budget, seed: self.seed }
     }

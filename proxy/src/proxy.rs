@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) started: f64,
 }
 
-/// Requests of sessions, and of those that are passed on, that are kept once they are over, so that their retries are recognised.
+/// Requests of sessions, and forwarded ones, that are kept once they are over, so that their retries are recognised.
 const SESSION_REQUESTS_KEPT: usize = 10_000;
 
 impl Proxy {
@@ -94,8 +94,8 @@ impl Proxy {
         restore_weights(&self.shared.models, kept);
     }
 
-    /// Cuts every answer short that is being sampled. What was sampled is recorded, as of a client that has left, and whoever
-    /// listens is told that the server ends.
+    /// Aborts every answer that is being sampled. What was sampled is recorded, as of a client that has left, and listeners
+    /// get an error.
     pub fn cut_short(&self) {
         self.shared.services.shutdown.cut_short();
     }

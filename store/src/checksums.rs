@@ -1,6 +1,6 @@
-//! What shows that a row has changed since it was recorded: a checksum for each generation, and for each attempt the
-//! number of its spans and generations and one digest of all of them. They are not keyed: they find faults of disks,
-//! programs and hands, and not somebody who changes a row and its checksum together.
+//! Checksums that show whether a row has changed since it was recorded: one for each generation, and for each attempt the
+//! number of its spans and generations and one digest of all of them. They are not keyed: they detect faults of disks and
+//! programs, not an attacker who changes a row and its checksum together.
 
 use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;

@@ -4,7 +4,7 @@ use fulgurite_types::GatewayState;
 
 use crate::rewards::refused::RewardRefused;
 
-/// Why the store could not do what it was asked. Nothing has been changed.
+/// Why the store could not do what was requested. Nothing has been changed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such thing.
@@ -23,7 +23,7 @@ pub enum StoreError {
         /// Its id.
         id: String,
     },
-    /// A rollout cannot go on like this.
+    /// The transition is not allowed in the rollout's state.
     #[error("Rollout {rollout_id}: cannot transition {from} -> {to}")]
     IllegalTransition {
         /// Which rollout.
@@ -58,13 +58,13 @@ pub enum StoreError {
     /// Another program holds the database; the same request may succeed later.
     #[error("another program holds the database: {message}")]
     Busy {
-        /// What the database said.
+        /// The database's message.
         message: String,
     },
     /// The disk is full.
     #[error("no room left for the database: {message}")]
     Full {
-        /// What the database said.
+        /// The database's message.
         message: String,
     },
     /// The database cannot be reached, or was lost in the middle; the same request may succeed later.
@@ -91,7 +91,7 @@ pub enum StoreError {
     /// The database failed.
     #[error("the database failed: {source}")]
     Database {
-        /// What it said.
+        /// Its message.
         source: Arc<sqlx::Error>,
     },
     /// A row cannot be read as what it should be.
@@ -193,16 +193,16 @@ mod tests {
 
     #[test]
     fn codes_mean_what_a_caller_can_do_about_them() {
-        let said = || "said".to_owned();
-        assert!(matches!(sqlite_code(5, said()), Some(StoreError::Busy { message }) if message == "said"));
-        assert!(matches!(sqlite_code(517, said()), Some(StoreError::Busy { .. })));
-        assert!(matches!(sqlite_code(13, said()), Some(StoreError::Full { .. })));
-        assert!(matches!(sqlite_code(778, said()), Some(StoreError::Full { .. })));
-        assert!(sqlite_code(266, said()).is_none());
-        assert!(matches!(sqlstate("55P03", said()), Some(StoreError::Busy { .. })));
-        assert!(matches!(sqlstate("53100", said()), Some(StoreError::Full { .. })));
-        assert!(matches!(sqlstate("08006", said()), Some(StoreError::Unavailable { .. })));
-        assert!(matches!(sqlstate("25006", said()), Some(StoreError::ReadOnly)));
-        assert!(sqlstate("23505", said()).is_none());
+        let error_message = || "said".to_owned();
+        assert!(matches!(sqlite_code(5, error_message()), Some(StoreError::Busy { message }) if message == "said"));
+        assert!(matches!(sqlite_code(517, error_message()), Some(StoreError::Busy { .. })));
+        assert!(matches!(sqlite_code(13, error_message()), Some(StoreError::Full { .. })));
+        assert!(matches!(sqlite_code(778, error_message()), Some(StoreError::Full { .. })));
+        assert!(sqlite_code(266, error_message()).is_none());
+        assert!(matches!(sqlstate("55P03", error_message()), Some(StoreError::Busy { .. })));
+        assert!(matches!(sqlstate("53100", error_message()), Some(StoreError::Full { .. })));
+        assert!(matches!(sqlstate("08006", error_message()), Some(StoreError::Unavailable { .. })));
+        assert!(matches!(sqlstate("25006", error_message()), Some(StoreError::ReadOnly)));
+        assert!(sqlstate("23505", error_message()).is_none());
     }
 }

@@ -34,7 +34,7 @@ pub struct Pruned {
     pub spans: u64,
     /// Their generations.
     pub generations: u64,
-    /// What runs had said of these generations.
+    /// The uses of these generations that runs had recorded.
     pub generation_uses: u64,
 }
 
@@ -93,8 +93,8 @@ impl Store {
         .await
     }
 
-    /// Gives the space of deleted rows back to the file system. On SQLite the whole file is written anew, for which
-    /// nobody else may be writing.
+    /// Gives the space of deleted rows back to the file system. On SQLite the whole file is rewritten, during which nothing
+    /// else may be written.
     pub async fn give_space_back(&self) -> Result<Space> {
         self.writer()?;
         let mut connection = self.own_reader().await?;
@@ -134,7 +134,7 @@ pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> 
     );
     uses.list(ids()).push(")");
     pruned.generation_uses = uses.execute(connection).await?;
-    // Whoever has read the list of those that are done up to a place goes on from there, so that places stay.
+    // Readers of the list of finished rollouts continue after a place, so that places must not change.
     let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
     completions.list(ids());
     completions.execute(connection).await?;
@@ -224,7 +224,7 @@ mod tests {
         let space = store.give_space_back().await.unwrap();
         let expected = if store.database.is_postgres() { Space::LeftToTheServer } else { Space::GivenBack };
         assert_eq!(space, expected);
-        // The store goes on.
+        // The store is still usable.
         store.start().await;
     }
 }

@@ -57,11 +57,11 @@ struct Inner {
     writer: Option<Writer<CallRecord>>,
     signals: Arc<Signals>,
     opened: Instant,
-    /// Once somebody has asked for them.
+    /// Loaded on first use.
     issued_keys: OnceCell<IssuedKeys>,
     call_listener: OnceLock<CallListener>,
     latest_calls: LatestCalls,
-    under_way: Arc<RolloutCache>,
+    rollout_cache: Arc<RolloutCache>,
     /// Only where other servers may write to the same database.
     _listener: Option<Listener>,
 }
@@ -91,9 +91,9 @@ impl Store {
             Location::Sqlite(_) => None,
             Location::Postgres(url) => Some(Listener::start(url, Arc::clone(&signals))),
         };
-        let under_way = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
-        let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&under_way));
-        Ok(Self::new(readers, Some(writer), signals, under_way, listener))
+        let rollout_cache = Arc::new(RolloutCache::new(dialect == Dialect::Postgres));
+        let writer = Writer::start(connector, connection, Arc::clone(&signals), Arc::clone(&rollout_cache));
+        Ok(Self::new(readers, Some(writer), signals, rollout_cache, listener))
     }
 
     /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing, and may be
@@ -118,13 +118,22 @@ impl Store {
         readers: Readers,
         writer: Option<Writer<CallRecord>>,
         signals: Arc<Signals>,
-        under_way: Arc<RolloutCache>,
+        rollout_cache: Arc<RolloutCache>,
         _listener: Option<Listener>,
     ) -> Self {
         let (opened, issued_keys) = (Instant::now(), OnceCell::new());
         let (call_listener, latest_calls) = (OnceLock::new(), LatestCalls::default());
-        let inner =
-            Inner { readers, writer, signals, opened, issued_keys, call_listener, latest_calls, under_way, _listener };
+        let inner = Inner {
+            readers,
+            writer,
+            signals,
+            opened,
+            issued_keys,
+            call_listener,
+            latest_calls,
+            rollout_cache,
+            _listener,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -142,15 +151,15 @@ impl Store {
         self.inner.signals.closing.send_replace(true);
     }
 
-    /// From now on tells `tell` of each attempt that this store ends, by rollout and attempt, once that is committed. It
-    /// must not block. There can be one such listener.
+    /// Calls `notify` from now on for each attempt that this store ends, by rollout and attempt, once that is committed. It
+    /// must not block, and there can be one such listener.
     pub fn notify_of_ended_attempts(&self, tell: impl Fn(&str, &str) + Send + Sync + 'static) {
         self.inner.signals.set_end_listener(Box::new(tell));
     }
 
     /// Whether other servers may write to the same database.
     pub fn others_write(&self) -> bool {
-        self.inner.under_way.others_write()
+        self.inner.rollout_cache.others_write()
     }
 
     /// Transactions committed since the store was opened. Writes that wait at the same time share one.
@@ -177,7 +186,7 @@ impl Store {
         })
     }
 
-    /// Empty until somebody asks for them.
+    /// Empty until first use.
     pub(crate) fn known_issued_keys(&self) -> &OnceCell<IssuedKeys> {
         &self.inner.issued_keys
     }
@@ -191,7 +200,7 @@ impl Store {
     }
 
     pub(crate) fn rollout_cache(&self) -> &RolloutCache {
-        &self.inner.under_way
+        &self.inner.rollout_cache
     }
 
     pub(crate) fn signals(&self) -> &Signals {
@@ -203,7 +212,7 @@ impl Store {
         self.inner.readers.acquire().await
     }
 
-    /// A connection for reading that nobody uses before or after, for whoever changes how it behaves.
+    /// A connection for reading that is not shared, for a query that may change its settings.
     pub(crate) async fn own_reader(&self) -> Result<Reader> {
         self.inner.readers.own().await
     }

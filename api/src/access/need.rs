@@ -19,11 +19,15 @@ impl Need {
         match (self, holder) {
             (Need::Nothing, _) | (_, KeyHolder::Admin) | (Need::ModelCalls, KeyHolder::ModelCalls) => Ok(()),
             (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. }) => match rollout_id {
-                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                Some(requested) if requested != of => {
+                    Err(KeyRefused::OtherRollout { of: of.clone(), requested: requested.to_owned() })
+                }
                 _ => Ok(()),
             },
             (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
-                Some(asked) if asked != of => Err(KeyRefused::OtherRollout { of: of.clone(), asked: asked.to_owned() }),
+                Some(requested) if requested != of => {
+                    Err(KeyRefused::OtherRollout { of: of.clone(), requested: requested.to_owned() })
+                }
                 _ => Ok(()),
             },
             (Need::ModelCalls | Need::Admin, KeyHolder::Grader { .. }) => Err(KeyRefused::AdminOnly { of: "a grader" }),
@@ -41,7 +45,7 @@ mod tests {
     fn a_key_opens_its_own_door() {
         let of = |id: &str| KeyHolder::Attempt { rollout_id: id.into(), attempt_id: "a".into() };
         let grader = |id: &str| KeyHolder::Grader { rollout_id: id.into(), attempt_id: "a".into() };
-        let other = KeyRefused::OtherRollout { of: "r".into(), asked: "s".into() };
+        let other = KeyRefused::OtherRollout { of: "r".into(), requested: "s".into() };
         for (need, holder, rollout_id, expected) in [
             (Need::Admin, KeyHolder::Admin, None, Ok(())),
             (Need::Rollout, KeyHolder::Admin, Some("s"), Ok(())),
@@ -56,7 +60,7 @@ mod tests {
                 Need::Rollout,
                 grader("s"),
                 Some("r"),
-                Err(KeyRefused::OtherRollout { of: "s".into(), asked: "r".into() }),
+                Err(KeyRefused::OtherRollout { of: "s".into(), requested: "r".into() }),
             ),
             (Need::ModelCalls, grader("r"), Some("r"), Err(KeyRefused::AdminOnly { of: "a grader" })),
             (Need::Admin, grader("r"), None, Err(KeyRefused::AdminOnly { of: "a grader" })),

@@ -30,7 +30,7 @@ struct Remembered {
     last_used: u64,
 }
 
-/// What an attempt takes even if nothing was said in it.
+/// Memory of an attempt without any messages, in bytes.
 const BYTES_PER_ATTEMPT: usize = 2_000;
 
 impl AttemptMemories {
@@ -78,8 +78,8 @@ impl AttemptMemories {
         }
     }
 
-    /// Forgets an attempt that has ended, unless a call of it is under way. It takes no calls any more; a client's session
-    /// that goes on is read from the store again.
+    /// Forgets an attempt that has ended, unless a call of it is under way. It takes no more calls; a client's session that
+    /// continues is read from the store again.
     pub(crate) fn forget(&self, rollout_id: &str, attempt_id: &str) {
         let ids = (rollout_id.to_owned(), attempt_id.to_owned());
         let mut state = self.state();
@@ -103,7 +103,8 @@ impl AttemptMemories {
 
 impl Remembered {
     fn is_used(&self) -> bool {
-        // Whoever reads it from the store holds the cell; an empty one that nobody holds could not be read.
+        // A cell is held while its attempt is read from the store; an empty one that is not held belongs to an attempt that
+        // could not be read.
         Arc::strong_count(&self.memory) > 1 || self.memory.get().is_some_and(|memory| Arc::strong_count(memory) > 1)
     }
 }
@@ -116,7 +117,7 @@ impl State {
         }
     }
 
-    /// Forgets the least recently used of those that nobody is using, until they hold no more than `limit`.
+    /// Forgets the least recently used of those that are not in use, until they hold no more than `limit`.
     fn make_room(&mut self, limit: usize) {
         let idle = self.memories.iter().filter(|(_, remembered)| !remembered.is_used());
         let mut idle: Vec<(u64, (String, String))> =

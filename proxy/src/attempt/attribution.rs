@@ -23,7 +23,7 @@ pub(crate) struct Attribution {
 /// For how long a client's session may be silent before the watchdog closes it. Its next call opens it again.
 const SESSION_SILENCE_SECONDS: f64 = 3600.0;
 
-/// What a rollout has that says nothing else.
+/// Defaults of a rollout that sets nothing itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RolloutDefaults {
     /// What its calls may take together.
@@ -32,7 +32,8 @@ pub(crate) struct RolloutDefaults {
     pub(crate) seed: u64,
 }
 
-/// Whose call it is, if that is said; with `begins_attempt`, of an attempt that is made if it is not there.
+/// The attempt that a call belongs to, if the request names it; with `begins_attempt`, the attempt is created if it does
+/// not exist.
 pub(crate) async fn attribute(
     store: &Store,
     defaults: RolloutDefaults,
@@ -99,13 +100,13 @@ async fn resolve_session(store: &Store, seed: u64, session: &ClientSession) -> R
     let attempt = match (attempt.status, rollout.status) {
         // Silent for too long: before this call, or while the last one was sampled.
         (AttemptStatus::Unresponsive, _) | (AttemptStatus::Running, RolloutStatus::Failed) => {
-            let heard =
+            let activity =
                 AttemptUpdate { last_heartbeat_time: Some(now()), ..AttemptUpdate::status(AttemptStatus::Running) };
-            store.update_attempt(&rollout.rollout_id, attempt.attempt_id.as_str(), heard).await?
+            store.update_attempt(&rollout.rollout_id, attempt.attempt_id.as_str(), activity).await?
         }
         _ => attempt,
     };
-    // It goes on for as long as its client does.
+    // It lasts as long as its client.
     running(seed, &rollout, attempt, Budget::default())
 }
 
@@ -127,7 +128,7 @@ fn running(seed: u64, rollout: &Rollout, attempt: Attempt, budget: Budget) -> Re
     }
     let given = rollout.metadata.as_ref().and_then(|metadata| metadata.get("seed")).and_then(|seed| seed.as_u64());
     let rollout_seed = given.unwrap_or_else(|| derive_seed(seed, &[&rollout_id]));
-    // Whatever is recorded of an attempt tells that it was heard of.
+    // Everything that is recorded of an attempt also counts as its heartbeat.
     let is_unheard = last_heartbeat_time.is_none();
     let allowance = Allowance { budget, start_time };
     Ok(Attribution { rollout_id, attempt_id, rollout_seed, allowance, is_unheard })

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::clock::now;
 use crate::error::ProxyError;
 
-/// What the model calls of one attempt may take together. A request that is sent again is answered from the same call, and
-/// takes nothing. What a call under way may still sample is taken until it has ended; an upstream's call takes what it
-/// says that it asks for at most.
+/// What the model calls of one attempt may consume together. A request that is sent again is answered from the same call,
+/// and consumes nothing. A running call reserves what it may still sample until it has ended; a call to an upstream
+/// reserves the limit in its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
@@ -63,7 +63,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// For how long the attempt may go on, if that is limited.
+    /// How long the attempt may run, if that is limited.
     pub(crate) fn time_left(&self) -> Option<TimeLeft> {
         let seconds = self.budget.seconds?;
         let left = (self.start_time + seconds - now()).max(0.0);
@@ -80,7 +80,7 @@ pub(crate) struct TimeLeft {
 }
 
 impl TimeLeft {
-    /// What one is told for whom there is none.
+    /// The time left for an attempt without a limit.
     pub(crate) fn spent(&self) -> ProxyError {
         ProxyError::BudgetSpent { of: format!("{} seconds", self.budget) }
     }
@@ -111,7 +111,7 @@ pub(crate) struct Admission {
     pub(crate) answer_tokens: Option<usize>,
 }
 
-/// What is to be known of a call that asks to be let in.
+/// What admission needs to know of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct BudgetRequest {
     pub(crate) prompt_tokens: usize,
@@ -147,11 +147,11 @@ impl Spending {
         spent.tokens = (spent.tokens + tokens as u64).saturating_sub(before as u64);
     }
 
-    /// Lets a call go on that was let in before, whose answers may have so many tokens more otherwise.
+    /// Admits a call again that was admitted before, whose answers may have so many more tokens without a limit.
     pub(crate) fn readmit(self: &Arc<Self>, allowance: Allowance, answer_tokens: &[usize]) -> Option<Admission> {
         let mut spent = self.spent();
         let each = spent.left_of(allowance.budget.tokens?).checked_div(answer_tokens.len())?;
-        let reserved = answer_tokens.iter().map(|asked| each.min(*asked) as u64).sum();
+        let reserved = answer_tokens.iter().map(|requested| each.min(*requested) as u64).sum();
         spent.reserved += reserved;
         Some(Admission {
             spending: Arc::clone(self),

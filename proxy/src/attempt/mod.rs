@@ -1,4 +1,4 @@
-//! What is known of a running attempt: whose a call is, what it may still take, and what was said in it before.
+//! What is known of a running attempt: which attempt a call belongs to, its remaining budget, and its conversation so far.
 
 pub(crate) mod attempt_memories;
 pub(crate) mod attempt_memory;

@@ -31,7 +31,7 @@ impl Owner {
         }
     }
 
-    /// If the call said whose it is.
+    /// If the call named its attempt.
     pub(crate) fn attribution(&self) -> Option<&Attribution> {
         match self {
             Owner::Known(attribution) => Some(attribution),

@@ -8,7 +8,7 @@ use fulgurite_types::{Defect, StopReason};
 use crate::attempt::attempt_memory::{AnsweredCall, AttemptMemory};
 use crate::models::served_model::ServedModel;
 use crate::models::served_models::ServedModels;
-use crate::record::recorded_call::{RecordedCall, reply_id, turn, turns};
+use crate::record::recorded_call::{RecordedCall, recorded_call, recorded_calls, reply_id};
 use crate::retries::logged_requests::Identity;
 
 /// An attempt as the store has it.
@@ -23,14 +23,14 @@ pub(crate) async fn restore(
         true => Some(store.generations_after(rollout_id, attempt_id, 0).await?),
         false => None,
     };
-    let mut calls = turns(store, rollout_id, attempt_id).await?;
+    let mut calls = recorded_calls(store, rollout_id, attempt_id).await?;
     if let Some(listed) = listed {
         listed.iter().for_each(|(_, generation_id)| memory.note(generation_id, false));
         *memory.known_up_to.lock().await = listed.last().map_or(0, |(place, _)| *place);
         // What has come since is caught up with.
         calls.retain(|call| memory.is_own(&call.generation.generation_id).is_some());
     }
-    // Those that were passed on have taken from the budget, and have no place among what is sampled here.
+    // Forwarded calls count against the budget, but cannot be continued here.
     let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_forwarded);
     // The answers to one request share its reply's id.
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
@@ -44,8 +44,8 @@ pub(crate) async fn restore(
     Ok(memory)
 }
 
-/// Reads what other servers have recorded of an attempt since it was last looked at; gives by how much the memory grew.
-/// What they pass on counts at the server that does.
+/// Reads what other servers have recorded of an attempt since the last time; returns by how many bytes the memory grew.
+/// Calls that they forward count there.
 pub(crate) async fn catch_up(
     store: &Store,
     models: &ServedModels,
@@ -58,13 +58,13 @@ pub(crate) async fn catch_up(
     for (place, generation_id) in store.generations_after(rollout_id, attempt_id, *known_up_to).await? {
         let is_own = memory.is_own(&generation_id);
         if is_own != Some(true)
-            && let Some(call) = turn(store, &generation_id).await?
+            && let Some(call) = recorded_call(store, &generation_id).await?
             && !is_forwarded(&call)
         {
             memory.note(&generation_id, false);
             grown += match is_own {
                 None => restore_call(models, memory, &call, has_failed(&call)),
-                // Its answer has been gone on with since.
+                // Its answer has been continued since.
                 Some(_) => restore_answer(models, memory, &call),
             };
         }
@@ -73,7 +73,7 @@ pub(crate) async fn catch_up(
     Ok(grown)
 }
 
-/// `has_failed` tells that there is no answer to its request. Gives by how much the memory grew.
+/// `has_failed`: its request has no answer. Returns by how many bytes the memory grew.
 fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
     let generation = &call.generation;
     memory.spending.sampled(generation.sampled_tokens.len());
@@ -93,7 +93,7 @@ fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCa
     restore_answer(models, memory, call)
 }
 
-/// Remembers an answer, if there is one that can be gone on with here. Gives by how much the memory grew.
+/// Remembers an answer that can be continued here. Returns by how many bytes the memory grew.
 fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall) -> usize {
     let RecordedCall { generation, messages, tools, reply, .. } = call;
     let model = models.get(&generation.model).and_then(ServedModel::sampled).filter(|model| {
@@ -120,7 +120,7 @@ fn restore_answer(models: &ServedModels, memory: &AttemptMemory, call: &Recorded
     0
 }
 
-/// Those that were passed on have taken from the budget, and have no place among what is sampled here.
+/// Forwarded calls count against the budget, but cannot be continued here.
 fn is_forwarded(call: &RecordedCall) -> bool {
     call.generation.defect == Some(Defect::Upstream)
 }

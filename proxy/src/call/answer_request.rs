@@ -100,13 +100,13 @@ pub(crate) async fn answer(
     respond(request, answered, joined, facts).await
 }
 
-/// The limits of a model's host. While the model's calls are held, one that cannot tell them may come to: a call waits.
+/// The limits of a model's host. While the model is paused, a host that cannot report them yet may come up: the call waits.
 async fn limits(model: &SampledModel, gate: &Gate, shutdown: &Shutdown) -> Result<SamplerInfo, ProxyError> {
     match model.sampler.info().await {
         Err(error) if gate.state().is_paused() => {
             tracing::debug!(model = model.name, %error, "a held model's host does not tell its limits");
         }
-        told => return Ok(told?),
+        info => return Ok(info?),
     }
     let mut cut = shutdown.cut();
     tokio::select! {
@@ -152,10 +152,10 @@ async fn respond(
     }
 }
 
-/// Tells client and log of tools that the model does not hear of.
+/// Warns the client and the log of tools that the model is not shown.
 fn warn_of_unseen_tools(models: &ServedModels, model: &SampledModel, request: &ModelRequest, facts: &CallFacts) {
-    let Prompt::Messages(said) = &request.prompt else { return };
-    if said.tools.is_empty() || model.renderer.shows_tools() {
+    let Prompt::Messages(conversation) = &request.prompt else { return };
+    if conversation.tools.is_empty() || model.renderer.shows_tools() {
         return;
     }
     let warning = unseen_tools(&model.name);
@@ -165,7 +165,7 @@ fn warn_of_unseen_tools(models: &ServedModels, model: &SampledModel, request: &M
     facts.warn(warning);
 }
 
-/// What is said of a model whose template leaves tools out.
+/// The warning for a model whose template leaves tools out.
 pub fn unseen_tools(model: &str) -> String {
     format!(
         "the template of the model `{model}` shows no tools, so the model does not hear of those that a request declares: \

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Recognises calls that an agent's harness makes beside the task: titles, topics, summaries. They are answered and
-/// recorded like all others and say so, but they are not trained.
+/// recorded with a mark like all others, but not trained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuxiliaryRule {
@@ -23,14 +23,14 @@ pub struct AuxiliaryRule {
 
 /// How a built-in rule recognises its calls.
 enum PromptPattern {
-    /// By the system's words, in a call that declares no tools.
+    /// By the system prompt, in a call that declares no tools.
     System(&'static str),
-    /// By the words of the user's last message, in a call that goes on with the tools of the task.
+    /// By the text of the user's last message, in a call that continues with the tools of the task.
     User(&'static str),
 }
 
-/// What harnesses are known to ask beside the task, in their own words: Claude Code, whose titles are in those of older
-/// versions, of 2.1.197 and of 2.1.330, and opencode.
+/// Prompts that harnesses are known to send beside the task: Claude Code, with titles of older versions, of 2.1.197 and of
+/// 2.1.330, and opencode.
 const BUILT_IN: [(&str, PromptPattern); 8] = [
     ("claude_code_topic", PromptPattern::System(r"(?i)\banalyze if this message indicates a new conversation topic\b")),
     ("claude_code_title", PromptPattern::System(r"(?i)\bsummarize this coding conversation in under 50 characters\b")),
@@ -45,8 +45,8 @@ const BUILT_IN: [(&str, PromptPattern); 8] = [
 impl AuxiliaryRule {
     /// The rules for harnesses that are known to need them.
     pub fn built_in() -> Vec<Self> {
-        let rule = |(name, asked): (&str, PromptPattern)| {
-            let (system, user) = match asked {
+        let rule = |(name, prompt): (&str, PromptPattern)| {
+            let (system, user) = match prompt {
                 PromptPattern::System(pattern) => (Some(pattern.to_owned()), None),
                 PromptPattern::User(pattern) => (None, Some(pattern.to_owned())),
             };
@@ -149,7 +149,7 @@ fn place<'p>(patterns: &mut Vec<&'p str>, pattern: Option<&'p str>) -> Option<us
     Some(patterns.len() - 1)
 }
 
-/// The patterns that any of the messages matches. What is not text says nothing.
+/// The patterns that any of the messages matches. Content that is not text matches none.
 fn found<'m>(patterns: &RegexSet, messages: impl Iterator<Item = &'m Message>) -> Vec<usize> {
     let text = |message: &Message| -> Result<String, RenderError> { message.plain_text(0) };
     messages.filter_map(|message| text(message).ok()).flat_map(|text| patterns.matches(&text)).collect()
@@ -198,9 +198,9 @@ mod tests {
             without_tools: false,
         };
         let rules = [rule];
-        let asked = [("user", "Go."), ("assistant", "Done."), ("user", "Summarise the conversation so far.")];
-        assert_eq!(recognised(&rules, &asked, &[json!({})]).as_deref(), Some("compaction"));
-        assert_eq!(recognised(&rules, &asked[..2], &[]), None);
+        let prompt = [("user", "Go."), ("assistant", "Done."), ("user", "Summarise the conversation so far.")];
+        assert_eq!(recognised(&rules, &prompt, &[json!({})]).as_deref(), Some("compaction"));
+        assert_eq!(recognised(&rules, &prompt[..2], &[]), None);
     }
 
     #[test]
@@ -211,9 +211,9 @@ mod tests {
             user: user.map(str::to_owned),
             without_tools: false,
         };
-        for (rule, said) in [(rule(None), "neither"), (rule(Some("(")), "no regular expression")] {
+        for (rule, expected) in [(rule(None), "neither"), (rule(Some("(")), "no regular expression")] {
             let error = AuxiliaryRules::new(&[rule]).unwrap_err().to_string();
-            assert!(error.contains("`mine`") && error.contains(said), "{error}");
+            assert!(error.contains("`mine`") && error.contains(expected), "{error}");
         }
     }
 }

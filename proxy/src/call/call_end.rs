@@ -38,7 +38,7 @@ impl End {
         }
     }
 
-    /// As a message's reader is told.
+    /// The finish reason in the record of its message.
     pub(crate) fn finish_reason(&self, message: &Message) -> &'static str {
         match self {
             End::Finished(reason) => reason.of_message(message).as_str(),

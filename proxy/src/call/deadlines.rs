@@ -6,7 +6,7 @@ use crate::attempt::budget::TimeLeft;
 use crate::attempt::owner::Owner;
 use crate::error::ProxyError;
 
-/// How long a model's host may take for an answer. An answer that takes longer is broken off, and its client told.
+/// How long a model's host may take for an answer. An answer that takes longer is aborted with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingLimits {
     /// Until the first token, in which the call may wait for its turn.
@@ -27,13 +27,13 @@ impl Default for SamplingLimits {
 /// How long a host may be silent at least, though little is waited for: it may be given a model.
 const HOSTS_SILENCE: Duration = Duration::from_secs(600);
 
-/// How much later than here a host is given up for its silence: what is told of is the limit of the config.
+/// How much later than here a host is given up for its silence: errors name the limit of the config.
 const HOSTS_ALLOWANCE: Duration = Duration::from_secs(60);
 
 impl SamplingLimits {
     /// How long a connection to a host may be silent.
     pub fn host_silence(&self) -> Duration {
-        // Longer than anybody waits, where a clock cannot tell the end.
+        // Practically forever, for times that a clock cannot represent.
         let longest = Duration::from_secs(u64::from(u32::MAX));
         let awaited = self.first_token.max(self.silence).min(longest);
         HOSTS_SILENCE.max(awaited + HOSTS_ALLOWANCE)
@@ -70,7 +70,7 @@ impl Deadline {
         if other.at < self.at { other } else { self }
     }
 
-    /// What is told when it is over.
+    /// The error when it is over.
     pub(crate) fn error(self) -> ProxyError {
         match self.limit {
             Limit::Host { awaited, limit, key } => {
@@ -81,7 +81,7 @@ impl Deadline {
     }
 }
 
-/// The deadlines of an answer, from when its host is asked.
+/// The deadlines of an answer, from the request to its host.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadlines {
     limits: SamplingLimits,
@@ -108,6 +108,6 @@ impl Deadlines {
 }
 
 fn after(from: Instant, time: Duration) -> Instant {
-    // Longer than anybody waits, where a clock cannot tell the end.
+    // Practically forever, for times that a clock cannot represent.
     from.checked_add(time).unwrap_or(from + Duration::from_secs(u64::from(u32::MAX)))
 }

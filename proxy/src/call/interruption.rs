@@ -13,7 +13,7 @@ pub(crate) enum Interruption {
     OutOfTime(Deadline),
 }
 
-/// What comes of some work, for as long as somebody listens to its answer, `cut` is false, and there is time.
+/// The result of some work, unless its listeners leave, `cut` turns true, or its time runs out.
 pub(crate) async fn unless_interrupted<T, E: Clone>(
     work: impl Future<Output = T>,
     flight: &Flight<E>,

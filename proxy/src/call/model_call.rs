@@ -20,7 +20,7 @@ pub(crate) struct Call {
     pub(crate) memory: Option<Arc<AttemptMemory>>,
     /// What lets it take from its attempt's budget, unless there is nothing to take.
     pub(crate) admission: Option<Arc<Admission>>,
-    /// What was sampled for the same request before, whose answer nobody got or somebody asks for again.
+    /// What was sampled for the same request before, whose answer was not delivered or is requested again.
     pub(crate) earlier: Option<Generation>,
     pub(crate) model: SampledModel,
     /// What holds the model's calls.
@@ -33,7 +33,7 @@ pub(crate) struct Call {
     pub(crate) single_call: bool,
     pub(crate) max_tokens: usize,
     pub(crate) top_logprobs: usize,
-    /// How many tokens the host may tell together.
+    /// How many tokens the host may send together.
     pub(crate) stream_interval: usize,
     pub(crate) stop_strings: Vec<String>,
     pub(crate) reading: Reading,
@@ -62,7 +62,7 @@ impl Call {
 /// How what is sampled is read.
 #[derive(Clone)]
 pub(crate) enum Reading {
-    /// As a message in the model's format, which goes on with this conversation.
+    /// As a message in the model's format, which continues this conversation.
     Message(Arc<Conversation>),
     /// As text.
     Text,

@@ -30,7 +30,7 @@ pub(crate) struct ModelRequest {
     pub(crate) reply: Box<dyn ReplyFormat>,
 }
 
-/// What a dialect's way to ask for answers is called.
+/// Names of an endpoint of a dialect.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// Name of a call's span.
@@ -54,7 +54,7 @@ pub(crate) enum Prompt {
     Tokens(Vec<u32>),
 }
 
-/// What was said before an answer.
+/// The conversation before an answer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<Message>,
@@ -68,7 +68,7 @@ impl Prompt {
     }
 }
 
-/// What a request asks of the sampler.
+/// A request's parameters for the sampler.
 #[derive(Debug, PartialEq)]
 pub(crate) struct AnswerOptions {
     pub(crate) sampling: SamplingParameters,

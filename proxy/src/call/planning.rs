@@ -24,8 +24,8 @@ use crate::record::request_attributes::{place_attributes, recorded_conversation,
 use crate::reply::finish_reason::FinishReason;
 use crate::retries::logged_requests::LoggedRequest;
 
-/// How many tokens a host may tell together of an answer that nobody reads along: reading ten costs little more than
-/// reading one, and what a break loses is sampled again in no time.
+/// How many tokens a host may send together for an answer that is not streamed: reading ten costs little more than reading
+/// one, and what is lost when an answer breaks off is sampled again in no time.
 const TOKENS_TOGETHER: usize = 16;
 
 /// What is decided of all requests alike.
@@ -54,7 +54,7 @@ pub(crate) struct Planner<'p> {
     pub(crate) info: &'p SamplerInfo,
     pub(crate) metrics: &'p ModelMetrics,
     pub(crate) facts: &'p CallFacts,
-    /// Whether the client says that the answers may be trained.
+    /// Whether the client allows the answers to be trained.
     pub(crate) trainable: Option<bool>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Planner<'p> {
 struct PromptPlan {
     tokens: Vec<u32>,
     branch_reason: Option<BranchReason>,
-    /// Attributes that tell how the prompt stands to the calls before it.
+    /// Attributes of the span that describe how the prompt continues earlier calls.
     place: Map<String, Value>,
     /// Of the first answer.
     seed: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Plan {
 }
 
 impl Planner<'_> {
-    /// A call for each of the answers that a request asks for. `earlier` has what was sampled for them before.
+    /// A call for each of the answers that a request asks for. `earlier` is what was sampled for them before.
     pub(crate) fn plan(
         self,
         logged: &LoggedRequest,
@@ -118,7 +118,7 @@ impl Planner<'_> {
         let options = &self.request.options;
         let to_sample = admission.as_ref().and_then(|admission| admission.answer_tokens).unwrap_or(answer_tokens);
         earlier.resize_with(options.choices, || None);
-        // A session that was opened before is gone on with.
+        // A session that exists already is continued.
         let owner = Arc::new(Owner::new(self.attribution.clone(), recorded_owner(&earlier), options.choices));
         let calls = earlier.into_iter().enumerate().map(|(choice, earlier)| Call {
             owner: Arc::clone(&owner),
@@ -149,21 +149,24 @@ impl Planner<'_> {
         Ok(Plan { prompt, calls })
     }
 
-    /// The prompt's tokens: of a conversation that goes on, those that it had before, and the new ones.
+    /// The prompt's tokens: of a conversation that continues an earlier call, that call's tokens, and those of the new
+    /// messages.
     fn prompt(&self) -> Result<PlacedPrompt, ProxyError> {
         let renderer = &*self.model.renderer;
         let alone = |tokens: Vec<u32>| {
-            // Whether text or tokens go on from an earlier call of an attempt is seen only when they are recorded.
+            // Whether text or tokens continue an earlier call of an attempt is found only when they are recorded.
             let begins = self.memory.as_ref().is_none_or(|memory| memory.is_unused());
             let departure = begins.then(PlacedDeparture::first_turn);
             PlacedPrompt { tokens, tokens_kept: 0, continues: None, departure }
         };
         Ok(match (&self.request.prompt, &self.memory) {
-            (Prompt::Messages(said), Some(memory)) => {
+            (Prompt::Messages(conversation), Some(memory)) => {
                 let policy = self.rules.continuation;
-                memory.next_prompt(renderer, &said.messages, &said.tools, policy)?
+                memory.next_prompt(renderer, &conversation.messages, &conversation.tools, policy)?
             }
-            (Prompt::Messages(said), None) => alone(renderer.render_prompt(&said.messages, &said.tools)?.tokens),
+            (Prompt::Messages(conversation), None) => {
+                alone(renderer.render_prompt(&conversation.messages, &conversation.tools)?.tokens)
+            }
             (Prompt::Text(text), _) => alone(renderer.tokenizer().encode_with_specials(text)?),
             (Prompt::Tokens(tokens), _) => alone(tokens.clone()),
         })
@@ -172,7 +175,7 @@ impl Planner<'_> {
     /// What the answers are kept to while they are sampled.
     fn constraint(&self, prompt: &[u32]) -> Result<Option<Constraint>, ProxyError> {
         let tools: &[Value] = match &self.request.prompt {
-            Prompt::Messages(said) => &said.tools,
+            Prompt::Messages(conversation) => &conversation.tools,
             Prompt::Text(_) | Prompt::Tokens(_) => &[],
         };
         let (renderer, capabilities) = (&*self.model.renderer, &self.info.capabilities);
@@ -185,9 +188,9 @@ impl Planner<'_> {
         self.request.options.form.single_call.is_some() && self.model.renderer.response_format().may_end_behind_a_call()
     }
 
-    /// How many tokens the host may tell together: each by itself where a client reads along, or where what was sampled
-    /// may end the answer, which the host does not know; else some, which costs it and us less. When an answer breaks
-    /// off, as many as that may be lost, and are sampled again.
+    /// How many tokens the host may send together: one where a client streams, or where the text may end the answer, which
+    /// the host does not know; else some, which costs less. When an answer breaks off, as many as that may be lost, and are
+    /// sampled again.
     fn stream_interval(&self) -> usize {
         let is_watched = self.request.stream
             || !self.request.options.stop_strings.is_empty()
@@ -198,13 +201,13 @@ impl Planner<'_> {
         if is_watched { 1 } else { usize::try_from(patience).unwrap_or(usize::MAX).clamp(1, TOKENS_TOGETHER) }
     }
 
-    /// Why the answers must not be trained, if it is a side request: by what its client says, or else by the rules.
+    /// Why the answers must not be trained, if the call is an auxiliary one: by the client's header, or else by the rules.
     fn defect(&self) -> Option<Defect> {
         match (self.trainable, &self.request.prompt) {
             (Some(true), _) => None,
             (Some(false), _) => Some(Defect::auxiliary_by_client()),
-            (None, Prompt::Messages(said)) => {
-                let rule = self.rules.auxiliary.recognise(&said.messages, &said.tools)?;
+            (None, Prompt::Messages(conversation)) => {
+                let rule = self.rules.auxiliary.recognise(&conversation.messages, &conversation.tools)?;
                 Some(Defect::auxiliary_by_rule(rule))
             }
             (None, Prompt::Text(_) | Prompt::Tokens(_)) => None,

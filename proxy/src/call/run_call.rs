@@ -19,8 +19,8 @@ use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
 use crate::retries::request_log::OpenRequest;
 
-/// Starts the calls for one request's answers. They run to their records whether or not anybody still listens; once
-/// nobody does, sampling stops. `in_flight` is held until they are over, if somebody counts those under way.
+/// Starts the calls for one request's answers. They run until they are recorded even without listeners, but without
+/// listeners sampling stops. `in_flight` is held until they are over, if the gateway counts them.
 pub(crate) fn start(services: &Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, in_flight: Option<InFlight>) {
     #[expect(
         clippy::disallowed_methods,
@@ -29,16 +29,16 @@ pub(crate) fn start(services: &Arc<CallServices>, request: OpenRequest, calls: V
     tokio::spawn(fly(Arc::clone(services), request, calls, in_flight));
 }
 
-/// Runs all calls of a request, and notes whether somebody took their answers.
+/// Runs all calls of a request, and notes whether their answers were delivered.
 async fn fly(services: Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
     let _under_way = services.shutdown.begin();
     let count = calls.len();
     let runs = calls.into_iter().enumerate().map(|(choice, call)| run(&services, call, choice, &request.flight));
     let recorded: Vec<Recorded> = join_all(runs).await.into_iter().flatten().collect();
-    // An answer that somebody got is not taken from them by whoever asked for it again and left.
+    // An answer that was delivered stays so if the same request is sent again and its client leaves.
     let was_delivered = request.flight.settled().await || request.was_delivered();
     let marked = mark(&services.store, &recorded, was_delivered).await;
-    // What failed is no answer to give to somebody else.
+    // A failure is not replayed to later requests.
     if marked && recorded.len() == count {
         request.answered(was_delivered);
     }
@@ -97,13 +97,13 @@ async fn sample(
         }
     };
     let mut answer = answer.finish();
-    // What an answer goes on from is part of the prompt for the host alone.
+    // The part of an answer that is continued belongs to the prompt for the host alone.
     answer.cached_tokens = answer.cached_tokens.map(|cached| cached.min(call.prompt.len()));
     let end = if answer.stop_string.is_some() { end.at_stop_string() } else { end };
     (answer, end)
 }
 
-/// What those who listen hear at the end of an answer that ended by itself.
+/// The events for listeners at the end of an answer that ended by itself.
 fn finished(call: &Call, answer: &mut WholeAnswer, end: &End) -> Finished {
     Finished {
         held_back: std::mem::take(&mut answer.held_back),
@@ -116,7 +116,7 @@ fn finished(call: &Call, answer: &mut WholeAnswer, end: &End) -> Finished {
     }
 }
 
-/// The last event of a call, if somebody is left to hear it, and what is recorded of the call, unless it failed.
+/// The last event of a call, if it still has listeners, and the record of the call, unless it failed.
 fn outcome(
     is_recorded: Result<bool, ProxyError>,
     end: End,
@@ -124,7 +124,7 @@ fn outcome(
     recorded: Recorded,
 ) -> (Option<CallEvent>, Option<Recorded>) {
     match (is_recorded, end) {
-        // Nobody is left to be told; the log is.
+        // There are no listeners left; log it.
         (Err(error), End::ClientGone) => {
             let generation_id = recorded.generation_id;
             tracing::error!(%generation_id, %error, "an answer that its client left could not be recorded");

@@ -21,14 +21,14 @@ pub(crate) struct SampledAnswer {
 /// An answer that has ended.
 pub(crate) struct WholeAnswer {
     pub(crate) tokens: Vec<SampledToken>,
-    /// How many of them an earlier sampling gave, which this one went on behind.
+    /// How many of them are from an earlier sampling, which this one continued.
     pub(crate) earlier_tokens: usize,
     /// What was held back until the end was known.
     pub(crate) held_back: Vec<Delta>,
     pub(crate) message: Message,
     /// The client's stop string that ends it.
     pub(crate) stop_string: Option<String>,
-    /// How many of the prompt's tokens the host had in its cache, if it says so.
+    /// How many of the prompt's tokens the host had in its cache, if it reports that.
     pub(crate) cached_tokens: Option<usize>,
 }
 
@@ -77,7 +77,7 @@ impl SampledAnswer {
         AnswerToken { token, is_text, deltas }
     }
 
-    /// Takes what an earlier sampling gave, behind which another goes on.
+    /// Takes the tokens of an earlier sampling, which another one continues.
     pub(crate) fn continue_after(&mut self, earlier: impl Iterator<Item = SampledToken>) -> Vec<AnswerToken> {
         let taken = earlier.map(|token| self.take(token)).collect();
         self.earlier_tokens = self.tokens.len();
@@ -120,7 +120,7 @@ impl SampledAnswer {
     }
 }
 
-/// Tokens to what they say.
+/// Turns tokens into text.
 enum Reader {
     /// By the model's format.
     Message(Box<StreamParser>),

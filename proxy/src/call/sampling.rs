@@ -16,10 +16,10 @@ use crate::reply::call_event::CallEvent;
 use crate::reply::finish_reason::FinishReason;
 use crate::reply::flight::Flight;
 
-/// How long a host that was told to stop may take to say which weights sampled what it had sampled.
+/// How long a host that was told to stop may take to report the weights version of what it had sampled.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Samples an answer to one request, or goes on behind what was sampled of it before.
+/// Samples an answer to one request, or continues what was sampled of it before.
 pub(crate) struct Sampling<'s> {
     pub(crate) answer: &'s mut SampledAnswer,
     pub(crate) choice: usize,
@@ -57,7 +57,7 @@ impl<'s> Sampling<'s> {
         let mut stream = match self.unless_interrupted(begin(call, sampled)).await {
             Ok(Ok(stream)) => stream.keeping(inside),
             Ok(Err(error)) => return End::Broken(error.into()),
-            // What had not begun has nothing to say.
+            // What had not started has no weights versions to report.
             Err(why) => return self.end_of(why),
         };
         loop {
@@ -136,7 +136,7 @@ impl<'s> Sampling<'s> {
     }
 }
 
-/// Begins to sample, or goes on behind what was sampled before.
+/// Starts sampling, or continues what was sampled before.
 async fn begin(call: &Call, sampled: Vec<u32>) -> Result<SampleStream, BackendError> {
     let request = SampleRequest {
         max_tokens: call.max_tokens.saturating_sub(sampled.len()),

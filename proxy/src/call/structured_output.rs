@@ -5,14 +5,14 @@ use serde_json::Value;
 
 use crate::error::ProxyError;
 
-/// What an answer must be, by the fields that say so.
+/// The form that a request's fields require of an answer.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct StructuredOutput {
     /// Its text is JSON.
     pub(crate) json: Option<JsonForm>,
     /// It is a call.
     pub(crate) call: Option<ForcedCall>,
-    /// It has one call at most; the field that says so.
+    /// At most one tool call; the name of the field that requires that.
     pub(crate) single_call: Option<&'static str>,
 }
 
@@ -99,7 +99,7 @@ fn check_size<'v>(field: &str, schemas: impl Iterator<Item = &'v Value>, limit: 
     }
 }
 
-/// The constraint of a shape; refused by the name of the field that asks for it.
+/// The constraint for a form; errors name the field that requires it.
 fn constraint(
     field: &str,
     renderer: &dyn Renderer,

@@ -13,8 +13,8 @@ pub(crate) fn refuse(name: &str, why: &str) -> Result<(), ProxyError> {
     Err(ProxyError::invalid(name, format!("{name} {why}")))
 }
 
-/// Checks fields that other hosts have beside the dialects': those that change what is sampled must have the value at which
-/// they change nothing, and what the model's template is told must be something that it can be.
+/// Checks fields of other hosts beside the dialects': those that change sampling must have their neutral value, and
+/// arguments for the model's template must be an object.
 pub(crate) fn check_other_hosts_fields(fields: &Map<String, Value>) -> Result<(), ProxyError> {
     for (name, neutral) in [
         ("min_p", json!(0.0)),
@@ -59,7 +59,7 @@ pub(crate) fn sampling(
     if top_p == 0.0 {
         return Err(ProxyError::invalid("top_p", "top_p must be above 0"));
     }
-    // -1 and 0 are how vLLM's clients say "all".
+    // vLLM's clients send -1 or 0 for "all".
     let top_k = match top_k {
         None | Some(-1 | 0) => None,
         Some(k) => Some(
@@ -83,7 +83,7 @@ const MAXIMUM_STOP_STRINGS: usize = 64;
 const MAXIMUM_STOP_BYTES: usize = 1024;
 /// Entries of a `logit_bias`, each of which is added at every token.
 const MAXIMUM_BIASES: usize = 1024;
-/// Tools of a request. OpenAI takes 128; agents that ask many servers for theirs have more.
+/// Tools of a request. OpenAI takes 128; agents that collect tools from many servers have more.
 const MAXIMUM_TOOLS: usize = 1024;
 
 /// Stop strings, none of which may be empty.

@@ -1,4 +1,4 @@
-//! JSON text whose names are known, written as it leaves: a stream says the same few names with every token.
+//! JSON text with known field names, written directly: a stream repeats the same few names with every token.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! Why a request fails: each failure with its words, its status and its code in one place (`proxy_error`), which every
-//! dialect only writes down (`wire_error`).
+//! Why a request fails: each error with its message, status and code in one place (`proxy_error`), which every dialect
+//! writes in its own form (`wire_error`).
 
 mod proxy_error;
 pub(crate) mod wire_error;

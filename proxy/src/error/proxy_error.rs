@@ -7,8 +7,8 @@ use fulgurite_store::{KeyRefused, StoreError};
 use super::wire_error::{Dialect, DialectWords, ErrorDetails, WireError};
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
-/// Defines the errors: each with its words and its fields, and behind `=>` what else clients are told of it, in which
-/// the fields may be named.
+/// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the
+/// fields may be named.
 macro_rules! define_errors {
     (
         $(#[$($enum_meta:tt)*])*
@@ -40,7 +40,7 @@ define_errors! {
     /// Why a model call failed, in no dialect yet.
     #[derive(Debug, thiserror::Error)]
     pub(crate) enum ProxyError {
-        /// The request is malformed or asks for what cannot be honoured.
+        /// The request is malformed or cannot be honoured.
         #[error("{message}")]
         InvalidRequest {
             /// What is wrong and how to put it right.
@@ -127,7 +127,7 @@ define_errors! {
         /// No model of that name is served.
         #[error("the model `{model}` does not exist here; served: {served}")]
         UnknownModel {
-            /// What was asked for.
+            /// What was requested.
             model: String,
             /// Names that are served.
             served: String,
@@ -259,7 +259,7 @@ fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<
     })
 }
 
-/// Agents, and gateways before them, look for OpenAI's own words for a long prompt.
+/// Agents and gateways recognise a prompt that is too long by OpenAI's message.
 fn openais_too_long(prompt_tokens: usize, maximum: usize) -> String {
     format!(
         "This model's maximum context length is {maximum} tokens. However, your messages resulted in {prompt_tokens} \
@@ -267,7 +267,7 @@ fn openais_too_long(prompt_tokens: usize, maximum: usize) -> String {
     )
 }
 
-/// Agents shorten their conversation where they find Anthropic's own words for a long one.
+/// Agents shorten their conversation when they find Anthropic's message for a prompt that is too long.
 fn anthropics_too_long(prompt_tokens: usize, maximum: usize) -> String {
     format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
 }

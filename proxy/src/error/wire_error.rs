@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-/// Whose words and statuses an error is told in.
+/// The dialect whose messages and statuses an error uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     OpenAi,
@@ -18,7 +18,7 @@ pub(crate) struct WireError {
     pub(crate) status: StatusCode,
     /// `type`.
     pub(crate) kind: &'static str,
-    /// What a person is told.
+    /// The message.
     pub(crate) message: String,
     /// The request's field at fault.
     pub(crate) parameter: Option<String>,
@@ -26,11 +26,11 @@ pub(crate) struct WireError {
     pub(crate) code: Option<&'static str>,
 }
 
-/// What an error's definition says beside its words.
+/// An error's definition beside its message.
 #[derive(Debug)]
 pub(super) struct ErrorDetails<'e> {
     status: StatusCode,
-    /// Where Anthropic has a status that nobody else has.
+    /// Where Anthropic has a status of its own.
     anthropic_status: Option<u16>,
     code: Option<&'static str>,
     parameter: Option<Cow<'e, str>>,
@@ -38,7 +38,7 @@ pub(super) struct ErrorDetails<'e> {
     words: Option<DialectWords>,
 }
 
-/// What is said in each dialect where their clients look for other words.
+/// Messages per dialect where clients look for a certain text.
 #[derive(Debug)]
 pub(super) struct DialectWords {
     pub(super) openai: String,
@@ -98,7 +98,7 @@ fn kind(status: StatusCode, dialect: Dialect) -> &'static str {
     }
 }
 
-/// The response that tells of an error, in its dialect's JSON. What is the server's fault is logged.
+/// The response for an error, in its dialect's JSON. Server errors are logged.
 pub(crate) fn response(error: &impl Display, status: StatusCode, body: Value) -> Response {
     if status.is_server_error() {
         tracing::error!(%error, "model call failed");

@@ -28,7 +28,7 @@ impl ModelOfCall {
         }
     }
 
-    /// Whether it knows the field that asks for token ids: what is registered is a model server of Agent-lightning's.
+    /// Whether it knows the field that requests token ids: a registered model is a model server of Agent-lightning's.
     pub(super) fn reports_token_ids(&self) -> bool {
         !matches!(self, ModelOfCall::Served(ServedModel::Upstream(_)))
     }
@@ -37,7 +37,7 @@ impl ModelOfCall {
         matches!(self, ModelOfCall::Registered(_))
     }
 
-    /// To whom the call is passed on, if it is.
+    /// The upstream that the call is forwarded to, if it is.
     pub(super) fn upstream(&self) -> Option<&UpstreamModel> {
         match self {
             ModelOfCall::Served(ServedModel::Upstream(model)) | ModelOfCall::Registered(model) => Some(model),

@@ -29,7 +29,7 @@ pub(crate) struct GatewayPath {
 /// temperature are not the agent's to choose. An attempt that is not there yet begins with it, unless the key is another
 /// attempt's: with a new attempt come a new budget, and the rollout's outcome.
 ///
-/// Unlike Agent-lightning's own gateway, it streams where it is asked to, and takes Responses.
+/// Unlike Agent-lightning's own gateway, it streams on request, and takes Responses.
 pub(crate) async fn call(
     State(proxy): State<Proxy>,
     Path(path): Path<GatewayPath>,
@@ -55,7 +55,7 @@ pub(crate) async fn call(
         Some(KeyHolder::Admin | KeyHolder::Grader { .. } | KeyHolder::ModelCalls) | None => true,
     };
     let caller = Caller {
-        // Its path says it all: headers that say otherwise are none of Agent-lightning's.
+        // Its path names everything: other headers are not Agent-lightning's.
         target: CallTarget::Attempt { rollout_id: path.rollout_id, attempt_id: Some(path.attempt_id) },
         begins_attempt,
         in_flight: Some(in_flight),

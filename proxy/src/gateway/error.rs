@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::dialects::openai::error::OpenAiError;
 use crate::error::ProxyError;
 
-/// Why the gateway did not do what it was asked, as its clients are told.
+/// Why the gateway refuses a request, as its clients get it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GatewayError {
     #[error("Unsupported proxy mode: {0}")]
@@ -42,12 +42,12 @@ impl From<Arc<ProxyError>> for GatewayError {
     }
 }
 
-/// Answers a known path that is asked with the wrong method.
+/// Answers a known path with the wrong method.
 pub(crate) async fn method_not_allowed() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "detail": "Method Not Allowed" }))).into_response()
 }
 
-/// What tells a paused gateway from a model server that is overloaded.
+/// Distinguishes a paused gateway from an overloaded model server.
 const PAUSED: HeaderName = HeaderName::from_static("x-agl-paused");
 
 impl IntoResponse for GatewayError {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::error::GatewayError;
 
-/// Reads a body; a mistake is told with its place in it.
+/// Reads a body; errors name the place in it.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, GatewayError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {

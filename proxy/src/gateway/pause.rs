@@ -21,8 +21,8 @@ fn retry_after_seconds() -> u64 {
     RETRY_AFTER_SECONDS
 }
 
-/// `POST /proxy/pause`: calls that come from now on are told to come again later, and other dialects' calls, whose
-/// clients may take that for the end, are held. Those under way go on.
+/// `POST /proxy/pause`: new calls get a reply to retry later; those of other dialects, whose clients may take that for a
+/// failure, are held. Running calls continue.
 pub(crate) async fn pause(State(proxy): State<Proxy>, body: Bytes) -> Result<Json<GatewayState>, GatewayError> {
     // Without a body, everything is as by default.
     let body: &[u8] = if body.is_empty() { b"{}" } else { &body };

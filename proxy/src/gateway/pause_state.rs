@@ -11,7 +11,7 @@ pub(crate) struct PauseState {
     state: Arc<Mutex<GatewayState>>,
 }
 
-/// What `GET /proxy/state` tells.
+/// The reply of `GET /proxy/state`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct GatewayState {
     pub(super) paused: bool,
@@ -20,7 +20,7 @@ pub(crate) struct GatewayState {
     inflight: u64,
 }
 
-/// Seconds after which a paused client is to try again, if nobody says.
+/// Seconds after which a paused client is to retry, by default.
 pub(super) const RETRY_AFTER_SECONDS: u64 = 5;
 
 impl Default for GatewayState {
@@ -42,7 +42,7 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Counts a call in, or says that the gateway is paused.
+    /// Counts a call in, or fails while the gateway is paused.
     pub(crate) fn enter(gateway: &PauseState) -> Result<Self, GatewayError> {
         let mut state = gateway.state();
         let GatewayState { paused, retry_after_seconds, .. } = *state;

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::error::GatewayError;
 use crate::models::served_model::UpstreamModel;
 
-/// A server that somebody says answers for a model.
+/// A server that was registered for a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteModel {
     model: String,
@@ -17,7 +17,7 @@ pub(crate) struct RemoteModel {
     version: i64,
 }
 
-/// Servers that were registered, to which calls of their models are passed on.
+/// Registered servers, which calls of their models are forwarded to.
 #[derive(Default)]
 pub(crate) struct RegisteredModels {
     registered: Mutex<Registered>,

@@ -25,7 +25,7 @@ pub(crate) enum Holder {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct GateState {
-    /// Who holds calls, and why, in their own words.
+    /// Who holds calls, and the reason that was given.
     holders: BTreeMap<Holder, Option<String>>,
     /// Calls that the host works on.
     pub(crate) in_flight: usize,
@@ -38,7 +38,7 @@ impl GateState {
         !self.holders.is_empty()
     }
 
-    /// Why, as the first says who says it.
+    /// The reason that the first holder with one gave.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.holders.values().find_map(Option::as_deref)
     }
@@ -90,17 +90,17 @@ impl Gate {
         entered.then(|| Inside(self.clone()))
     }
 
-    /// Holds calls from now on. Those inside go on.
+    /// Holds calls from now on. Running ones continue.
     pub(crate) fn pause(&self, holder: Holder, reason: Option<String>) {
         self.state.send_modify(|state| drop(state.holders.insert(holder, reason)));
     }
 
-    /// Lets in those that wait, unless somebody else holds them.
+    /// Admits those that wait, unless there is another holder.
     pub(crate) fn resume(&self, holder: Holder) {
         self.state.send_modify(|state| drop(state.holders.remove(&holder)));
     }
 
-    /// Ends once nobody is inside.
+    /// Completes when no call is inside.
     pub(crate) async fn drained(&self) {
         let _ = self.state.subscribe().wait_for(|state| state.in_flight == 0).await;
     }

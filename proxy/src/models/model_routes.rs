@@ -1,5 +1,5 @@
-//! What is done to a served model while it runs: hold its calls, let them go on, put new weights behind it, and put them
-//! back after a restart.
+//! Routes that change a served model while it runs: pause and resume its calls, load new weights, and restore them after a
+//! restart.
 
 use std::path::PathBuf;
 
@@ -110,7 +110,7 @@ async fn pause(
     Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
-/// Calls go on, unless the gateway is paused or the model's weights are being put back.
+/// Calls continue, unless the gateway is paused or the model's weights are being restored.
 async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result<Json<ModelState>, OpenAiError> {
     proxy.shared.models.gate(&model)?.resume(Holder::Operator);
     Ok(ModelState::of(&proxy.shared.models, &model)?)

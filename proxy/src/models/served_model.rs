@@ -3,12 +3,12 @@ use std::sync::Arc;
 use fulgurite_backends::{Sampler, Upstream};
 use fulgurite_renderers::Renderer;
 
-/// One model that agents can ask for by name.
+/// One model that agents can name.
 #[derive(Clone)]
 pub enum ServedModel {
     /// It is sampled token by token, and may be trained.
     Sampled(SampledModel),
-    /// Its calls are passed on, recorded, and never trained.
+    /// Its calls are forwarded, recorded, and never trained.
     Upstream(UpstreamModel),
 }
 
@@ -31,7 +31,7 @@ impl ServedModel {
 
     /// Tokens that prompt and answer may have together, as far as that is known now.
     pub(crate) async fn context_length(&self) -> Option<usize> {
-        // A remote host that cannot be asked now is listed all the same.
+        // A remote host that cannot be reached now is listed all the same.
         self.sampled()?.sampler.info().await.ok().map(|info| info.context_length)
     }
 }
@@ -47,12 +47,12 @@ pub struct SampledModel {
     pub sampler: Arc<dyn Sampler>,
 }
 
-/// A model whose calls are passed on as they come.
+/// A model whose calls are forwarded unchanged.
 #[derive(Clone)]
 pub struct UpstreamModel {
     /// What agents send in `model`.
     pub name: String,
-    /// What goes on in its place.
+    /// The name that is forwarded in its place.
     pub upstream_name: String,
     /// Who answers.
     pub upstream: Arc<Upstream>,

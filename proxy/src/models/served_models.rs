@@ -20,7 +20,7 @@ struct Served {
     model: ServedModel,
     gate: Gate,
     weights_loads: WeightsLoads,
-    /// Whether the log has said that it hears of no tools.
+    /// Whether it was logged that the model is shown no tools.
     is_warned_of_tools: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl ServedModels {
         })
     }
 
-    /// The model of that name, if its calls are passed on.
+    /// The model of that name, if its calls are forwarded.
     pub(crate) fn upstream(&self, name: &str) -> Option<&UpstreamModel> {
         match self.get(name)? {
             ServedModel::Upstream(model) => Some(model),
@@ -71,7 +71,7 @@ impl ServedModels {
         }
     }
 
-    /// The model that a request's body names, if its calls are passed on.
+    /// The model that a request's body names, if its calls are forwarded.
     pub(crate) fn upstream_of(&self, fields: &Map<String, Value>) -> Option<&UpstreamModel> {
         self.upstream(fields.get("model")?.as_str()?)
     }
@@ -86,7 +86,7 @@ impl ServedModels {
         Ok(&self.served(name)?.weights_loads)
     }
 
-    /// The model, whose template is told what a request says to it, given the request's fields that have no place elsewhere.
+    /// The model with the template arguments in the request's unknown fields.
     pub(crate) fn with_template_arguments(
         &self,
         model: &SampledModel,
@@ -95,7 +95,7 @@ impl ServedModels {
         self.template_renderers.of(model, extra)
     }
 
-    /// Whether the log is to say that a model hears of no tools, which it does once.
+    /// Whether to log that a model is shown no tools, which is done once.
     pub(crate) fn is_first_warning_of_tools(&self, name: &str) -> bool {
         self.models.get(name).is_some_and(|served| !served.is_warned_of_tools.swap(true, Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! What requests tell a model's chat template: `chat_template_kwargs`, as vLLM and SGLang call it.
+//! Arguments for a model's chat template: `chat_template_kwargs`, as vLLM and SGLang call it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 /// Renderers that are kept. Nearly all requests have one of a few arguments, if any.
 const KEPT: usize = 64;
 
-/// Renderers of models whose templates were told something, each made once.
+/// Renderers of models with template arguments, each created once.
 #[derive(Default)]
 pub(crate) struct TemplateRenderers {
     /// By model and arguments.
@@ -21,7 +21,7 @@ pub(crate) struct TemplateRenderers {
 }
 
 impl TemplateRenderers {
-    /// The model, whose template is told what a request says to it, given the request's fields that have no place elsewhere.
+    /// The model with the template arguments in the request's unknown fields.
     pub(crate) fn of(&self, model: &SampledModel, extra: &Map<String, Value>) -> Result<SampledModel, ProxyError> {
         let arguments = match extra.get(TEMPLATE_ARGUMENTS) {
             Some(Value::Object(arguments)) if !arguments.is_empty() => arguments,

@@ -19,7 +19,7 @@ pub(crate) struct WeightsLoads {
 
 #[derive(Default)]
 struct State {
-    /// What was asked for last, and how it comes out.
+    /// The latest load, and its result.
     last: Mutex<Option<(NewWeights, Load)>>,
     /// Held while weights are put there and that is noted.
     turn: tokio::sync::Mutex<()>,
@@ -33,8 +33,8 @@ type Load = Shared<BoxFuture<'static, Result<(), Arc<ProxyError>>>>;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl WeightsLoads {
-    /// Puts weights there, and notes that for a server that is started anew. It goes on to the end though nobody waits: a
-    /// host is not to be left in the middle of it. Whoever asks for what is being put there already waits with the others.
+    /// Loads weights, and records them for a restarted server. It finishes even if its client leaves, so that no host is
+    /// left in between. Requests for the same weights wait for the same load.
     pub(crate) async fn load(
         &self,
         model: &str,
@@ -74,14 +74,14 @@ impl WeightsLoads {
             loaded.map_err(ProxyError::from).and_then(|loaded| loaded).map_err(Arc::new)
         };
         let load = loaded.boxed().shared();
-        // That it is over is to be seen though nobody waits for it.
+        // The end of the load is visible even if no request waits for it.
         #[expect(clippy::disallowed_methods, reason = "it ends with the loading that it waits for")]
         tokio::spawn(load.clone());
         load
     }
 
-    /// Puts weights back that were there before the server was started anew: tries until the host is there or has others.
-    /// One that will never take these goes on with its own, whose version is recorded.
+    /// Restores the weights from before a restart: retries until the host is there or has others. A host that will never
+    /// take them continues with its own, whose version is recorded.
     pub(crate) async fn restore(&self, model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
         let version = weights.version.0;
         let mut is_replaced = self.shared.is_replaced.subscribe();
@@ -125,22 +125,22 @@ mod tests {
 
     use super::*;
 
-    /// A model's host that takes weights once it is let, as it is told.
+    /// A model's host that takes weights once the test allows it.
     struct Host {
         lets: Semaphore,
         fails: Mutex<VecDeque<BackendError>>,
-        asked: watch::Sender<Vec<u64>>,
+        requested: watch::Sender<Vec<u64>>,
     }
 
     impl Host {
         fn new(fails: impl IntoIterator<Item = BackendError>) -> Arc<Self> {
             let fails = Mutex::new(fails.into_iter().collect());
-            Arc::new(Self { lets: Semaphore::new(0), fails, asked: watch::Sender::default() })
+            Arc::new(Self { lets: Semaphore::new(0), fails, requested: watch::Sender::default() })
         }
 
-        /// Versions that it was asked to take, once they are so many.
-        async fn asked(&self, count: usize) -> Vec<u64> {
-            self.asked.subscribe().wait_for(|asked| asked.len() >= count).await.unwrap().clone()
+        /// The versions that it was requested to load, once they are so many.
+        async fn requested(&self, count: usize) -> Vec<u64> {
+            self.requested.subscribe().wait_for(|requested| requested.len() >= count).await.unwrap().clone()
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         }
 
         async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {
-            self.asked.send_modify(|asked| asked.push(weights.version.0));
+            self.requested.send_modify(|requested| requested.push(weights.version.0));
             self.lets.acquire().await.unwrap().forget();
             self.fails.lock().unwrap().pop_front().map_or(Ok(()), Err)
         }
@@ -208,8 +208,8 @@ mod tests {
     async fn weights_that_are_asked_for_again_while_they_are_loaded_are_loaded_once() {
         let setup = Setup::new([]).await;
         let first = tokio::spawn(setup.load(3));
-        setup.host.asked(1).await;
-        // Whoever asked first has lost patience.
+        setup.host.requested(1).await;
+        // The first request has been cancelled.
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         let (again, more) = (tokio::spawn(setup.load(3)), tokio::spawn(setup.load(3)));
@@ -217,23 +217,23 @@ mod tests {
         setup.host.lets.add_permits(3);
         again.await.unwrap().unwrap();
         more.await.unwrap().unwrap();
-        assert_eq!((setup.host.asked(1).await, setup.noted().await), (vec![3], vec![3]));
+        assert_eq!((setup.host.requested(1).await, setup.noted().await), (vec![3], vec![3]));
         // What has come since then under the same name is other weights.
         setup.load(3).await.unwrap();
         setup.load(4).await.unwrap();
-        assert_eq!((setup.host.asked(1).await, setup.noted().await), (vec![3, 3, 4], vec![4]));
+        assert_eq!((setup.host.requested(1).await, setup.noted().await), (vec![3, 3, 4], vec![4]));
     }
 
     #[tokio::test]
     async fn weights_that_are_put_back_make_way_for_others() {
         let setup = Setup::new([unreachable_host()]).await;
         let restored = tokio::spawn(setup.restore(3));
-        setup.host.asked(1).await;
+        setup.host.requested(1).await;
         let new = tokio::spawn(setup.load(4));
         setup.host.lets.add_permits(3);
         new.await.unwrap().unwrap();
         restored.await.unwrap();
-        assert_eq!(setup.host.asked(2).await, [3, 4]);
+        assert_eq!(setup.host.requested(2).await, [3, 4]);
     }
 
     #[tokio::test]
@@ -241,12 +241,12 @@ mod tests {
         let mistyped = || BackendError::Configuration { message: "no such path".into() };
         let setup = Setup::new([unreachable_host(), mistyped()]).await;
         let restored = tokio::spawn(setup.restore(3));
-        setup.host.asked(1).await;
+        setup.host.requested(1).await;
         let new = tokio::spawn(setup.load(4));
         setup.host.lets.add_permits(3);
         new.await.unwrap().unwrap_err();
         restored.await.unwrap();
-        assert_eq!(setup.host.asked(3).await, [3, 4, 3]);
+        assert_eq!(setup.host.requested(3).await, [3, 4, 3]);
     }
 
     #[tokio::test]
@@ -254,6 +254,6 @@ mod tests {
         let setup = Setup::new([BackendError::Internal { message: "out of memory".into() }]).await;
         setup.host.lets.add_permits(2);
         setup.restore(3).await;
-        assert_eq!(setup.host.asked(1).await, [3]);
+        assert_eq!(setup.host.requested(1).await, [3]);
     }
 }

@@ -10,9 +10,9 @@ use axum::response::Response;
 use crate::observe::call_facts::CallFacts;
 use crate::observe::observed_body::{BodyEnd, ObservedBody};
 
-/// A middleware that writes a line of each request when the last byte of its response has left or its client has: a
-/// tracing event of level info in target `fulgurite::access`. It says the route and not the path, and of contents and
-/// headers nothing, so that neither what was said nor a key stands there.
+/// A middleware that logs each request when the last byte of its response has been sent or its client has left: a tracing
+/// event of level info in target `fulgurite::access`. It has the route and not the path, and no contents or headers, so
+/// that no text and no key are in the log.
 pub async fn log_access(mut request: Request, next: Next) -> Response {
     let entry = Entry {
         method: request.method().clone(),

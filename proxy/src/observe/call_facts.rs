@@ -14,13 +14,13 @@ const ATTEMPT_ID: &str = "x-fulgurite-attempt-id";
 /// Header of an answer to a request of which something was left out.
 const WARNING: &str = "x-fulgurite-warning";
 
-/// What becomes known of a request while it is answered, for those who tell of it when it is over.
+/// What becomes known of a request while it is answered, for metrics and logs at its end.
 pub(crate) struct CallFacts {
     pub(crate) arrived: Instant,
     model: OnceLock<OfModel>,
     /// Rollout and attempt.
     pub(crate) attempt: OnceLock<(String, String)>,
-    /// The same of an answer whose request said nothing of whose it is.
+    /// The same of an answer whose request named no attempt.
     pub(crate) session: OnceLock<(String, String)>,
     /// What the client should know beside its answer.
     warnings: Mutex<Vec<String>>,
@@ -58,7 +58,7 @@ impl Default for CallFacts {
 }
 
 impl CallFacts {
-    /// Which model is asked, and what for.
+    /// The model and operation of the request.
     pub(crate) fn is_of_model(&self, metrics: &Arc<ModelMetrics>, operation: &'static str) {
         self.model.get_or_init(|| {
             metrics.in_flight.increment(1.0);
@@ -86,7 +86,7 @@ impl CallFacts {
         }
     }
 
-    /// Tokens of an answer were heard, which may be of an answer that others asked for.
+    /// Tokens of an answer were delivered, which may be an answer to other requests too.
     pub(crate) fn count_delivered(&self, count: usize) {
         self.delivered_tokens.fetch_add(count, Ordering::Relaxed);
     }

@@ -13,7 +13,7 @@ pub(crate) struct BodyEnd {
     pub(crate) is_whole: bool,
 }
 
-/// A body that tells how it ended, once.
+/// A body that reports how it ended, once.
 pub(crate) struct ObservedBody<F: FnOnce(BodyEnd)> {
     body: AnyBody,
     end: BodyEnd,
@@ -22,7 +22,7 @@ pub(crate) struct ObservedBody<F: FnOnce(BodyEnd)> {
 
 impl<F: FnOnce(BodyEnd)> ObservedBody<F> {
     pub(crate) fn new(body: AnyBody, tell: F) -> Self {
-        // A connection does not ask for what is empty.
+        // A connection does not poll an empty body.
         let end = BodyEnd { bytes: 0, is_whole: body.is_end_stream() };
         Self { body, end, tell: Some(tell) }
     }
@@ -40,7 +40,7 @@ impl<F: FnOnce(BodyEnd) + Unpin> Body for ObservedBody<F> {
         match &frame {
             Poll::Ready(Some(Ok(frame))) => {
                 self.end.bytes += frame.data_ref().map_or(0, |data| data.remaining() as u64);
-                // Nor for more of what says that it has ended.
+                // Nor one that reports its end.
                 self.end.is_whole = self.body.is_end_stream();
             }
             Poll::Ready(None) => self.end.is_whole = true,

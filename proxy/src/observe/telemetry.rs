@@ -61,7 +61,7 @@ pub fn describe_metrics() {
     );
 }
 
-/// The routes on which a model is asked for an answer.
+/// The routes of model calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Api {
     ChatCompletions,
@@ -215,7 +215,7 @@ impl ModelMetrics {
         }
     }
 
-    /// Measures how an answer is sampled that was asked for when a request `arrived`.
+    /// Measures the sampling of an answer whose request `arrived` then.
     pub(crate) fn sampling_clock(&self, operation: &str, arrived: Instant) -> SamplingClock {
         let (operation, sampled_tokens) = (self.operation(operation).clone(), self.sampled_tokens.clone());
         SamplingClock { operation, sampled_tokens, arrived, sampled: None }
@@ -248,7 +248,7 @@ impl OperationMetrics {
 pub(crate) struct SamplingClock {
     operation: OperationMetrics,
     sampled_tokens: Counter,
-    /// When the answer was asked for.
+    /// When the request arrived.
     arrived: Instant,
     sampled: Option<Sampled>,
 }

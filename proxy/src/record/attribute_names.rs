@@ -3,10 +3,10 @@
 /// Attribute of how many tokens of a prompt its host had in its cache.
 pub(crate) const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
 
-/// What attributes that tell how a prompt stands to the calls before it begin with.
+/// Prefixes of the attributes that describe how the prompt continues earlier calls.
 pub(crate) const PLACE: [&str; 2] = ["fulgurite.continues", "fulgurite.departure."];
 
-/// Attribute of an answer to a request that asked for several.
+/// Attribute of an answer to a request for several.
 pub(crate) const CHOICE: &str = "fulgurite.choice";
 
 /// Attribute of an answer to a request that carried a key.

@@ -7,7 +7,7 @@ pub(crate) struct Recorded {
     pub(crate) client_gone: bool,
 }
 
-/// Notes in the store whether somebody took the answers; tells whether it could.
+/// Records whether the answers were delivered; returns whether that succeeded.
 pub(crate) async fn mark(store: &Store, recorded: &[Recorded], was_delivered: bool) -> bool {
     let mut could = true;
     for Recorded { generation_id, client_gone } in recorded {

@@ -25,7 +25,7 @@ const CONTENT_IS_PARTS: &str = "content_is_parts";
 /// JSON text of all fields that have no attribute of their own.
 const EXTRA: &str = "extra";
 
-/// What the attributes of a call's span tell of what was said.
+/// The messages in the attributes of a call's span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CallMessages {
     /// The prompt's.
@@ -49,8 +49,7 @@ pub(crate) fn add_message(attributes: &mut Object, prefix: &str, message: &Messa
 }
 
 /// A message by the ends of its attributes' names. The same message has the same attributes in prompt and answer, so that
-/// the store keeps an answer once that comes back in the history. Clients send it back with fields of their own that are
-/// null; those say nothing, and are left out.
+/// the store keeps an answer once that comes back in the history; fields that are null, which clients add, are left out.
 pub(crate) fn message_parts(message: &Message) -> Object {
     let mut parts = Object::new();
     let mut set = |key: &str, value: Value| {
@@ -66,7 +65,7 @@ pub(crate) fn message_parts(message: &Message) -> Object {
             set(CONTENT_IS_PARTS, json!(true));
         }
     }
-    let mut rest = said(&message.extra);
+    let mut rest = without_nulls(&message.extra);
     for field in REASONING_FIELDS {
         if message.extra.get(field).is_some_and(Value::is_string)
             && let Some(reasoning) = rest.shift_remove(field)
@@ -98,8 +97,8 @@ fn add_tool_call(call: &ToolCall, mut set: impl FnMut(&str, Value)) {
         Value::Null => {}
         arguments => set("arguments", text_of(arguments)),
     }
-    let mut rest = said(&call.extra);
-    let of_function = said(&call.function.extra);
+    let mut rest = without_nulls(&call.extra);
+    let of_function = without_nulls(&call.function.extra);
     if !of_function.is_empty() {
         rest.insert("function".to_owned(), of_function.into());
     }
@@ -109,7 +108,7 @@ fn add_tool_call(call: &ToolCall, mut set: impl FnMut(&str, Value)) {
 }
 
 /// The fields that are not null.
-fn said(fields: &Object) -> Object {
+fn without_nulls(fields: &Object) -> Object {
     fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -125,28 +124,28 @@ pub(crate) fn add_tools(attributes: &mut Object, tools: &[Value]) {
             ("description", Value::is_string),
             ("parameters", Value::is_object),
         ];
-        let told = ours.into_iter().filter_map(|(field, is_ours)| {
+        let named = ours.into_iter().filter_map(|(field, is_ours)| {
             let value = function?.get(field).filter(|value| is_ours(value))?;
             set(field, text_of(value));
             Some(field)
         });
-        let told: Vec<&str> = told.collect();
-        let is_plain = !told.is_empty()
-            && function.map(Map::len) == Some(told.len())
+        let named: Vec<&str> = named.collect();
+        let is_plain = !named.is_empty()
+            && function.map(Map::len) == Some(named.len())
             && tool.as_object().map(Map::len) == Some(2)
             && tool["type"] == "function";
         if !is_plain {
-            set(EXTRA, json!(without(tool, &told).to_string()));
+            set(EXTRA, json!(without(tool, &named).to_string()));
         }
     }
 }
 
 /// A tool without some fields of its function, and without the function if those are all.
-fn without(tool: &Value, told: &[&str]) -> Value {
+fn without(tool: &Value, named: &[&str]) -> Value {
     let mut rest = tool.clone();
     if let Some(function) = rest.get_mut("function").and_then(Value::as_object_mut) {
-        told.iter().for_each(|field| drop(function.shift_remove(*field)));
-        if !told.is_empty() && function.is_empty() {
+        named.iter().for_each(|field| drop(function.shift_remove(*field)));
+        if !named.is_empty() && function.is_empty() {
             rest.as_object_mut().map(|tool| tool.shift_remove("function"));
         }
     }
@@ -230,7 +229,7 @@ impl Fields {
         self.text(field)?.ok_or_else(|| self.corrupt(field, "it is missing"))
     }
 
-    /// What a field's JSON text says, if the field is there.
+    /// A field's JSON text, parsed, if the field is there.
     fn json<T: DeserializeOwned>(&mut self, field: &str) -> Result<Option<T>, StoreError> {
         let Some(text) = self.text(field)? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|error| self.corrupt(field, error.to_string()))
@@ -397,10 +396,10 @@ mod tests {
     /// The same message as it comes back.
     fn as_read(message: &Message) -> Message {
         let mut message = message.clone();
-        message.extra = said(&message.extra);
+        message.extra = without_nulls(&message.extra);
         for call in &mut message.tool_calls {
-            call.extra = said(&call.extra);
-            call.function.extra = said(&call.function.extra);
+            call.extra = without_nulls(&call.extra);
+            call.function.extra = without_nulls(&call.function.extra);
             if !call.function.arguments.is_null() {
                 call.function.arguments = text_of(&call.function.arguments);
             }

@@ -22,8 +22,8 @@ pub(crate) struct CallStart {
 }
 
 /// Writes span and generation in one transaction, durable on return, and remembers an answer for the next call of its
-/// attempt. Tells whether there was anything to write. A part that was recorded before stays one that can be gone on
-/// with, whatever breaks off what follows it.
+/// attempt. Returns whether there was anything to write. A part that was recorded before can still be continued, however
+/// its continuation ends.
 pub(crate) async fn record(
     services: &CallServices,
     call: Call,

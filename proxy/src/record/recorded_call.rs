@@ -1,4 +1,4 @@
-//! What was said in calls that were recorded earlier.
+//! Recorded calls with their messages.
 
 use fulgurite_renderers::Message;
 use fulgurite_store::{Store, StoreError};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
 use crate::record::message_attributes::{CallMessages, messages_of};
 
-/// A recorded call: its tokens, and what was said.
+/// A recorded call: its tokens and its messages.
 #[derive(Debug)]
 pub(crate) struct RecordedCall {
     pub(crate) generation: Generation,
@@ -18,9 +18,9 @@ pub(crate) struct RecordedCall {
     pub(crate) tools: Vec<Value>,
     /// The answer.
     pub(crate) reply: Option<Message>,
-    /// Tokens of the prompt and of the answer, as whoever sampled it counts them.
+    /// Tokens of the prompt and of the answer, as counted by the host that sampled it.
     pub(crate) usage: (u64, u64),
-    /// Of the prompt, as far as its host said.
+    /// Of the prompt, as far as its host reported it.
     pub(crate) cached_tokens: u64,
     /// Fields of the request that have no attributes of their own.
     pub(crate) request_extra: Map<String, Value>,
@@ -28,18 +28,22 @@ pub(crate) struct RecordedCall {
     pub(crate) choice: u64,
     /// The `Idempotency-Key` that its request carried.
     pub(crate) idempotency_key: Option<String>,
-    /// Attributes that tell how its prompt stands to the calls before it.
+    /// Attributes that describe how its prompt continues earlier calls.
     pub(crate) place: Map<String, Value>,
 }
 
 /// The call with this id, if there is one.
-pub(crate) async fn turn(store: &Store, generation_id: &str) -> Result<Option<RecordedCall>, StoreError> {
+pub(crate) async fn recorded_call(store: &Store, generation_id: &str) -> Result<Option<RecordedCall>, StoreError> {
     let filter = GenerationFilter { generation_id: Some(generation_id.to_owned()), ..GenerationFilter::default() };
     Ok(calls(store, &filter).await?.pop())
 }
 
 /// The calls of an attempt, in the order in which they were recorded.
-pub(crate) async fn turns(store: &Store, rollout_id: &str, attempt_id: &str) -> Result<Vec<RecordedCall>, StoreError> {
+pub(crate) async fn recorded_calls(
+    store: &Store,
+    rollout_id: &str,
+    attempt_id: &str,
+) -> Result<Vec<RecordedCall>, StoreError> {
     let filter = GenerationFilter {
         rollout_id: Some(rollout_id.to_owned()),
         attempt_id: Some(attempt_id.to_owned()),
@@ -104,7 +108,7 @@ pub(crate) async fn earlier_answers(
 ) -> Result<Vec<Option<RecordedCall>>, StoreError> {
     let mut earlier = Vec::with_capacity(choices);
     for choice in 0..choices {
-        earlier.push(turn(store, &generation_id(reply_id, choice)).await?);
+        earlier.push(recorded_call(store, &generation_id(reply_id, choice)).await?);
     }
     Ok(earlier)
 }
@@ -119,11 +123,11 @@ mod tests {
     use super::*;
     use crate::record::message_attributes::{ANSWER, add_message, add_messages, add_tools};
 
-    async fn record(store: &Store, attempted: &AttemptedRollout, id: &str, said: &CallMessages) {
+    async fn record(store: &Store, attempted: &AttemptedRollout, id: &str, call: &CallMessages) {
         let mut attributes = json!({ "gen_ai.request.model": "tiny" }).as_object().cloned().unwrap();
-        add_messages(&mut attributes, &said.messages);
-        add_tools(&mut attributes, &said.tools);
-        if let Some(reply) = &said.reply {
+        add_messages(&mut attributes, &call.messages);
+        add_tools(&mut attributes, &call.tools);
+        if let Some(reply) = &call.reply {
             add_message(&mut attributes, ANSWER, reply);
         }
         let generation = NewGeneration {
@@ -178,23 +182,23 @@ mod tests {
         };
         let as_text = CallMessages { reply: Some(Message::text("assistant", "on")), ..CallMessages::default() };
         let calls = [("b", &first), ("a", &second), ("c", &as_text)];
-        for (id, said) in calls {
-            record(&store, &attempted, id, said).await;
+        for (id, call) in calls {
+            record(&store, &attempted, id, call).await;
         }
         record(&store, &other, "d", &first).await;
 
         let (rollout_id, attempt_id) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
-        let read = turns(&store, rollout_id, attempt_id).await.unwrap();
+        let read = recorded_calls(&store, rollout_id, attempt_id).await.unwrap();
         let read: Vec<(String, CallMessages)> = read
             .into_iter()
             .map(|RecordedCall { generation, messages, tools, reply, .. }| {
                 (generation.generation_id, CallMessages { messages, tools, reply })
             })
             .collect();
-        assert_eq!(read, calls.map(|(id, said)| (id.to_owned(), said.clone())));
-        let one = turn(&store, "a").await.unwrap().unwrap();
+        assert_eq!(read, calls.map(|(id, call)| (id.to_owned(), call.clone())));
+        let one = recorded_call(&store, "a").await.unwrap().unwrap();
         assert_eq!((one.generation.prompt_tokens, one.messages), (vec![1, 2], second.messages));
-        assert!(turn(&store, "no").await.unwrap().is_none());
-        assert!(turns(&store, rollout_id, "no").await.unwrap().is_empty());
+        assert!(recorded_call(&store, "no").await.unwrap().is_none());
+        assert!(recorded_calls(&store, rollout_id, "no").await.unwrap().is_empty());
     }
 }

@@ -24,8 +24,8 @@ fn tool_attributes(request: &ModelRequest) -> Map<String, Value> {
     attributes
 }
 
-/// Attributes of an answer's span that come from its request, but for its
-/// [`recorded_conversation`]; `place` tells how the prompt stands to the calls before it.
+/// Attributes of an answer's span that come from its request, but for its [`recorded_conversation`]; `place` are those of
+/// [`place_attributes`].
 pub(crate) fn request_attributes(
     request: &ModelRequest,
     idempotency_key: Option<&str>,

@@ -15,13 +15,13 @@ pub(crate) enum Delta {
     ToolCall { index: usize, id: String, name: String },
     /// More of the JSON text of a call's arguments.
     Arguments { index: usize, text: String },
-    /// A call broke; behind `end` nobody can read the arguments that were told of it.
+    /// A call is malformed; after `end` the arguments that were sent of it cannot be parsed.
     Void { index: usize, end: String },
 }
 
-/// An answer's message while it is said. All deltas one after another are the message, but for calls that break after
-/// they have begun: those are text of the message in the end, as all broken calls are. A stream cannot take back what
-/// it told of them, but it can end their arguments in what makes them unreadable, so that nobody runs what was not called.
+/// An answer's message while it is sampled. All deltas together are the message, except that malformed calls become text of
+/// the message in the end. A stream cannot take back what it sent of them, but it can end their arguments so that they
+/// cannot be parsed, and no client runs them.
 ///
 /// The client's stop strings are looked for in the content alone: neither reasoning nor calls end an answer.
 pub(crate) struct AssistantMessage {
@@ -60,12 +60,12 @@ impl ParsedCall {
     }
 }
 
-/// What no arguments end in that can be read, whatever has been told of them: a bracket that closes nothing. Clients
-/// that complete JSON which is cut off, or read no text as no arguments, would run the call otherwise. The comma before
-/// it is for readers that stop at the first bracket that does not fit and take what came before.
-fn void_end(told: &str) -> String {
+/// No arguments that can be parsed end in this, whatever has been sent of them: a bracket that closes nothing. Clients that
+/// complete truncated JSON, or read empty text as no arguments, would run the call otherwise; the comma is for parsers that
+/// stop at the first bracket that does not fit.
+fn void_end(sent: &str) -> String {
     let (mut open, mut in_string, mut is_escaped) = (Vec::new(), false, false);
-    for character in told.chars() {
+    for character in sent.chars() {
         match character {
             _ if is_escaped => is_escaped = false,
             '\\' if in_string => is_escaped = true,
@@ -84,9 +84,9 @@ fn void_end(told: &str) -> String {
     format!("{quotes},{bracket}")
 }
 
-/// Takes calls out of a conversation that a stream had begun to tell before they broke, and that a client has kept: they
-/// were text of their answers, which stands there too. What is told of them as results is said by the user, for there
-/// is no call that it could answer.
+/// Removes calls from a conversation that a stream had sent before they turned out malformed, and that a client has kept:
+/// their text is in the answer too. Their results become messages of the user, because there is no call that they could
+/// answer.
 pub(crate) fn drop_void_calls(messages: &mut [Message]) {
     let mut void = HashSet::new();
     for message in messages {
@@ -97,15 +97,15 @@ pub(crate) fn drop_void_calls(messages: &mut [Message]) {
     }
 }
 
-/// Whether a call's arguments are what a stream has told of a call that broke.
+/// Whether a call's arguments are those that a stream sent of a malformed call.
 fn is_void(call: &ToolCall) -> bool {
     let Some(arguments) = call.function.arguments.as_str() else { return false };
-    let told = [",]", ",}"].iter().find_map(|end| arguments.strip_suffix(end));
-    told.is_some_and(|told| arguments.strip_prefix(told) == Some(&void_end(told)))
+    let sent = [",]", ",}"].iter().find_map(|end| arguments.strip_suffix(end));
+    sent.is_some_and(|sent| arguments.strip_prefix(sent) == Some(&void_end(sent)))
 }
 
 impl AssistantMessage {
-    /// A message of which nothing has been said.
+    /// An empty message.
     pub(crate) fn new(stop_strings: Vec<String>, ids: ToolCallIds) -> Self {
         Self {
             stop_strings: StopStrings::new(stop_strings),
@@ -126,7 +126,7 @@ impl AssistantMessage {
         void.into_iter().chain(self.add(event))
     }
 
-    /// Takes a call back that broke; gives what makes unreadable what had been told of it.
+    /// Removes a malformed call; returns the text that makes the arguments that were sent unparsable.
     fn void(&mut self, index: usize) -> Option<Delta> {
         let broken = self.calls.get_mut(index)?.take()?;
         Some(Delta::Void { index, end: broken.void() })
@@ -165,7 +165,7 @@ impl AssistantMessage {
         }
     }
 
-    /// Gives text that was held back because a stop string might have begun with it.
+    /// Releases text that was held back because a stop string might have started with it.
     pub(crate) fn finish(&mut self) -> Option<Delta> {
         let held = self.stop_strings.finish();
         self.say(held)
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn arguments_of_a_call_that_broke_end_in_what_closes_nothing() {
-        for (told, end) in [
+        for (sent, end) in [
             ("", ",]"),
             ("{", ",]"),
             ("{\"a\": [1", ",}"),
@@ -284,12 +284,12 @@ mod tests {
             ("{\"a\": \"b\\", "\"\",]"),
             ("{\"a\": \"\\\"[{\", \"b\": [[]", ",}"),
         ] {
-            assert_eq!(void_end(told), end, "{told}");
+            assert_eq!(void_end(sent), end, "{sent}");
             let call = |arguments: String| -> ToolCall {
                 serde_json::from_value(json!({ "id": "c", "function": { "name": "f", "arguments": arguments } }))
                     .unwrap()
             };
-            assert!(is_void(&call(format!("{told}{end}"))) && !is_void(&call(told.to_owned())), "{told}");
+            assert!(is_void(&call(format!("{sent}{end}"))) && !is_void(&call(sent.to_owned())), "{sent}");
         }
         let mut reply = reply(ResponseFormat::QwenJson, &[]);
         let events = [begins(0, None), arguments(0, "{\"a\": 2}"), broken(Some(0), "text")];
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn calls_that_broke_are_taken_out_of_a_history_and_what_came_of_them_is_said() {
-        let said = json!([
+        let conversation = json!([
             { "role": "assistant", "content": "a", "tool_calls": [
                 { "id": "c1", "type": "function", "function": { "name": "f", "arguments": "{}" } },
                 { "id": "c2", "type": "function", "function": { "name": "f", "arguments": "{\"b\": 1,]" } },
@@ -307,9 +307,9 @@ mod tests {
             { "role": "tool", "tool_call_id": "c2", "content": "no JSON" },
             { "role": "tool", "tool_call_id": "c1", "content": "yes" },
         ]);
-        let mut messages: Vec<Message> = serde_json::from_value(said.clone()).unwrap();
+        let mut messages: Vec<Message> = serde_json::from_value(conversation.clone()).unwrap();
         drop_void_calls(&mut messages);
-        let mut expected = said;
+        let mut expected = conversation;
         expected[0]["tool_calls"].as_array_mut().unwrap().pop();
         expected[1] = json!({ "role": "user", "content": "no JSON" });
         let expected: Vec<Message> = serde_json::from_value(expected).unwrap();
@@ -342,12 +342,12 @@ mod tests {
 
     #[test]
     fn what_was_told_of_a_broken_call_cannot_be_run_and_its_text_is_content() {
-        for told in ["{}", "{\"a\": {}}", "{\"a\": 1}}", "{} {\"b\": 2}", "{\"a\": 1}\n}\n"] {
+        for sent in ["{}", "{\"a\": {}}", "{\"a\": 1}}", "{} {\"b\": 2}", "{\"a\": 1}\n}\n"] {
             let mut reply = reply(ResponseFormat::QwenJson, &[]);
-            let pieces = told.char_indices().map(|(at, character)| arguments(0, &told[at..at + character.len_utf8()]));
+            let pieces = sent.char_indices().map(|(at, character)| arguments(0, &sent[at..at + character.len_utf8()]));
             let events = [begins(0, None)].into_iter().chain(pieces).chain([broken(Some(0), "<call>")]);
             let deltas: Vec<Delta> = events.flat_map(|event| reply.take(event)).collect();
-            assert!(serde_json::from_str::<Value>(&given_arguments(&deltas)).is_err(), "{told}");
+            assert!(serde_json::from_str::<Value>(&given_arguments(&deltas)).is_err(), "{sent}");
             assert_eq!(deltas.last(), Some(&Delta::Text("<call>".to_owned())));
             // The next call keeps its place in the stream.
             take(&mut reply, begins(1, None));

@@ -2,7 +2,7 @@ use fulgurite_backends::StopReason;
 use fulgurite_renderers::Message;
 use fulgurite_types::StopReason as RecordedStop;
 
-/// Why an answer ended, as every dialect tells it.
+/// Why an answer ended, as in every dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishReason {
     /// By itself, or at a stop string.
@@ -40,7 +40,7 @@ impl FinishReason {
         }
     }
 
-    /// How sampling ended, as it is told of a message.
+    /// The finish reason of a message whose sampling ended so.
     pub(crate) fn of_message(self, message: &Message) -> Self {
         match self {
             FinishReason::Stop if !message.tool_calls.is_empty() => FinishReason::ToolCalls,

@@ -6,15 +6,15 @@ use tokio::sync::Notify;
 
 use crate::reply::call_event::CallEvent;
 
-/// The answers to one request while they are sampled. Several may listen, each from the first word on: a client that
-/// sends its request again listens to the answers that it was already given a part of. `E` is what is said.
+/// The answers to one request while they are sampled. Several clients may listen, each from the first event on: a client
+/// that sends its request again gets the answers from their start. `E` is the type of events.
 pub(crate) struct Flight<E = ChoiceEvent> {
     state: Mutex<State<E>>,
     /// Listeners came or went.
     changed: Notify,
 }
 
-/// What one of the answers said.
+/// An event of one of the answers.
 #[derive(Clone)]
 pub(crate) struct ChoiceEvent {
     /// Of which answer, counted from 0.
@@ -24,9 +24,9 @@ pub(crate) struct ChoiceEvent {
 
 struct State<E> {
     history: Vec<E>,
-    /// Nothing more will be said.
+    /// No more events will come.
     has_ended: bool,
-    /// Of those who have heard all that was said, and wait for more.
+    /// Of listeners that have received every event, and wait for more.
     waiting: Vec<Waker>,
     listening: usize,
     /// Somebody got all of it.
@@ -42,13 +42,13 @@ impl<E: Clone> Flight<E> {
         let (has_ended, delivered, closed) = (false, false, false);
         let state = State { history, has_ended, waiting, listening: 1, delivered, closed };
         let flight = Arc::new(Self { state: Mutex::new(state), changed: Notify::new() });
-        let listener = Listener { heard: 0, flight: Arc::clone(&flight) };
+        let listener = Listener { received: 0, flight: Arc::clone(&flight) };
         (flight, listener)
     }
 
     /// Tells all who listen, and all who will.
-    pub(crate) fn publish(&self, said: E) {
-        self.change(|state| state.history.push(said));
+    pub(crate) fn publish(&self, event: E) {
+        self.change(|state| state.history.push(event));
     }
 
     /// Listens from the first word on; `None` once the flight is closed.
@@ -58,12 +58,12 @@ impl<E: Clone> Flight<E> {
             return None;
         }
         state.listening += 1;
-        Some(Listener { heard: 0, flight: Arc::clone(self) })
+        Some(Listener { received: 0, flight: Arc::clone(self) })
     }
 }
 
 impl Flight {
-    /// Tells what one of the answers says.
+    /// Publishes an event of one of the answers.
     pub(crate) fn publish_event(&self, choice: usize, event: CallEvent) {
         self.publish(ChoiceEvent { choice, event });
     }
@@ -75,26 +75,26 @@ impl<E> Flight<E> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody listens, and nobody may join from now on.
+    /// Whether there are no listeners, in which case none may join from now on.
     pub(crate) fn close_if_abandoned(&self) -> bool {
         let mut state = self.state();
         state.closed |= state.listening == 0;
         state.closed
     }
 
-    /// Whether nobody listens.
+    /// Whether there are no listeners.
     pub(crate) fn is_abandoned(&self) -> bool {
         let state = self.state();
         state.listening == 0 && !state.delivered
     }
 
-    /// Ends once nobody listens.
+    /// Completes when there are no listeners.
     pub(crate) async fn abandoned(&self) {
         self.until(|state| (state.listening == 0).then_some(())).await;
     }
 
-    /// Ends once somebody has got all of it, which is told, or nobody listens. Then nobody may join any more: whoever
-    /// did would get an answer of which it is being noted that nobody got it.
+    /// Completes when a listener has received everything (`true`), or there are none. From then on none may join: it would
+    /// get an answer that is being recorded as not delivered.
     pub(crate) async fn settled(&self) -> bool {
         self.until(|state| {
             let is_abandoned = state.listening == 0 && !state.delivered;
@@ -104,7 +104,7 @@ impl<E> Flight<E> {
         .await
     }
 
-    /// Nothing more will be said.
+    /// No more events will come.
     pub(crate) fn end(&self) {
         self.change(|state| {
             state.closed = true;
@@ -112,7 +112,7 @@ impl<E> Flight<E> {
         });
     }
 
-    /// Changes what there is to hear, and wakes those who wait for it.
+    /// Changes the state, and wakes the listeners.
     fn change(&self, change: impl FnOnce(&mut State<E>)) {
         let waiting = {
             let mut state = self.state();
@@ -139,13 +139,13 @@ impl<E> Flight<E> {
 
 /// One who listens. Whoever is the last to drop it stops the sampling.
 pub(crate) struct Listener<E = ChoiceEvent> {
-    /// How much of what was said.
-    heard: usize,
+    /// How many of the events.
+    received: usize,
     flight: Arc<Flight<E>>,
 }
 
 impl<E: Clone> Listener<E> {
-    /// What is said next; `None` if nothing will be.
+    /// The next event; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<E> {
         poll_fn(|context| self.poll_next(context)).await
     }
@@ -153,9 +153,9 @@ impl<E: Clone> Listener<E> {
     /// As [`Listener::next`].
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<E>> {
         let mut state = self.flight.state();
-        if let Some(said) = state.history.get(self.heard) {
-            self.heard += 1;
-            return Poll::Ready(Some(said.clone()));
+        if let Some(event) = state.history.get(self.received) {
+            self.received += 1;
+            return Poll::Ready(Some(event.clone()));
         }
         if state.has_ended {
             return Poll::Ready(None);
@@ -195,8 +195,8 @@ mod tests {
         CallEvent::Failed(Arc::new(ProxyError::MethodNotAllowed { method: "PUT".into() }))
     }
 
-    fn heard(listener: &mut Listener) -> Vec<usize> {
-        std::iter::from_fn(|| listener.next().now_or_never().flatten()).map(|said| said.choice).collect()
+    fn received(listener: &mut Listener) -> Vec<usize> {
+        std::iter::from_fn(|| listener.next().now_or_never().flatten()).map(|event| event.choice).collect()
     }
 
     #[tokio::test]
@@ -206,7 +206,7 @@ mod tests {
         flight.publish_event(1, word());
         let mut second = flight.listen().unwrap();
         flight.publish_event(2, word());
-        assert_eq!((heard(&mut first), heard(&mut second)), (vec![0, 1, 2], vec![0, 1, 2]));
+        assert_eq!((received(&mut first), received(&mut second)), (vec![0, 1, 2], vec![0, 1, 2]));
         flight.end();
         assert!(first.next().await.is_none());
         assert!(flight.listen().is_none());
@@ -216,7 +216,7 @@ mod tests {
     async fn who_waits_is_woken_by_the_next_word_and_by_the_end() {
         let (flight, mut first) = Flight::new();
         let mut second = flight.listen().unwrap();
-        let heard = tokio::spawn(async move { (first.next().await.is_some(), first.next().await.is_none()) });
+        let received = tokio::spawn(async move { (first.next().await.is_some(), first.next().await.is_none()) });
         let also = tokio::spawn(async move { (second.next().await.is_some(), second.next().await.is_none()) });
         for step in 0..2 {
             // Until both wait.
@@ -225,7 +225,7 @@ mod tests {
             }
             if step == 0 { flight.publish_event(0, word()) } else { flight.end() }
         }
-        assert_eq!((heard.await.unwrap(), also.await.unwrap()), ((true, true), (true, true)));
+        assert_eq!((received.await.unwrap(), also.await.unwrap()), ((true, true), (true, true)));
     }
 
     #[tokio::test]

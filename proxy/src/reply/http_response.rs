@@ -42,8 +42,7 @@ pub(crate) async fn whole(
     Ok(response)
 }
 
-/// The answers while they are sampled. What fails before anything was said, and soon, is an error as ever, and no stream
-/// that breaks off.
+/// The answers while they are sampled. What fails soon, before any event, is an ordinary error and not an aborted stream.
 pub(crate) async fn stream(
     mut listener: Listener,
     writer: Box<dyn ReplyWriter>,
@@ -51,13 +50,13 @@ pub(crate) async fn stream(
     quiet: Duration,
     facts: Arc<CallFacts>,
 ) -> Result<Response, Arc<ProxyError>> {
-    let heard = match tokio::time::timeout(quiet, listener.next()).await {
+    let first_event = match tokio::time::timeout(quiet, listener.next()).await {
         Ok(Some(ChoiceEvent { event: CallEvent::Failed(error), .. })) => return Err(error),
-        Ok(Some(said)) => Some(said),
+        Ok(Some(event)) => Some(event),
         Ok(None) => return Err(ProxyError::broken_off().into()),
         Err(_) => None,
     };
-    let body = StreamedBody::new(listener, writer, heard, choices, quiet, facts);
+    let body = StreamedBody::new(listener, writer, first_event, choices, quiet, facts);
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));

@@ -6,7 +6,7 @@ use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;
 use crate::reply::call_event::Finished;
 
-/// What every response tells, in whatever dialect.
+/// What every response contains, in any dialect.
 pub(crate) struct ReplyContext {
     pub(crate) id: String,
     /// Seconds since the epoch.
@@ -35,13 +35,13 @@ impl WholeChoice {
     }
 }
 
-/// Writes one response in some dialect: whole, or as the events of a stream. Of a stream, `begin` comes first, then what
-/// the answers say while they are sampled, and `end` once all of them have finished; or `fail`, and nothing after it.
+/// Writes one response in some dialect: whole, or as the events of a stream. Of a stream, `begin` comes first, then the
+/// answers' events while they are sampled, and `end` once all of them have finished; or `fail`, and nothing after it.
 pub(crate) trait ReplyWriter: Send {
     /// The whole response, of all answers.
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>);
 
-    /// Says that an answer has begun.
+    /// Writes the start of an answer.
     fn begin(&mut self, out: &mut Vec<u8>);
 
     /// Says what a token made certain.
@@ -56,6 +56,6 @@ pub(crate) trait ReplyWriter: Send {
     /// Breaks the stream off.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>);
 
-    /// Says that somebody is still here while nothing is to be said.
+    /// Writes a keep-alive while there is nothing else to send.
     fn keep_alive(&mut self, out: &mut Vec<u8>);
 }

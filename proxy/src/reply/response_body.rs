@@ -49,8 +49,8 @@ impl<E> Body for WholeBody<E> {
 pub(crate) struct StreamedBody {
     listener: Listener,
     writer: Box<dyn ReplyWriter>,
-    /// What was heard before the body was made.
-    heard: Option<ChoiceEvent>,
+    /// Events that were received before the body was created.
+    first_event: Option<ChoiceEvent>,
     has_begun: bool,
     /// Answers that have not finished yet.
     unfinished: usize,
@@ -63,11 +63,11 @@ pub(crate) struct StreamedBody {
 }
 
 impl StreamedBody {
-    /// A body of `choices` answers, which sends a sign of life when nothing was to be said for a time of `quiet`.
+    /// A body of `choices` answers, which sends a keep-alive when nothing was sent for a time of `quiet`.
     pub(crate) fn new(
         listener: Listener,
         writer: Box<dyn ReplyWriter>,
-        heard: Option<ChoiceEvent>,
+        first_event: Option<ChoiceEvent>,
         choices: usize,
         quiet: Duration,
         facts: Arc<CallFacts>,
@@ -75,7 +75,7 @@ impl StreamedBody {
         Self {
             listener,
             writer,
-            heard,
+            first_event,
             has_begun: false,
             unfinished: choices,
             has_ended: false,
@@ -86,18 +86,18 @@ impl StreamedBody {
         }
     }
 
-    /// Writes what is to be sent of what an answer said.
-    fn write(&mut self, said: &ChoiceEvent, out: &mut Vec<u8>) {
+    /// Writes what is to be sent of an event.
+    fn write(&mut self, event: &ChoiceEvent, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             self.writer.begin(out);
         }
-        match &said.event {
+        match &event.event {
             CallEvent::Tokens(tokens) => {
                 self.facts.count_delivered(tokens.len());
-                tokens.iter().for_each(|taken| self.writer.token(said.choice, taken, out));
+                tokens.iter().for_each(|taken| self.writer.token(event.choice, taken, out));
             }
             CallEvent::Finished(finished) => {
-                self.writer.finish(said.choice, finished, out);
+                self.writer.finish(event.choice, finished, out);
                 self.unfinished -= 1;
                 if self.unfinished == 0 {
                     self.writer.end(out);
@@ -112,22 +112,22 @@ impl StreamedBody {
         }
     }
 
-    /// Writes all that has been said since the last time. Pending while more may be said.
+    /// Writes all new events. Pending while more may come.
     fn poll_events(&mut self, context: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<()> {
         while !self.has_ended {
-            let said = match self.heard.take() {
-                Some(said) => Some(said),
+            let event = match self.first_event.take() {
+                Some(event) => Some(event),
                 None => ready!(self.listener.poll_next(context)),
             };
-            match said {
-                Some(said) => self.write(&said, out),
+            match event {
+                Some(event) => self.write(&event, out),
                 None => break,
             }
         }
         Poll::Ready(())
     }
 
-    /// Writes a sign of life, unless something was said since the timer was set.
+    /// Writes a keep-alive, unless something was sent since the timer was set.
     fn sign_of_life(&mut self, out: &mut Vec<u8>) {
         let is_quiet = self.last_said.elapsed() >= self.quiet;
         let since = if is_quiet { Instant::now() } else { self.last_said };
@@ -151,7 +151,7 @@ impl Body for StreamedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if self.has_ended {
-            // Being asked for more means that the connection took all that came before.
+            // Being polled again means that the connection took everything before.
             if self.unfinished == 0 {
                 self.listener.delivered();
             }

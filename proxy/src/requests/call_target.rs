@@ -1,4 +1,4 @@
-//! What a request itself says of whose it is: by its path, by its key, by ids in headers, or by its client's own session.
+//! The rollout and attempt that a request names: by its path, by its key, by ids in headers, or by its client's session.
 
 use axum::http::{Extensions, HeaderMap};
 use fulgurite_api::Refused;
@@ -10,15 +10,15 @@ use crate::error::ProxyError;
 const ROLLOUT: &str = "x-rollout-id";
 const ATTEMPT: &str = "x-attempt-id";
 
-/// Headers by which clients tell their sessions apart; the first that is there counts. Ours, which somebody set on
-/// purpose; Claude Code's; opencode's; Codex's, one of whose sessions has several threads.
+/// Headers with session ids of clients; the first that is there counts. Ours, which was set on purpose; Claude Code's;
+/// opencode's; Codex's, one of whose sessions has several threads.
 const SESSIONS: [&str; 5] =
     ["x-fulgurite-session", "x-claude-code-session-id", "x-session-id", "session-id", "thread-id"];
 
 /// Whose a call is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum CallTarget {
-    /// It says nothing.
+    /// It names none.
     #[default]
     Unnamed,
     /// That attempt's; with no attempt named, the rollout's latest.
@@ -30,13 +30,13 @@ pub(crate) enum CallTarget {
 /// A session as its client counts them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ClientSession {
-    /// Which header told of it.
+    /// The header with its id.
     pub(crate) header: &'static str,
     /// Follows from the header's name and value, so that every server finds the same.
     pub(crate) rollout_id: String,
 }
 
-/// The path of a model call, which may say nothing of whose it is.
+/// The path of a model call, which may name no rollout.
 #[derive(Debug, Default, serde::Deserialize)]
 pub(crate) struct CallPath {
     rollout_id: Option<String>,
@@ -67,8 +67,8 @@ impl CallTarget {
 
     /// Of a key's rollout. A header may name another of its attempts.
     fn by_key(rollout_id: &str, attempt_id: &str, headers: &HeaderMap) -> Result<Self, ProxyError> {
-        if let Some(asked) = id(ROLLOUT, headers)?.filter(|asked| *asked != rollout_id) {
-            let other = KeyRefused::OtherRollout { of: rollout_id.to_owned(), asked: asked.to_owned() };
+        if let Some(requested) = id(ROLLOUT, headers)?.filter(|requested| *requested != rollout_id) {
+            let other = KeyRefused::OtherRollout { of: rollout_id.to_owned(), requested: requested.to_owned() };
             return Err(Refused::from(other).into());
         }
         let attempt_id = id(ATTEMPT, headers)?.unwrap_or(attempt_id);

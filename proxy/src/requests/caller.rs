@@ -8,7 +8,7 @@ use crate::observe::call_facts::CallFacts;
 use crate::requests::call_target::{CallPath, CallTarget};
 use crate::requests::large_requests::RequestSize;
 
-/// Header by which a client says whether the answers may be trained.
+/// Header by which a client allows or forbids that the answers are trained.
 const TRAINABLE: &str = "x-fulgurite-trainable";
 
 /// Whose request it is, and whether it came before.
@@ -21,9 +21,9 @@ pub(crate) struct Caller {
     pub(crate) in_flight: Option<InFlight>,
     /// `Idempotency-Key`.
     pub(crate) idempotency_key: Option<String>,
-    /// How often the client's library says that it sent the request before.
+    /// How often the client's library has sent the request before, by its own count.
     pub(crate) retries: u32,
-    /// Whether its answers may be trained, whatever the rules for side requests say.
+    /// Whether its answers may be trained, whatever the rules for auxiliary calls say.
     pub(crate) trainable: Option<bool>,
     pub(crate) facts: Arc<CallFacts>,
     /// Of the body.
@@ -36,7 +36,7 @@ impl Caller {
         Self { target, ..Self::default() }.with_headers(request)
     }
 
-    /// With what headers tell of requests before, which the libraries of OpenAI and Anthropic count, and of training.
+    /// With the headers about retries, which the libraries of OpenAI and Anthropic count, and about training.
     pub(crate) fn with_headers(self, request: &Request) -> Result<Self, ProxyError> {
         let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let trainable = header(TRAINABLE).map(|value| {

@@ -10,7 +10,7 @@ use crate::requests::caller::Caller;
 use crate::requests::large_requests::{RequestSize, check_against_context};
 use crate::requests::request_body::{parse, read_body};
 
-/// A request as it came, of which nothing is known yet but whose it is and that its body is a JSON object.
+/// A request with a JSON object as its body, of which nothing is checked but which attempt it names.
 pub(crate) struct IncomingRequest {
     pub(crate) caller: Caller,
     pub(crate) headers: HeaderMap,

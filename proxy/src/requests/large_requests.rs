@@ -93,7 +93,7 @@ pub(crate) async fn check_against_context(
     else {
         return Ok(());
     };
-    // A host that cannot be asked now is asked again later.
+    // A host that cannot be reached now is queried again later.
     let Ok(info) = model.sampler.info().await else { return Ok(()) };
     let limit = bytes_of_context(info.context_length, model.renderer.tokenizer().longest_token_bytes());
     match body.len() > limit {
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(named(none), None, "{none}");
         }
         let deep = format!(r#"{{"x":{}{},"model":"m"}}"#, "[".repeat(100_000), "]".repeat(100_000));
-        // Whoever parses it says what is wrong.
+        // The parser reports the error.
         let _ = named(&deep);
     }
 

@@ -76,7 +76,7 @@ impl<'de> Deserializer<'de> for OwnFields<'_> {
     }
 }
 
-/// Fields that say how an answer is to be written, and not what it is.
+/// Fields that change how an answer is written, and not what it is.
 const HOW_TO_ANSWER: [&str; 2] = ["stream", "stream_options"];
 
 /// SHA-256 of a body, keys sorted, without how the answer is to be written.

@@ -22,9 +22,8 @@ use crate::proxy::Proxy;
 const ATTEMPT: &str = "/rollout/{rollout_id}/attempt/{attempt_id}";
 
 /// Every route of the proxy: the model calls, plain and below `/rollout/{rollout_id}/attempt/{attempt_id}`, with and
-/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path
-/// itself, and `HEAD /`, answer with nothing, because some clients ask whether somebody is there. What each needs of a key is
-/// noted in `needs`.
+/// without `/v1` there, Agent-lightning's gateway, and `/healthz`. An attempt's path itself, and `HEAD /`, are answered
+/// without a body, because some clients check whether a server is there. What each needs of a key is noted in `needs`.
 pub fn routes(proxy: Proxy, needs: &mut RouteNeeds) -> Router {
     let mut router = Router::new()
         .route(needs.note("/healthz", Need::Nothing), get(healthz))
@@ -66,7 +65,7 @@ pub async fn unknown_route(request: Request) -> Response {
 
 /// The answer to a request that is not let in, in the dialect that its client speaks.
 pub fn refused(uri: &Uri, headers: &HeaderMap, refused: Refused) -> Response {
-    told(uri, headers, refused.into())
+    error_reply(uri, headers, refused.into())
 }
 
 async fn method_not_allowed(request: Request) -> Response {
@@ -74,10 +73,10 @@ async fn method_not_allowed(request: Request) -> Response {
 }
 
 fn refusal(request: &Request, error: ProxyError) -> Response {
-    told(request.uri(), request.headers(), error)
+    error_reply(request.uri(), request.headers(), error)
 }
 
-fn told(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
+fn error_reply(uri: &Uri, headers: &HeaderMap, error: ProxyError) -> Response {
     match anthropic::is_anthropic_client(uri, headers) {
         true => anthropic::refusal(&error),
         false => OpenAiError::from(error).into_response(),
@@ -106,7 +105,7 @@ async fn retrieve_model(
 ) -> Response {
     let model = match proxy.shared.models.model(&model) {
         Ok(model) => model,
-        Err(error) => return told(&uri, &headers, error),
+        Err(error) => return error_reply(&uri, &headers, error),
     };
     let entry = match anthropic::is_anthropic_client(&uri, &headers) {
         true => anthropic::model(model).await,

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::error::ProxyError;
 use crate::reply::flight::{ChoiceEvent, Flight};
 
-/// What tells a request that is sent again from one that asks anew.
+/// What distinguishes a request that is sent again from a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Of the body, but for how the answer is to be written.
     pub(crate) digest: String,
     /// `Idempotency-Key`.
     pub(crate) idempotency_key: Option<String>,
-    /// How often the client's library says that it sent this before (`x-stainless-retry-count`).
+    /// How often the client's library has sent this before, by its own count (`x-stainless-retry-count`).
     pub(crate) retries: u32,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct LoggedRequest<E = ChoiceEvent> {
     pub(crate) created: u64,
     /// Rollout and attempt of its answers: known from when it is prepared.
     pub(crate) attempt: OnceLock<(String, String)>,
-    /// As whoever sent it last had counted them.
+    /// By the count of the last client that sent it.
     retries: AtomicU32,
     /// The prompt of its answers: known while it is in flight and prepared.
     prompt: Mutex<Option<Arc<[u32]>>>,
@@ -42,7 +42,7 @@ pub(crate) enum Progress<E> {
     Broken,
     /// Somebody got the whole answer.
     Delivered,
-    /// There is no answer; whoever sends the request again asks anew.
+    /// There is no answer; a retry is a new call.
     Failed,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Before {
     Delivered,
 }
 
-/// Requests by what tells which of them another one repeats.
+/// Requests by what shows which of them another one repeats.
 pub(crate) struct LoggedRequests<E> {
     by_digest: HashMap<String, Alike<E>>,
     by_key: HashMap<String, Arc<LoggedRequest<E>>>,
@@ -123,7 +123,7 @@ impl<E> LoggedRequests<E> {
         self.free_key(request);
     }
 
-    /// Whoever comes with a request's key asks anew from now on.
+    /// From now on a request with this key is a new call.
     fn free_key(&mut self, request: &Arc<LoggedRequest<E>>) {
         if let Some(key) = &request.identity.idempotency_key
             && self.by_key.get(key).is_some_and(|other| Arc::ptr_eq(other, request))
@@ -142,7 +142,7 @@ impl<E> LoggedRequests<E> {
             }
             return Ok(Some(Arc::clone(earlier)));
         }
-        // Another key says that it is another request; no key says nothing.
+        // Another key means another request; no key means nothing.
         let may_repeat = |earlier: &&Arc<LoggedRequest<E>>| {
             let keys = (&identity.idempotency_key, &earlier.identity.idempotency_key);
             keys.0.is_none() || keys.1.is_none() || keys.0 == keys.1
@@ -237,7 +237,7 @@ impl<E> LoggedRequest<E> {
         matches!(*self.progress(), Progress::Delivered | Progress::Failed)
     }
 
-    /// Whether nobody has ever got the whole answer, and nobody is waiting for it.
+    /// Whether the whole answer was never delivered, and no client waits for it.
     fn is_broken(&self) -> bool {
         match &*self.progress() {
             Progress::Broken => true,

@@ -8,10 +8,10 @@ use crate::retries::logged_requests::{Before, Identity, LoggedRequest, LoggedReq
 
 /// Requests of an attempt, or of calls that belong to none: in flight, broken off, answered, and failed.
 ///
-/// A request joins or replays an earlier one only if it carries the same `Idempotency-Key`, or says that it is a retry
-/// and has the same body, or has the same body as one whose connection broke before its last byte. All others are new
-/// samples, however much they look alike. Of several that a retry could be of, it is of the one that was sent once less
-/// often; one that failed it asks anew, and no other retry does so for it. `E` is what their flights say.
+/// A request joins or replays an earlier one only if it carries the same `Idempotency-Key`, or is marked as a retry and has
+/// the same body, or has the same body as one whose connection broke before its last byte. All others are new samples,
+/// however alike they are. Of several candidates a retry belongs to the one that was sent once less often; a retry of one
+/// that failed is a new call, and no other retry makes another. `E` is the type of their flights' events.
 pub(crate) struct RequestLog<E = ChoiceEvent> {
     state: Mutex<LoggedRequests<E>>,
     /// A request was prepared, or is over.
@@ -22,7 +22,7 @@ pub(crate) struct RequestLog<E = ChoiceEvent> {
 
 /// What is to be done with a request.
 pub(crate) enum Claim<E = ChoiceEvent> {
-    /// It asks anew.
+    /// It is a new call.
     New(OpenRequest<E>),
     /// It is being answered.
     Join(Joined<E>),
@@ -97,7 +97,7 @@ impl<E: Clone> RequestLog<E> {
             earlier.is_sent_again(identity);
             return Ok(Found::Claim(Claim::Replay(self.open(earlier, flight, listener, before))));
         };
-        // One that is not prepared yet has nothing to tell, and one that is being written off soon will have.
+        // One that is not prepared yet has no answer, and one that is being written off soon will have none.
         let joined = earlier.prompt().clone().and_then(|prompt| Some((prompt, flight.listen()?)));
         drop(progress);
         Ok(joined.map_or(Found::Wait, |(prompt, listener)| {
@@ -145,12 +145,12 @@ impl<E> OpenRequest<E> {
         self.log.changed.notify_waiters();
     }
 
-    /// Whether somebody got the whole answer before, whatever becomes of it now.
+    /// Whether the whole answer was delivered before, whatever becomes of it now.
     pub(crate) fn was_delivered(&self) -> bool {
         self.before == Before::Delivered
     }
 
-    /// The answer is in the store, and somebody got all of it or nobody did.
+    /// The answer is in the store, with or without having been delivered.
     pub(crate) fn answered(mut self, was_delivered: bool) {
         self.is_over = true;
         let progress = if was_delivered { Progress::Delivered } else { Progress::Broken };
@@ -243,7 +243,7 @@ mod tests {
         let Claim::Replay(replay) = claim(&log, plain(), "a").await else { panic!("no replay") };
         replay.answered(true);
         assert_eq!(looked_at(&log), 0);
-        // A retry is told from all of them.
+        // A retry is distinguished from all of them.
         assert_eq!(outcome(&claim(&log, retry(), "b").await), ("new", "b".to_owned()));
     }
 
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test]
     async fn a_retry_joins_no_other_retry_of_a_request_that_is_not_known() {
         let log = RequestLog::new(10);
-        // Both failed where nobody noted it.
+        // Both failed without being noted.
         let first = new(&log, retry(), "a").await;
         let _second = new(&log, retry(), "b").await;
         first.answered(true);

@@ -2,13 +2,13 @@ use std::borrow::Cow;
 
 use fulgurite_backends::AnswerFault;
 
-/// More than any event can need; what goes on without an end is no stream of events.
+/// More than any event can need; a longer one is no event.
 const EVENT_LIMIT: usize = 64 * 1024 * 1024;
 
 /// Cuts a stream of server-sent events into its events, and leaves every byte in its place.
 ///
-/// Clients act on an event when it has ended, so that nothing is late that leaves at the end of an event, and nothing
-/// is told of one in whose middle the stream breaks. Comments between events are pieces of their own.
+/// Clients act on an event when it has ended, so that sending whole events delays nothing, and nothing is sent of an event
+/// in which the stream breaks. Comments between events are pieces of their own.
 #[derive(Debug)]
 pub(super) struct Events {
     pending: Vec<u8>,
@@ -80,8 +80,8 @@ mod tests {
     fn events_end_with_a_blank_line_and_comments_with_their_own() {
         let text = b": ping\n\nevent: x\r\ndata: {\"a\": 1}\r\n\r\n: still here\ndata:two\ndata: lines\n\ndata: cut";
         let (events, rest) = cut(&[text]);
-        let told: Vec<String> = events.iter().map(|event| data(event)).collect();
-        assert_eq!(told, ["", "", "{\"a\": 1}", "", "two\nlines"]);
+        let texts: Vec<String> = events.iter().map(|event| data(event)).collect();
+        assert_eq!(texts, ["", "", "{\"a\": 1}", "", "two\nlines"]);
         assert_eq!(events[3], b": still here\n");
         assert_eq!(rest, b"data: cut");
     }

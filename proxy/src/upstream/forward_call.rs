@@ -94,7 +94,7 @@ pub(crate) async fn forward_call(
     fly(services, passed, open, call, incoming.caller.in_flight.take()).await
 }
 
-/// Refuses by name what the upstream has no words for.
+/// Refuses dialects that the upstream does not have, by name.
 fn check_dialect(model: &UpstreamModel, route: Route) -> Result<(), ProxyError> {
     let spoken = model.upstream.dialect();
     if spoken == route.dialect() {
@@ -112,8 +112,7 @@ fn check_dialect(model: &UpstreamModel, route: Route) -> Result<(), ProxyError> 
     })
 }
 
-/// What tells a request that is sent again from others: its route, its owner, and all of its body, for what is kept of
-/// an answer are its bytes.
+/// What identifies a request that is sent again: its route, its owner, and all of its body, because a kept reply is bytes.
 fn identity(route: Route, incoming: &IncomingRequest, attribution: Option<&Attribution>) -> Identity {
     let owner = attribution.map(|of| format!("{}\n{}", of.rollout_id, of.attempt_id)).unwrap_or_default();
     let mut body = Value::Object(incoming.fields.clone());
@@ -150,7 +149,7 @@ async fn fly(
     respond(listener, route, facts).await
 }
 
-/// Runs a call to its record, whether or not anybody still listens, and notes whether somebody took the answer.
+/// Runs a call until it is recorded, even without listeners, and notes whether the answer was delivered.
 async fn run(
     services: Arc<CallServices>,
     forwarded_calls: Arc<ForwardedCalls>,
@@ -169,7 +168,7 @@ async fn run(
     }
 }
 
-/// Gives a kept reply to one who asks for it again.
+/// Sends a cached reply for a request that is sent again.
 async fn replay(
     services: &Arc<CallServices>,
     mut open: OpenRequest<ForwardedPart>,
@@ -190,7 +189,7 @@ async fn replay(
         {
             tracing::error!(%generation_id, %error, "could not note that a client took its answer");
         }
-        // It is not taken from whoever got it before by one who asked for it again and left.
+        // It stays delivered if the same request is sent again and its client leaves.
         let was_delivered = was_delivered || open.was_delivered();
         open.answered(was_delivered);
     });

@@ -13,7 +13,7 @@ use crate::models::gate::Gate;
 use crate::models::served_model::UpstreamModel;
 use crate::observe::call_facts::CallFacts;
 
-/// A call that is passed on, and all that is recorded of it.
+/// A forwarded call, and all that is recorded of it.
 pub(super) struct ForwardedCall {
     pub(super) route: Route,
     pub(super) model: UpstreamModel,
@@ -52,7 +52,7 @@ impl Admitted {
         let budget_request = BudgetRequest {
             prompt_tokens: Self::PROMPT_TOKENS,
             choices: 1,
-            answer_tokens: asked_tokens(fields),
+            answer_tokens: requested_tokens(fields),
             prompt_field: route.prompt_field(),
         };
         let spending = Arc::clone(&memory.spending);
@@ -67,9 +67,9 @@ impl Admitted {
     }
 }
 
-/// The most tokens that a request asks for, in any dialect; none if it does not say.
-fn asked_tokens(fields: &Map<String, Value>) -> usize {
+/// A request's limit of tokens, in any dialect; none if it has none.
+fn requested_tokens(fields: &Map<String, Value>) -> usize {
     let limits = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let asked = limits.iter().find_map(|limit| fields.get(*limit)?.as_u64()).unwrap_or_default();
-    usize::try_from(asked).unwrap_or(usize::MAX)
+    let requested = limits.iter().find_map(|limit| fields.get(*limit)?.as_u64()).unwrap_or_default();
+    usize::try_from(requested).unwrap_or(usize::MAX)
 }

@@ -4,7 +4,7 @@ use super::forwarded_part::ForwardedPart;
 use super::reply_cache::ReplyCache;
 use crate::retries::request_log::RequestLog;
 
-/// What is known of calls that were passed on, whosever they are.
+/// The forwarded calls that are known, of all owners.
 pub(crate) struct ForwardedCalls {
     pub(crate) requests: Arc<RequestLog<ForwardedPart>>,
     pub(super) reply_cache: ReplyCache,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::error::ProxyError;
 
-/// What is passed on of an answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
+/// The parts of a forwarded answer: its head, then pieces of its body, then its end; or `Failed`, at any time before the
 /// end, and nothing after it.
 #[derive(Clone, Debug)]
 pub(crate) enum ForwardedPart {
@@ -32,6 +32,6 @@ impl ForwardedPart {
 pub(crate) struct Head {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// Whether its body is passed on while it comes.
+    /// Whether its body is forwarded while it comes.
     pub(super) is_stream: bool,
 }

@@ -11,22 +11,22 @@ use super::route::Route;
 use crate::models::served_model::UpstreamModel;
 use crate::requests::incoming_request::IncomingRequest;
 
-/// Of one connection alone, and not of what is passed on.
+/// Headers of one connection, which are not forwarded.
 const OF_CONNECTION: [HeaderName; 8] =
     [CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, CONTENT_LENGTH];
-/// The client's that end here. What is passed on must be read for the record, so that it is not to be packed.
+/// The client's headers that end here. Forwarded bodies must be readable for the record, and so are not compressed.
 const OF_CLIENT: [HeaderName; 5] = [HOST, AUTHORIZATION, COOKIE, EXPECT, ACCEPT_ENCODING];
 /// Keys, and the accounts that they belong to.
 const KEYS: [&str; 4] = ["x-api-key", "api-key", "openai-organization", "openai-project"];
 /// What ours begin with.
 const OURS: [&str; 2] = ["x-fulgurite-", "x-agl-"];
 const OUR_IDS: [&str; 2] = ["x-rollout-id", "x-attempt-id"];
-/// A key of fewer bytes keeps nobody out.
+/// A shorter key is no secret.
 const SHORTEST_SECRET: usize = 16;
 /// The upstream's that would be taken for ours.
 const OF_SERVER: [HeaderName; 3] = [SET_COOKIE, ALT_SVC, STRICT_TRANSPORT_SECURITY];
 
-/// The request as it goes on: as it came, but for the model's name, our own headers and the client's key.
+/// The forwarded request: unchanged but for the model's name, our own headers and the client's key.
 pub(super) fn request_of(
     model: &UpstreamModel,
     route: Route,
@@ -52,7 +52,7 @@ fn body(model: &UpstreamModel, incoming: &IncomingRequest) -> Bytes {
     Bytes::from(Value::Object(fields).to_string())
 }
 
-/// The client's headers that go on.
+/// The client's headers that are forwarded.
 pub(super) fn request_headers(headers: &HeaderMap) -> HeaderMap {
     kept(headers, |name, _| {
         let text = name.as_str();
@@ -103,7 +103,7 @@ pub(super) fn without_key(bytes: Vec<u8>, key: Option<&str>) -> Bytes {
     left.into()
 }
 
-/// The key, if it can be one: servers that need none are given words such as `EMPTY` or `none`, which answers say too.
+/// The key, if it can be one: servers that need none are given words such as `EMPTY` or `none`, which answers contain too.
 fn secret(key: Option<&str>) -> Option<&[u8]> {
     key.map(str::as_bytes).filter(|key| key.len() >= SHORTEST_SECRET)
 }
@@ -167,19 +167,19 @@ mod tests {
 
     #[test]
     fn a_key_leaves_in_no_body() {
-        let told = |text: &str, key| without_key(text.as_bytes().to_vec(), key);
+        let cleaned = |text: &str, key| without_key(text.as_bytes().to_vec(), key);
         let key = Some("sk-of-the-upstream");
-        assert_eq!(told("no sk-of-the-upstream, and sk-of-the-upstream.", key), "no [key], and [key].");
-        assert_eq!(told("sk-of-the-upstream", key), "[key]");
-        assert_eq!(told("fine", key), "fine");
-        assert_eq!(told("fine", None), "fine");
+        assert_eq!(cleaned("no sk-of-the-upstream, and sk-of-the-upstream.", key), "no [key], and [key].");
+        assert_eq!(cleaned("sk-of-the-upstream", key), "[key]");
+        assert_eq!(cleaned("fine", key), "fine");
+        assert_eq!(cleaned("fine", None), "fine");
     }
 
     #[test]
     fn a_word_in_the_place_of_a_key_is_left_in_what_is_said() {
         for word in ["", "EMPTY", "none", "ollama", "test"] {
-            let said = format!("a {word} b");
-            assert_eq!(without_key(said.clone().into_bytes(), Some(word)), said);
+            let answer = format!("a {word} b");
+            assert_eq!(without_key(answer.clone().into_bytes(), Some(word)), answer);
             let headers = map(&[("x-kind", "none, EMPTY, ollama, test")]);
             assert_eq!(response_headers(&headers, Some(word)), headers);
         }

@@ -47,7 +47,7 @@ fn response(head: &Head, body: Body) -> Response {
     response
 }
 
-/// A stream that is passed on while it comes. Dropped before its end, it ends the request there too.
+/// A stream that is forwarded while it comes. Dropped before its end, it cancels the upstream's request too.
 struct ForwardedBody {
     listener: Listener<ForwardedPart>,
     route: Route,
@@ -78,7 +78,7 @@ impl http_body::Body for ForwardedBody {
                     return Poll::Ready(Some(Ok(Frame::data(self.route.error_event(&error).into()))));
                 }
                 Some(ForwardedPart::End) => {
-                    // Being asked for more means that the connection took all that came before.
+                    // Being polled again means that the connection took everything before.
                     self.listener.delivered();
                     return Poll::Ready(None);
                 }

@@ -1,4 +1,4 @@
-//! Calls that are passed on as they come, to whoever speaks the client's own dialect.
+//! Calls that are forwarded unchanged to an upstream of the client's own dialect.
 
 mod event_stream;
 pub(crate) mod forward_call;

@@ -16,7 +16,7 @@ use crate::record::attribute_names::{IDEMPOTENCY_KEY, REQUEST_EXTRA};
 use crate::record::delivery::Recorded;
 use crate::record::message_attributes::{add_message, add_messages, add_tools, message_parts};
 
-/// What is recorded of a failure's words, in characters.
+/// Limit of a recorded error message, in characters.
 const MESSAGE_LIMIT: usize = 500;
 
 /// How an answer came to its end.
@@ -25,7 +25,7 @@ pub(super) enum End {
     Whole,
     /// The client hung up; what had come by then is recorded.
     ClientGone,
-    /// The upstream did not go on.
+    /// The upstream broke off.
     Broken,
 }
 
@@ -105,8 +105,8 @@ pub(super) async fn record_answer(
     Ok(Some(Recorded { generation_id, client_gone }))
 }
 
-/// Records that a call of an attempt came to nothing: `kind` says why for programs, `message` for people. A call of
-/// nobody opens no session for that.
+/// Records that a call of an attempt failed: `kind` is for programs, `message` for people. A call without an attempt opens
+/// no session for that.
 pub(super) async fn record_failure(
     store: &Store,
     call: &ForwardedCall,
@@ -181,7 +181,7 @@ fn add_conversation(attributes: &mut Object, request: &Conversation) {
     add_tools(attributes, &request.tools);
 }
 
-/// What the request says but for its conversation. Fields without an attribute of their own are kept as they came.
+/// Attributes of the request but for its conversation. Fields without an attribute of their own are recorded unchanged.
 fn request_attributes(call: &ForwardedCall, conversation: &Conversation) -> Map<String, Value> {
     let fields = &call.fields;
     let mut attributes = Map::new();
@@ -207,7 +207,8 @@ fn request_attributes(call: &ForwardedCall, conversation: &Conversation) -> Map<
     }
     set("gen_ai.request.is_stream", json!(fields.get("stream").and_then(Value::as_bool)));
     set(IDEMPOTENCY_KEY, json!(call.idempotency_key));
-    let rest = fields.iter().filter(|(field, _)| *field != "model" && !conversation.told.contains(&field.as_str()));
+    let rest =
+        fields.iter().filter(|(field, _)| *field != "model" && !conversation.source_fields.contains(&field.as_str()));
     let rest: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
     if !rest.is_empty() {
         set(REQUEST_EXTRA, json!(Value::Object(rest).to_string()));
@@ -239,10 +240,10 @@ fn add_answer(attributes: &mut Map<String, Value>, answer: &Answer, first_elsewh
     }
 }
 
-/// Why the answer ended, as the records of what is sampled here tell it.
+/// Why the answer ended, as in the records of answers that are sampled here.
 fn stop_reason(answer: &Answer, end: End) -> StopReason {
-    let told = answer.choices.first().and_then(|choice| choice.finish_reason.as_deref());
-    match (end, told) {
+    let reason = answer.choices.first().and_then(|choice| choice.finish_reason.as_deref());
+    match (end, reason) {
         (End::ClientGone, _) => StopReason::ClientGone,
         (End::Broken, _) => StopReason::Error,
         (End::Whole, Some("tool_calls") | None) => StopReason::Stop,
@@ -250,8 +251,8 @@ fn stop_reason(answer: &Answer, end: End) -> StopReason {
     }
 }
 
-/// What was asked of the distribution; what was not is the upstream's to know.
+/// The sampling parameters of the request; the upstream's defaults are not known.
 fn sampling(fields: &Map<String, Value>) -> RecordedSampling {
-    let asked = ["temperature", "top_p", "top_k"].map(|field| (field.to_owned(), json!(fields.get(field))));
-    RecordedSampling(Value::Object(asked.into_iter().filter(|(_, value)| !value.is_null()).collect()))
+    let given = ["temperature", "top_p", "top_k"].map(|field| (field.to_owned(), json!(fields.get(field))));
+    RecordedSampling(Value::Object(given.into_iter().filter(|(_, value)| !value.is_null()).collect()))
 }

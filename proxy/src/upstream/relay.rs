@@ -29,7 +29,7 @@ const LIMIT_AFTER_END: usize = 64 * 1024;
 /// For how long that is waited for.
 const TIME_AFTER_END: Duration = Duration::from_secs(5);
 
-/// An answer, all of which was passed on.
+/// An answer, all of which was forwarded.
 pub(super) struct Answered {
     pub(super) passed: Vec<ForwardedPart>,
     pub(super) recorded: Option<Recorded>,
@@ -50,8 +50,8 @@ impl<'r> Relay<'r> {
         Self { services, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
-    /// Sends the request, once its model is not paused, and passes on what comes of it. Gives a whole answer, and nothing
-    /// that nobody else can be given.
+    /// Sends the request, once its model is not paused, and forwards the answer. Returns a whole answer, or none where it
+    /// cannot be replayed.
     pub(super) async fn run(mut self) -> Option<Answered> {
         let ForwardedCall { model, gate, request, fields, .. } = self.call;
         let _inside = match self.unless_interrupted(gate.enter()).await {
@@ -169,7 +169,7 @@ impl<'r> Relay<'r> {
         };
         self.publish_piece(held);
         self.tell(ForwardedPart::End);
-        // Only a connection that was read to its end can be used again; one that goes on is closed.
+        // Only a connection that was read to its end can be used again; one with more to come is closed.
         #[expect(clippy::disallowed_methods, reason = "it ends with its time limit")]
         tokio::spawn(async move { timeout(TIME_AFTER_END, reply.body(LIMIT_AFTER_END)).await.map(drop) });
         (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
@@ -206,7 +206,7 @@ impl<'r> Relay<'r> {
             return self.fail(kind, error).await;
         }
         if let Err(error) = record_failure(&self.services.store, self.call, "client_gone", CLIENT_LEFT).await {
-            // Nobody is left to be told; the log is.
+            // There are no listeners left; log it.
             tracing::error!(%error, "a call that its client left could not be recorded");
         }
         self.publish_end();
@@ -215,7 +215,7 @@ impl<'r> Relay<'r> {
 
     async fn client_left(mut self, reply: &UpstreamReply, assembly: Assembly) -> Option<Answered> {
         if let Err(error) = self.record_partly(reply, assembly, End::ClientGone).await {
-            // Nobody is left to be told; the log is.
+            // There are no listeners left; log it.
             tracing::error!(%error, "an answer that its client left could not be recorded");
         }
         self.publish_end();

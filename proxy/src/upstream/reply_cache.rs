@@ -13,7 +13,7 @@ pub(crate) struct ReplyCache {
     state: Mutex<State>,
 }
 
-/// A reply as it was passed on.
+/// A reply as it was forwarded.
 pub(super) struct CachedReply {
     /// Where it is recorded.
     pub(super) generation_id: Option<String>,

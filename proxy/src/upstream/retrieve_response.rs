@@ -28,13 +28,13 @@ pub(crate) async fn retrieve(
         body: Bytes::new(),
         affinity: None,
     };
-    let asked = async {
+    let exchange = async {
         let mut reply = model.upstream.send(&request).await?;
         let body = reply.body(BODY_LIMIT).await?;
         Ok::<_, ProxyError>((reply, body))
     };
     let until = Deadlines::new(limits, None).whole;
-    let (reply, body) = timeout_at(until.at, asked).await.map_err(|_| until.error())??;
+    let (reply, body) = timeout_at(until.at, exchange).await.map_err(|_| until.error())??;
     let key = model.upstream.api_key();
     let mut response = Response::new(Body::from(without_key(body, key)));
     *response.status_mut() = reply.status;

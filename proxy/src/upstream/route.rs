@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::dialects::{anthropic, openai};
 use crate::error::ProxyError;
 
-/// What is passed on.
+/// A route whose calls are forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     ChatCompletions,
@@ -16,13 +16,13 @@ pub(crate) enum Route {
     CountTokens,
 }
 
-/// A request's conversation, as the record tells it.
+/// A request's conversation for the record.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) messages: Vec<Message>,
     pub(crate) tools: Vec<Value>,
-    /// The request's fields that it tells.
-    pub(crate) told: &'static [&'static str],
+    /// The request's fields that it is read from.
+    pub(crate) source_fields: &'static [&'static str],
 }
 
 impl Route {
@@ -38,7 +38,7 @@ impl Route {
         }
     }
 
-    /// The route of that path, of those that a model answers in words.
+    /// The route of that path, of those that a model answers with text.
     pub(crate) fn of_openai(path: &str) -> Option<Self> {
         [Route::ChatCompletions, Route::Completions, Route::Responses].into_iter().find(|route| route.path() == path)
     }
@@ -91,15 +91,15 @@ impl Route {
         self != Route::CountTokens
     }
 
-    /// The conversation of a request, as far as it can be told in the shape of chats.
+    /// The conversation of a request, as far as it has a form in chats.
     pub(super) fn conversation(self, fields: &Map<String, Value>) -> Conversation {
-        let (told, known): (&[&str], _) = match self {
+        let (source_fields, known): (&[&str], _) = match self {
             Route::ChatCompletions => (&["messages", "tools"], openai::chat_request::conversation(fields)),
             Route::Responses => (&["instructions", "input", "tools"], openai::responses::conversation(fields)),
             Route::Messages => (&["system", "messages", "tools"], anthropic::conversation_of(fields)),
             Route::Completions | Route::Embeddings | Route::CountTokens => (&[], None),
         };
-        known.map_or_else(Conversation::default, |(messages, tools)| Conversation { messages, tools, told })
+        known.map_or_else(Conversation::default, |(messages, tools)| Conversation { messages, tools, source_fields })
     }
 
     /// The event that breaks a stream off.

@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 use super::route::Route;
 use super::upstream_answer::Answer;
 
-/// What the events of a stream say, put together to what the answer in one piece would have been.
+/// Assembles the events of a stream into the answer that would have come in one piece.
 #[derive(Debug)]
 pub(super) struct Assembly {
     route: Route,
@@ -15,7 +15,7 @@ pub(super) struct Assembly {
     error: Option<String>,
 }
 
-/// Strings of a chunk that are said again, and not gone on with.
+/// Strings that chunks repeat, and that are not continued.
 const REPEATED_FIELDS: [&str; 6] = ["id", "type", "role", "name", "object", "finish_reason"];
 
 impl Assembly {
@@ -29,7 +29,7 @@ impl Assembly {
             self.has_ended = true;
             return;
         }
-        // What cannot be read is passed on all the same.
+        // What cannot be parsed is forwarded all the same.
         let Ok(event) = serde_json::from_str::<Value>(data) else { return };
         match self.route {
             Route::Messages => self.take_message_event(&event),
@@ -48,14 +48,14 @@ impl Assembly {
         self.has_ended
     }
 
-    /// Whether the answer has come to its end, as far as it tells one, or to an error.
+    /// Whether the answer has ended, as far as it shows that, or failed.
     pub(super) fn is_answered(&self) -> bool {
         let answer = Answer::read(self.route, &Value::Object(self.reply.clone()));
         let has_finished = answer.is_some_and(|answer| answer.choices.iter().all(|one| one.finish_reason.is_some()));
         has_finished || self.error.is_some()
     }
 
-    /// What the upstream says went wrong, if it does.
+    /// The upstream's error, if there is one.
     pub(super) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -94,7 +94,7 @@ impl Assembly {
             if let Some(delta) = choice.shift_remove("delta") {
                 choice.insert("message".to_owned(), delta);
             }
-            go_on(self.reply.entry("choices").or_insert(Value::Null), json!([choice]));
+            append(self.reply.entry("choices").or_insert(Value::Null), json!([choice]));
         }
     }
 
@@ -137,9 +137,9 @@ impl Assembly {
         if let (Some(json), Some(input)) = (delta["partial_json"].as_str(), self.inputs.get_mut(index)) {
             input.push_str(json);
         }
-        let told = ["text", "thinking", "signature"].map(|field| (field.to_owned(), delta[field].clone()));
+        let given = ["text", "thinking", "signature"].map(|field| (field.to_owned(), delta[field].clone()));
         if let Some(block) = self.block(index) {
-            go_on_with_fields(block, told.into_iter().filter(|(_, value)| !value.is_null()).collect());
+            append_fields(block, given.into_iter().filter(|(_, value)| !value.is_null()).collect());
         }
     }
 
@@ -162,13 +162,13 @@ impl Assembly {
             Some("response.output_text.delta") => {
                 let text = self.item(item).and_then(|item| item.get_mut("content")?.get_mut(part?)?.get_mut("text"));
                 if let Some(text) = text {
-                    go_on(text, event["delta"].take());
+                    append(text, event["delta"].take());
                 }
             }
             Some("response.function_call_arguments.delta") => {
                 let arguments = self.item(item).and_then(|item| item.get_mut("arguments"));
                 if let Some(arguments) = arguments {
-                    go_on(arguments, event["delta"].take());
+                    append(arguments, event["delta"].take());
                 }
             }
             Some("response.completed" | "response.incomplete" | "response.failed") => {
@@ -212,38 +212,38 @@ fn put(list: &mut Value, index: Option<usize>, element: Value) {
     }
 }
 
-/// Sets all fields that are told.
-fn set_all(target: &mut Map<String, Value>, told: &Value) {
-    let told = told.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    target.extend(told.map(|(key, value)| (key.clone(), value.clone())));
+/// Sets all fields that are given.
+fn set_all(target: &mut Map<String, Value>, given: &Value) {
+    let given = given.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    target.extend(given.map(|(key, value)| (key.clone(), value.clone())));
 }
 
-/// Goes on with what was said: texts and lists grow, objects field by field, elements that tell their index each for
-/// itself, and anything else is what was said last. Null says nothing.
-fn go_on(said: &mut Value, more: Value) {
-    match (said, more) {
+/// Appends to what came before: texts and lists grow, objects field by field, elements with an index each for itself, and
+/// anything else is replaced. Null changes nothing.
+fn append(existing: &mut Value, more: Value) {
+    match (existing, more) {
         (_, Value::Null) => {}
-        (Value::String(said), Value::String(more)) => said.push_str(&more),
-        (Value::Object(said), Value::Object(more)) => go_on_with_fields(said, more),
-        (Value::Array(said), Value::Array(more)) => more.into_iter().for_each(|element| add(said, element)),
-        (said @ Value::Null, Value::Array(more)) => {
+        (Value::String(existing), Value::String(more)) => existing.push_str(&more),
+        (Value::Object(existing), Value::Object(more)) => append_fields(existing, more),
+        (Value::Array(existing), Value::Array(more)) => more.into_iter().for_each(|element| add(existing, element)),
+        (existing @ Value::Null, Value::Array(more)) => {
             let mut list = Vec::new();
             more.into_iter().for_each(|element| add(&mut list, element));
-            *said = Value::Array(list);
+            *existing = Value::Array(list);
         }
-        (said, more) => *said = more,
+        (existing, more) => *existing = more,
     }
 }
 
-fn go_on_with_fields(said: &mut Map<String, Value>, more: Map<String, Value>) {
+fn append_fields(existing: &mut Map<String, Value>, more: Map<String, Value>) {
     for (key, value) in more {
-        let is_said_again =
+        let is_repeated =
             REPEATED_FIELDS.contains(&key.as_str()) && value.as_str().is_some_and(|text| !text.is_empty());
-        match said.get_mut(&key) {
-            Some(said) if is_said_again => *said = value,
-            Some(said) => go_on(said, value),
+        match existing.get_mut(&key) {
+            Some(existing) if is_repeated => *existing = value,
+            Some(existing) => append(existing, value),
             None => {
-                said.insert(key, value);
+                existing.insert(key, value);
             }
         }
     }
@@ -252,7 +252,7 @@ fn go_on_with_fields(said: &mut Map<String, Value>, more: Map<String, Value>) {
 fn add(list: &mut Vec<Value>, element: Value) {
     let index = element.get("index").filter(|index| index.is_u64());
     match index.and_then(|index| list.iter_mut().find(|known| known.get("index") == Some(index))) {
-        Some(known) => go_on(known, element),
+        Some(known) => append(known, element),
         None => list.push(element),
     }
 }
@@ -319,8 +319,8 @@ mod tests {
         let events = [chunk(0, "a", 1), chunk(1, "x", 2), chunk(0, "b", 3), last];
         let reply = assembled(Route::Completions, &events).into_reply();
         let answer = Answer::read(Route::Completions, &reply).unwrap();
-        let said: Vec<_> = answer.choices.iter().map(|choice| choice.message.plain_text(0).unwrap()).collect();
-        assert_eq!(said, ["ab", "x"]);
+        let existing: Vec<_> = answer.choices.iter().map(|choice| choice.message.plain_text(0).unwrap()).collect();
+        assert_eq!(existing, ["ab", "x"]);
         let tokens = answer.tokens.unwrap();
         assert_eq!((tokens.prompt, tokens.sampled, tokens.logprobs), (vec![7], vec![1, 3, 9], Some(vec![-0.5; 3])));
         assert_eq!(answer.choices[0].finish_reason.as_deref(), Some("length"));

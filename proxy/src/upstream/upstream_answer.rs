@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::route::Route;
 use crate::reply::assistant_message::assistant_message;
 
-/// What an upstream's whole answer says, in whatever dialect.
+/// An upstream's whole answer, in any dialect.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     /// The upstream's id of it.
@@ -14,7 +14,7 @@ pub(super) struct Answer {
     pub(super) model: Option<String>,
     pub(super) choices: Vec<Choice>,
     pub(super) usage: Usage,
-    /// Of the first choice, if the upstream tells them.
+    /// Of the first choice, if the upstream sends them.
     pub(super) tokens: Option<Tokens>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Choice {
     pub(super) message: Message,
-    /// Why it ended, in OpenAI's words where those have one for it; `None` if it did not.
+    /// Why it ended, as OpenAI's finish reason where there is one for it; `None` if it did not.
     pub(super) finish_reason: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Usage {
     pub(super) cached: Option<u64>,
 }
 
-/// Tokens as vLLM tells them where it is asked for token ids.
+/// Tokens as vLLM sends them where token ids are requested.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tokens {
     pub(super) prompt: Vec<u32>,
@@ -95,7 +95,7 @@ fn text_choice(choice: &Value) -> Option<Choice> {
     Some(Choice { message, finish_reason: text(&choice["finish_reason"]) })
 }
 
-/// What is said of an answer in pieces, as one message of a chat.
+/// The pieces of an answer as one message of a chat.
 #[derive(Default)]
 struct Pieces {
     reasoning: String,
@@ -153,8 +153,8 @@ fn response(reply: &Value) -> Option<Choice> {
         match item["type"].as_str() {
             Some("message") => {
                 for part in parts("content") {
-                    let said = part["text"].as_str().or_else(|| part["refusal"].as_str());
-                    pieces.text.push_str(said.unwrap_or_default());
+                    let text = part["text"].as_str().or_else(|| part["refusal"].as_str());
+                    pieces.text.push_str(text.unwrap_or_default());
                 }
             }
             Some("reasoning") => {
@@ -181,8 +181,8 @@ fn response(reply: &Value) -> Option<Choice> {
 }
 
 impl Usage {
-    /// Reads what any of the dialects counts. Anthropic's counts of a prompt's parts make up the prompt; who tells them
-    /// beside OpenAI's count has them in it.
+    /// Reads the token counts of any dialect. Anthropic's parts of a prompt add up to the prompt; in OpenAI's count they
+    /// are contained.
     fn read(usage: &Value) -> Self {
         let count = |pointers: &[&str]| pointers.iter().find_map(|pointer| usage.pointer(pointer)?.as_u64());
         let parts = ["/cache_read_input_tokens", "/cache_creation_input_tokens"];
@@ -320,8 +320,8 @@ mod tests {
             let reply = json!({ "content": [], "stop_reason": reason });
             read(Route::Messages, reply).choices[0].finish_reason.clone().unwrap()
         };
-        let told = ["end_turn", "stop_sequence", "max_tokens", "tool_use", "refusal"].map(message);
-        assert_eq!(told, ["stop", "stop", "length", "tool_calls", "refusal"]);
+        let reasons = ["end_turn", "stop_sequence", "max_tokens", "tool_use", "refusal"].map(message);
+        assert_eq!(reasons, ["stop", "stop", "length", "tool_calls", "refusal"]);
         let response = |status: &str, why: Value| {
             let reply = json!({ "output": [], "status": status, "incomplete_details": { "reason": why } });
             read(Route::Responses, reply).choices[0].finish_reason.clone()

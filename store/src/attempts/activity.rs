@@ -13,7 +13,7 @@ use crate::lifecycle::{ATTEMPTS_THAT_WAKE, ROLLOUTS_THAT_WAIT, sql_words};
 use crate::rollouts::rows::existing_rollout;
 use crate::{Result, StoreError};
 
-/// An attempt runs that has been heard of.
+/// An attempt that shows activity is running.
 static ACTIVITY: LazyLock<Arc<str>> = LazyLock::new(|| {
     let (wake, running) = (sql_words(&ATTEMPTS_THAT_WAKE), AttemptStatus::Running);
     format!(
@@ -38,8 +38,8 @@ static ROLLOUT_RUNS: LazyLock<Arc<str>> = LazyLock::new(|| {
     .into()
 });
 
-/// Notes that an attempt has been heard of: it runs if it was preparing or thought unresponsive, and so does a rollout
-/// that waits for its latest attempt. An attempt that has ended otherwise stays ended.
+/// Records activity of an attempt: it runs if it was preparing or unresponsive, and so does a rollout that waits for its
+/// latest attempt. An attempt that has ended otherwise stays ended.
 pub(crate) async fn record_activity(
     write: &mut Write,
     rollout_id: &str,
@@ -73,7 +73,7 @@ pub(crate) async fn record_activity(
     Ok(())
 }
 
-/// Counts what an attempt that is there has got, which is not heard of by that.
+/// Adds to the counts of an attempt without recording activity.
 pub(crate) async fn add_counts(
     connection: &mut AnyConnection,
     rollout_id: &str,

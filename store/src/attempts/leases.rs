@@ -1,5 +1,5 @@
-//! Leases: an attempt whose runner promised a sign of life and gave none was never begun, since the reply that handed it out
-//! was lost. It goes back into the queue as if it had not been handed out.
+//! Leases: if the runner of an attempt promised a heartbeat and sent none, the reply that handed the attempt out was lost.
+//! The attempt goes back into the queue as if it had not been handed out.
 
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub(crate) async fn begin(connection: &mut AnyConnection, attempt: &Attempt, end
     Ok(())
 }
 
-/// The latest attempts of their rollouts whose lease is over and of which nothing has been heard.
+/// The latest attempts of their rollouts whose lease has expired without any activity.
 pub(crate) async fn expired(connection: &mut AnyConnection, time: f64) -> Result<Vec<Attempt>> {
-    // The first condition says what the index holds.
+    // The first condition is that of the index.
     let rows = sqlx::query(
         "SELECT a.* FROM rollouts r JOIN attempts a ON a.rollout_id = r.rollout_id
          WHERE r.end_time IS NULL AND r.status = 'preparing'
@@ -111,7 +111,7 @@ mod tests {
         assert_ne!(second.attempt.attempt_id, lost.attempt.attempt_id);
         assert_eq!(second.attempt.sequence_id, 1);
         assert_eq!(store.attempts(&second.rollout.rollout_id).await.unwrap().len(), 1);
-        // Whoever has the first after all, is told that it is none.
+        // If the first worker did get the attempt after all, its reports are refused.
         let late = vec![(lost.rollout.rollout_id, lost.attempt.attempt_id)];
         assert!(store.heartbeat_attempts(late).await.unwrap().is_empty());
     }

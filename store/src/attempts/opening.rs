@@ -1,4 +1,4 @@
-//! Attempts that are made because somebody names them.
+//! Attempts that are created because a request names them.
 
 use fulgurite_types::{Attempt, AttemptRef};
 

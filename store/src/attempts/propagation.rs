@@ -20,7 +20,7 @@ pub(crate) struct AttemptWithRollout {
 }
 
 impl AttemptWithRollout {
-    /// Whether nothing that the attempt still says can matter.
+    /// Whether further reports of the attempt change nothing.
     pub(crate) fn is_over(&self) -> bool {
         self.attempt.status.is_ended() || self.leads.as_ref().is_none_or(|rollout| rollout.status.is_finished())
     }

@@ -1,4 +1,4 @@
-//! Attempts: finding them, and what is told of how they go.
+//! Attempts: queries, updates, reports and heartbeats.
 
 use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Page, Paginated};
 
@@ -22,7 +22,7 @@ impl Store {
         Ok(self.query_attempts(rollout_id, &Page::default()).await?.items)
     }
 
-    /// A page of the attempts of a rollout, sorted by `sequence_id` unless told otherwise.
+    /// A page of the attempts of a rollout, sorted by `sequence_id` unless the query sorts otherwise.
     pub async fn query_attempts(&self, rollout_id: &str, page: &Page) -> Result<Paginated<Attempt>> {
         let mut connection = self.reader().await?;
         let mut total = Sql::new("SELECT COUNT(*) FROM attempts WHERE rollout_id = ");
@@ -51,8 +51,8 @@ impl Store {
         ListPages::find(self, kind, &total, places, rows, page).await
     }
 
-    /// Changes an attempt as told. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails,
-    /// or goes back into the queue when its config asks for another attempt.
+    /// Updates an attempt. If it is the latest of its rollout, the rollout follows: it runs, succeeds, fails, or goes back
+    /// into the queue when its config allows another attempt.
     pub async fn update_attempt(
         &self,
         rollout_id: &str,

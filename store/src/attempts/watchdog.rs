@@ -1,4 +1,4 @@
-//! The watchdog: ends what takes too long or was not heard of for too long.
+//! The watchdog: ends attempts that time out or show no activity.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::rollouts::rows::rollout_from_row;
 use crate::{Result, Store, StoreError};
 
 impl Store {
-    /// Ends every attempt that takes too long or has not been heard of for too long, by its rollout's config, and takes
-    /// those back whose lease is over. Gives the attempts that it has ended.
+    /// Ends every attempt that has timed out or shown no activity for too long, by its rollout's config, and reclaims those
+    /// whose lease has expired. Returns the attempts that it has ended.
     pub async fn scan_watchdog(&self) -> Result<Vec<Attempt>> {
         self.scan_watchdog_at(now()).await
     }
@@ -70,7 +70,7 @@ impl Store {
 
 /// The latest attempts of rollouts under way that are overdue, and what they become.
 async fn overdue_attempts(connection: &mut AnyConnection, time: f64) -> Result<Vec<(Attempt, AttemptStatus)>> {
-    // The first condition says what the index holds.
+    // The first condition is that of the index.
     let rollouts = sqlx::query(
         "SELECT * FROM rollouts WHERE end_time IS NULL AND status IN ('preparing', 'running') ORDER BY position",
     )

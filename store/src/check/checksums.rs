@@ -11,7 +11,7 @@ use crate::check::findings::{Check, CheckEvent, PAGE};
 use crate::checksums::{GenerationColumns, Recorded};
 use crate::database::sql::{Sql, column, count};
 
-/// An attempt of a page: what it says that was recorded, and what there is of it.
+/// An attempt of a page: the counts and digest in its row, and those of its spans and generations.
 struct Attempt {
     /// Its place in the page.
     position: i64,
@@ -97,8 +97,8 @@ fn not_finite(logprobs: &[u8]) -> Option<usize> {
     unpack_logprobs(logprobs)?.iter().position(|logprob| !logprob.is_finite())
 }
 
-/// Attempts behind one, in the order of their ids, with what there is of each. One statement sees one state of the
-/// database, whoever writes meanwhile.
+/// Attempts after an id, in the order of their ids, with their spans and generations counted. One statement sees one state
+/// of the database even if others write meanwhile.
 async fn page_of_attempts(connection: &mut AnyConnection, last: &Key) -> Result<HashMap<Key, Attempt>> {
     let mut sql = Sql::new(
         "WITH page AS (

@@ -1,4 +1,4 @@
-//! What a check looks through, and what it tells.
+//! What a check examines and reports.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ pub(super) const PAGE: u64 = 500;
 pub struct Violation {
     /// Which law, by name.
     pub law: &'static str,
-    /// The row that breaks it, or the database's own words.
+    /// The id of the row, or the database's message.
     pub row: String,
     /// In which way.
     pub message: String,
 }
 
-/// What a check tells while it runs.
+/// A report of a running check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckEvent {
     /// So many rows of a table have been looked at.

@@ -1,4 +1,4 @@
-//! Whether a store keeps its laws: what the database itself can tell, and what only its rows together say.
+//! Checks that a store keeps its laws: those that the database can check itself, and those over several rows.
 
 mod checksums;
 mod findings;
@@ -23,7 +23,7 @@ use crate::generations::tokens::PrefixHasher;
 use crate::{Result, Store, StoreError};
 
 impl Store {
-    /// Looks at every row of the store and tells what breaks a law; nothing is changed. Gives the number of violations.
+    /// Checks every row of the store and reports each violation; nothing is changed. Returns the number of violations.
     ///
     /// # Errors
     /// Only if the database does not answer. That a row, or a table, cannot be read is a violation.
@@ -63,7 +63,7 @@ impl Check<'_> {
         }
     }
 
-    /// What SQLite says of its file.
+    /// SQLite's own check of its file.
     async fn file(&mut self, connection: &mut AnyConnection) -> Result<()> {
         let rows = Sql::new("SELECT integrity_check AS message FROM pragma_integrity_check").all(connection).await;
         for row in self.unless_damaged("database", "file", rows)?.unwrap_or_default() {

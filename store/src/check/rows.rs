@@ -1,4 +1,4 @@
-//! What only somebody who reads a row can tell of it.
+//! Violations that are found by parsing a row.
 
 use fulgurite_types::Object;
 use serde_json::Value;
@@ -54,14 +54,14 @@ pub(super) const TABLES: &[Table] = &[
     },
 ];
 
-fn said<T>(result: Result<T>) -> std::result::Result<T, String> {
+fn error_text<T>(result: Result<T>) -> std::result::Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
 fn read_rollout(row: &AnyRow) -> std::result::Result<(), String> {
-    let rollout = said(rollout_from_row(row))?;
+    let rollout = error_text(rollout_from_row(row))?;
     let (run_id, step) = run_and_step(rollout.metadata.as_ref());
-    let stored: (Option<String>, Option<i64>) = (said(column(row, "run_id"))?, said(column(row, "step"))?);
+    let stored: (Option<String>, Option<i64>) = (error_text(column(row, "run_id"))?, error_text(column(row, "step"))?);
     if (stored.0.as_deref(), stored.1) == (run_id, step) {
         Ok(())
     } else {
@@ -70,15 +70,15 @@ fn read_rollout(row: &AnyRow) -> std::result::Result<(), String> {
 }
 
 fn read_attempt(row: &AnyRow) -> std::result::Result<(), String> {
-    said(attempt_from_row(row)).map(|_| ())
+    error_text(attempt_from_row(row)).map(|_| ())
 }
 
-/// A span's columns are copies of what its body says.
+/// A span's columns are copies of fields of its body.
 fn read_span(row: &AnyRow) -> std::result::Result<(), String> {
-    let span = said(span_from_row(row))?;
-    let text = |name| said(column::<Option<String>>(row, name));
-    let real = |name| said(column::<Option<f64>>(row, name));
-    let sequence_id: u64 = said(count(row, "sequence_id"))?;
+    let span = error_text(span_from_row(row))?;
+    let text = |name| error_text(column::<Option<String>>(row, name));
+    let real = |name| error_text(column::<Option<f64>>(row, name));
+    let sequence_id: u64 = error_text(count(row, "sequence_id"))?;
     let same = [
         ("rollout_id", text("rollout_id")?.as_ref() == Some(&span.rollout_id)),
         ("attempt_id", text("attempt_id")?.as_ref() == Some(&span.attempt_id)),
@@ -97,21 +97,21 @@ fn read_span(row: &AnyRow) -> std::result::Result<(), String> {
 }
 
 fn read_resources(row: &AnyRow) -> std::result::Result<(), String> {
-    said(json::<Object>(row, "resources")).map(|_| ())
+    error_text(json::<Object>(row, "resources")).map(|_| ())
 }
 
 fn read_worker(row: &AnyRow) -> std::result::Result<(), String> {
-    said(optional_json::<Object>(row, "heartbeat_stats")).map(|_| ())
+    error_text(optional_json::<Object>(row, "heartbeat_stats")).map(|_| ())
 }
 
 fn read_run(row: &AnyRow) -> std::result::Result<(), String> {
-    said(json::<Value>(row, "config")).map(|_| ())
+    error_text(json::<Value>(row, "config")).map(|_| ())
 }
 
 fn read_step(row: &AnyRow) -> std::result::Result<(), String> {
-    said(json::<Value>(row, "metrics")).map(|_| ())
+    error_text(json::<Value>(row, "metrics")).map(|_| ())
 }
 
 fn read_checkpoint(row: &AnyRow) -> std::result::Result<(), String> {
-    said(json::<Value>(row, "state")).map(|_| ())
+    error_text(json::<Value>(row, "state")).map(|_| ())
 }

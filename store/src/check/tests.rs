@@ -286,7 +286,7 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
     let store = sound_store().await;
     corrupt(&store, "UPDATE generations SET checksum = NULL; UPDATE attempts SET span_count = NULL, digest = NULL")
         .await;
-    // An attempt that had begun before goes on without.
+    // An attempt from before stays without checksums when calls are added.
     let (rollout, attempt) = store.get_rollout("a").await.unwrap().unwrap();
     let attempted = fulgurite_types::AttemptedRollout { rollout, attempt: attempt.unwrap() };
     store.record_generation(generation("three", &attempted, &[1, 2, 3, 2, 5], &[2])).await.unwrap();
@@ -305,12 +305,12 @@ async fn rows_of_older_stores_have_no_checksum_and_are_counted() {
 async fn checksums_follow_whatever_the_store_itself_changes() {
     let store = sound_store().await;
     let attempted = store.start().await;
-    let begun = NewGeneration {
+    let partial = NewGeneration {
         stop_reason: StopReason::ClientGone,
         client_gone: true,
         ..generation("begun", &attempted, &[1, 2], &[3])
     };
-    store.record_generation(begun).await.unwrap();
+    store.record_generation(partial).await.unwrap();
     store.replace_generation(generation("begun", &attempted, &[1, 2], &[3, 4])).await.unwrap();
     store.record_generation(generation("next", &attempted, &[1, 2, 3, 4, 5], &[6])).await.unwrap();
     store.set_client_gone("next", true).await.unwrap();

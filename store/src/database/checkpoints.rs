@@ -7,20 +7,20 @@ use tokio::task::JoinHandle;
 use crate::Result;
 use crate::database::location::Connector;
 
-/// Commits between two checkpoints where nobody waits for the writer. Of calls, they write two or three dozen pages, which
-/// are mostly copied before the next of a thousand calls a second commits: it would wait for the same disk and the same
-/// processors, and the longer, the more there is to copy.
+/// Commits between two checkpoints while no write waits for the writer. They write two or three dozen pages, which are
+/// mostly copied before the next of a thousand calls a second commits: it would wait for the same disk, and the longer, the
+/// more there is to copy.
 const COMMITS: u32 = 8;
-/// Commits between two checkpoints where somebody always waits. The fewer there are, the less often a page is copied that
-/// changes with every call.
+/// Commits between two checkpoints while writes are always waiting. The fewer checkpoints, the less often a page is copied
+/// that changes with every call.
 const COMMITS_UNDER_LOAD: u32 = 32;
 
-/// A connection that copies what the writer has committed. The writer goes on meanwhile; if it has not committed anything
-/// by the end of a checkpoint, its next commit begins the log anew. Where it always has, the log grows until the writer
-/// makes a checkpoint of its own, which finds little to do.
+/// A connection that copies what the writer has committed, while the writer continues; if nothing was committed by the end
+/// of a checkpoint, the next commit restarts the log. Otherwise the log grows until the writer makes a checkpoint of its
+/// own, which finds little to copy.
 pub(crate) struct Checkpoints {
     commits: u32,
-    asked: mpsc::Sender<()>,
+    requests: mpsc::Sender<()>,
     task: JoinHandle<()>,
 }
 
@@ -29,22 +29,22 @@ impl Checkpoints {
     #[expect(clippy::disallowed_methods, reason = "who is returned holds it")]
     pub(crate) fn start(connector: Connector) -> Self {
         // One may wait while another is made; more of them would find nothing new.
-        let (asked, receiver) = mpsc::channel(1);
-        Self { commits: 0, asked, task: tokio::spawn(run(connector, receiver)) }
+        let (requests, receiver) = mpsc::channel(1);
+        Self { commits: 0, requests, task: tokio::spawn(run(connector, receiver)) }
     }
 
-    /// Counts a commit, given whether somebody waits for the next one, and has the log copied after some of them.
+    /// Counts a commit, given whether writes wait for the next one, and has the log copied after some of them.
     pub(crate) fn committed(&mut self, somebody_waits: bool) {
         self.commits += 1;
         let enough = if somebody_waits { COMMITS_UNDER_LOAD } else { COMMITS };
-        if self.commits >= enough && self.asked.try_send(()).is_ok() {
+        if self.commits >= enough && self.requests.try_send(()).is_ok() {
             self.commits = 0;
         }
     }
 
     /// Ends, so that the writer's connection is the last one.
     pub(crate) async fn close(self) {
-        drop(self.asked);
+        drop(self.requests);
         // With its runtime it is cancelled, and nothing was left to be done.
         if let Err(error) = self.task.await
             && !error.is_cancelled()
@@ -54,9 +54,9 @@ impl Checkpoints {
     }
 }
 
-async fn run(connector: Connector, mut asked: mpsc::Receiver<()>) {
+async fn run(connector: Connector, mut requests: mpsc::Receiver<()>) {
     let mut connection = None;
-    while asked.recv().await.is_some() {
+    while requests.recv().await.is_some() {
         if let Err(error) = checkpoint(&connector, &mut connection).await {
             // The writer's own checkpoint does what is left.
             tracing::warn!(%error, "a checkpoint failed");
@@ -111,8 +111,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_log_is_copied_less_often_while_somebody_waits() {
-        let (asked, mut receiver) = mpsc::channel(1);
-        let mut checkpoints = Checkpoints { commits: 0, asked, task: tokio::spawn(async {}) };
+        let (requests, mut receiver) = mpsc::channel(1);
+        let mut checkpoints = Checkpoints { commits: 0, requests, task: tokio::spawn(async {}) };
         let mut commits_until_asked = |somebody_waits: &dyn Fn(u32) -> bool| {
             let mut commits = 0;
             while receiver.try_recv().is_err() {

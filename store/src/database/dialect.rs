@@ -1,4 +1,4 @@
-//! What SQLite and PostgreSQL say differently. Everything else is one text for both.
+//! The differences between SQLite and PostgreSQL. All other SQL is one text for both.
 
 use std::time::Duration;
 
@@ -26,9 +26,8 @@ pub(crate) enum Word {
     EmptyText,
 }
 
-/// For SQLite's one writing connection: 32 MiB of log before it copies that into the file itself, while a call waits, if
-/// nobody else has let the log begin anew by then; and 16 MiB of pages kept, for what calls change is at the end of most
-/// trees.
+/// For SQLite's one writing connection: 32 MiB of log before the connection itself copies it into the file, while a call
+/// waits, unless the log was restarted by then; and 16 MiB of cached pages, because calls change the ends of most trees.
 const WRITING: &str = "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 8000; PRAGMA cache_size = -16384;";
 
 impl Dialect {

@@ -93,7 +93,7 @@ impl Location {
             let mode = format!("{:o}", mode & 0o777);
             tracing::warn!(path, mode, "others may read or write the store; `chmod 600` keeps it to its owner");
         }
-        // Why it cannot be made, SQLite says better.
+        // SQLite's own error message explains better why the file cannot be created.
         made.is_ok()
     }
 
@@ -190,7 +190,7 @@ pub fn redact_url(url: &str) -> String {
     let Some((scheme @ ("postgres" | "postgresql"), rest)) = url.split_once("://") else { return url.to_owned() };
     // A password may hold any of these, though it should not.
     let (user, address) = match rest.rsplit_once('@') {
-        // Nobody can tell whether this is a password or options.
+        // This may be a password or options.
         Some((before, _)) if before.contains('?') => return format!("{scheme}://..."),
         Some((user, address)) => (user.split(':').next(), address),
         None => (None, rest),

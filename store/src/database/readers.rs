@@ -20,7 +20,7 @@ pub(crate) enum Readers {
     Server(AnyPool),
 }
 
-/// Connections to a file, which does not go away: nothing is asked of one between two uses.
+/// Connections to a file, which never goes away, so that idle connections need no test.
 pub(crate) struct FileReaders {
     connector: Connector,
     /// Made as needed.
@@ -35,7 +35,7 @@ pub(crate) enum Reader {
         connection: OwnedMappedMutexGuard<Option<AnyConnection>, AnyConnection>,
         _permit: OwnedSemaphorePermit,
     },
-    /// Of nobody else, before or after.
+    /// It is never shared, before or after.
     Own {
         connection: AnyConnection,
         _permit: OwnedSemaphorePermit,
@@ -88,7 +88,7 @@ impl Readers {
         }
     }
 
-    /// A connection of its own, for whoever changes how it behaves.
+    /// A connection of its own, for a query that may change the connection's settings.
     pub(crate) async fn own(&self) -> Result<Reader> {
         match self {
             Self::File(readers) => {
@@ -103,7 +103,7 @@ impl Readers {
         }
     }
 
-    /// Waits for those who read, and closes all connections; nobody reads from now on.
+    /// Waits for running reads and closes all connections; later reads fail.
     pub(crate) async fn close(&self) {
         match self {
             Self::File(readers) => readers.close().await,
@@ -136,7 +136,7 @@ impl FileReaders {
     }
 
     async fn close(&self) {
-        // Fails where somebody has closed them before.
+        // Fails if they are closed.
         let all_are_back = self.permits.acquire_many(READERS).await;
         self.permits.close();
         drop(all_are_back);

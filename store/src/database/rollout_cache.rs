@@ -1,5 +1,5 @@
-//! Rollouts that take calls, as this server knows them: nearly every call is of an attempt that began here or that has
-//! made a call before, and need not ask the database whose it is.
+//! A cache of the rollouts that take calls: nearly every call is of an attempt that started here or has made a call before,
+//! and its rollout need not be read from the database.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::lifecycle::ROLLOUTS_THAT_WAIT;
 /// Rollouts that are kept in each of two halves.
 const ROLLOUTS: usize = 2048;
 
-/// For how long what is known is believed: another program may have the same file open, which tells of nothing.
+/// Maximum age of an entry: another program may have the same file open, whose writes are not seen here.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// A rollout without its input, and its latest attempt.
@@ -32,7 +32,7 @@ pub(crate) enum Change {
 
 /// Rollouts whose latest attempts take calls. Whatever is written goes by here, in the order in which it is committed.
 pub(crate) struct RolloutCache {
-    /// `None` where others write, of which nothing is told here.
+    /// `None` where other servers write to the database, whose writes are not seen here.
     halves: Option<Mutex<Halves>>,
 }
 
@@ -105,9 +105,9 @@ impl RolloutCache {
         let Some(mut halves) = self.halves() else { return };
         for change in changes {
             match change {
-                Change::Started(begun) => {
-                    let rollout_id = begun.0.rollout_id.clone();
-                    halves.put(&rollout_id, Entry::Cached(begun, Instant::now()));
+                Change::Started(started) => {
+                    let rollout_id = started.0.rollout_id.clone();
+                    halves.put(&rollout_id, Entry::Cached(started, Instant::now()));
                 }
                 Change::Active(rollout_id, attempt_id) => halves.was_active(&rollout_id, &attempt_id),
                 Change::Other(rollout_id) => drop(halves.remove(&rollout_id)),
@@ -152,7 +152,7 @@ impl Halves {
     }
 }
 
-/// Whether it says something about the latest attempt that this one was heard of.
+/// Whether activity of this attempt changes the entry.
 fn is_news((rollout, latest): &(Rollout, Option<Attempt>), attempt_id: &str) -> bool {
     latest.as_ref().is_some_and(|latest| {
         let is_running = latest.status == AttemptStatus::Running && rollout.status == RolloutStatus::Running;
@@ -180,9 +180,9 @@ mod tests {
         assert!(rollout.input.is_null());
 
         store.record_generation(generation("a", &started, &[1], &[2])).await.unwrap();
-        let heard = store.cached_rollout(id).await.unwrap().unwrap();
-        assert_eq!(heard.0.status, RolloutStatus::Running);
-        let attempt = heard.1.as_ref().unwrap();
+        let active = store.cached_rollout(id).await.unwrap().unwrap();
+        assert_eq!(active.0.status, RolloutStatus::Running);
+        let attempt = active.1.as_ref().unwrap();
         assert!(attempt.status == AttemptStatus::Running && attempt.last_heartbeat_time.is_some());
 
         let metadata = serde_json::json!({ "seed": 7 }).as_object().cloned();

@@ -7,16 +7,16 @@ use uuid::Uuid;
 
 use crate::database::rollout_cache::Change;
 
-/// What others want to be told once a transaction has been committed.
+/// The effects of a committed transaction that others are notified of.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Effects {
     /// Rollouts that were put into the queue.
     pub queued: usize,
     /// Whether any rollout has finished.
     pub finished: bool,
-    /// Attempts that have ended, by rollout and attempt. Other servers are not told of them.
+    /// Attempts that have ended, by rollout and attempt. Other servers are not notified of them.
     pub ended: Vec<(String, String)>,
-    /// What is different about rollouts and their attempts. Other servers are not told of it.
+    /// Changes for the cache of rollouts. Other servers are not notified of them.
     pub rollouts: Vec<Change>,
 }
 
@@ -30,7 +30,7 @@ impl Effects {
     }
 }
 
-/// Is told of attempts that have ended, by rollout and attempt.
+/// Called with attempts that have ended, by rollout and attempt.
 type EndListener = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Wakes those who wait.
@@ -39,7 +39,7 @@ pub(crate) struct Signals {
     pub queued: Notify,
     /// Changes whenever a rollout has finished.
     pub finished: watch::Sender<()>,
-    /// Turns true once nobody shall wait any more.
+    /// Turns true when all waiting is to end.
     pub closing: watch::Sender<bool>,
     ends: OnceLock<EndListener>,
     /// Tells this store's own messages to others from theirs to it.
@@ -72,14 +72,14 @@ impl Signals {
         }
     }
 
-    /// From now on tells of attempts that have ended; there can be one who listens.
+    /// Sets the listener for attempts that have ended; there can be one.
     pub(crate) fn set_end_listener(&self, tell: EndListener) {
         if self.ends.set(tell).is_err() {
             tracing::error!("the ends of attempts are told to somebody already");
         }
     }
 
-    /// Ends once nobody shall wait any more.
+    /// Completes when all waiting is to end.
     pub(crate) async fn closed(&self) {
         // The sender is ours, so that the wait cannot fail.
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
@@ -91,7 +91,7 @@ impl Signals {
         self.finished.send_replace(());
     }
 
-    /// What the other servers are told of effects, if there is anything to tell.
+    /// The message that notifies other servers of effects, if there are any that concern them.
     pub(crate) fn message(&self, effects: &Effects) -> Option<String> {
         let Effects { queued, finished, .. } = *effects;
         (queued > 0 || finished).then(|| format!("{} {queued} {}", self.sender.simple(), u8::from(finished)))

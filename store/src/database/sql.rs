@@ -42,7 +42,7 @@ pub(crate) fn optional_json<T: DeserializeOwned>(row: &AnyRow, name: &'static st
     text.map(|text| serde_json::from_str(&text).map_err(|error| corrupt(name, error))).transpose()
 }
 
-/// A column that holds one of an enum's words.
+/// A column that holds a value of an enum, as text.
 pub(crate) fn word<T: for<'de> Deserialize<'de>>(row: &AnyRow, name: &'static str) -> Result<T> {
     of_word(column(row, name)?, name)
 }
@@ -89,8 +89,8 @@ pub(crate) fn optional_plain<'t>(field: &str, text: Option<&'t str>) -> Result<O
 
 /// A number that may be missing, as an argument.
 ///
-/// sqlx 0.9 tells PostgreSQL that a missing `f64` is an `f32` and the other way round, and a statement that has been
-/// prepared for the one cannot be given the other.
+/// sqlx 0.9 declares a missing `f64` to PostgreSQL as an `f32` and the other way round, and a statement that was prepared
+/// for one type cannot be bound to the other.
 pub(crate) struct OptionalReal(pub Option<f64>);
 
 impl Type<Any> for OptionalReal {

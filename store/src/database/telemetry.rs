@@ -62,7 +62,7 @@ impl WriterMetrics {
     }
 }
 
-/// Measures how long rollouts that were taken off the queue had been there. A retry does not tell when it was queued.
+/// Measures how long rollouts waited in the queue before they were taken. Of a retry it is not known when it was queued.
 pub(crate) fn rollouts_were_taken(taken: &[AttemptedRollout]) {
     for AttemptedRollout { rollout, attempt } in taken.iter().filter(|taken| taken.attempt.sequence_id == 1) {
         // A clock that was set back counts as no time.

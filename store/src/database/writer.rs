@@ -18,7 +18,7 @@ use crate::database::signals::{Effects, Signals};
 use crate::database::telemetry::WriterMetrics;
 use crate::{Result, StoreError};
 
-/// Jobs that may wait; whoever brings another one waits until there is room.
+/// Maximum number of waiting jobs; a caller with another job waits until there is room.
 const QUEUE_LENGTH: usize = 1024;
 /// Jobs that share a transaction at most, so that the first is not kept waiting by a stream of others.
 const BATCH_LENGTH: usize = 256;
@@ -45,20 +45,20 @@ impl Write {
         self.effects.finished = true;
     }
 
-    /// After the commit, whoever remembers the attempt is told.
+    /// After the commit, caches of the attempt are notified.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.effects.ended.push((attempt.rollout_id.clone(), attempt.attempt_id.clone()));
     }
 
     /// After the commit, the rollout is known to have this attempt as its latest.
     pub(crate) fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
-        // It may be large, and whoever asks whose a call is has no use for it.
+        // It may be large, and model calls do not use it.
         let input = rollout.input.take();
         self.effects.rollouts.push(Change::Started(Arc::new((rollout.clone(), Some(attempt.clone())))));
         rollout.input = input;
     }
 
-    /// After the commit, the attempt is known to have been heard of.
+    /// After the commit, the attempt's activity is noted in the cache.
     pub(crate) fn attempt_was_active(&mut self, rollout_id: &str, attempt_id: &str) {
         self.effects.rollouts.push(Change::Active(rollout_id.to_owned(), attempt_id.to_owned()));
     }
@@ -167,7 +167,7 @@ impl<J: Joinable> Job<J> for JoinableJob<J> {
     }
 
     fn answer(self: Box<Self>, transaction: Result<()>) {
-        // What was committed stays, whether or not somebody still listens.
+        // What was committed stays, whether or not the caller still waits for the result.
         let _ = self.caller.send(transaction.and(self.result));
     }
 
@@ -185,7 +185,7 @@ enum Message<J> {
     Close(oneshot::Sender<()>),
 }
 
-/// The way to the writing task. The task ends when every handle is gone, or when it is told to close.
+/// The handle to the writing task. The task ends when every handle is dropped, or when it is closed.
 pub(crate) struct Writer<J> {
     messages: mpsc::Sender<Message<J>>,
     commits: Arc<AtomicU64>,
@@ -291,8 +291,8 @@ impl<J: Joinable> Task<J> {
         let mut messages = Vec::with_capacity(BATCH_LENGTH);
         let mut shared = false;
         while self.receiver.recv_many(&mut messages, BATCH_LENGTH).await > 0 {
-            // Where writes come close together, whoever could run now may have one too. The fewer commits there are, the
-            // less each write costs; one that comes alone does not wait.
+            // Where writes come close together, tasks that are ready to run are given the chance to add one. The fewer
+            // commits there are, the less each write costs; a single write does not wait.
             if shared {
                 tokio::task::yield_now().await;
                 while messages.len() < BATCH_LENGTH
@@ -487,7 +487,8 @@ mod tests {
     #[tokio::test]
     async fn a_failing_write_undoes_its_own_work_only() {
         let store = TestStore::new().await;
-        // Each of three takes a sequence id of a rollout of its own; each bit of `failing` says whether one then fails.
+        // Each of three takes a sequence id of a rollout of its own; each bit of `failing` makes one of them fail
+        // afterwards.
         for failing in 0..8 {
             let fails = |place: usize| failing >> place & 1 == 1;
             let rollout_id = |place: usize| format!("ro-{failing}-{place}");

@@ -12,10 +12,10 @@ use crate::{Result, StoreError};
 
 const PROMPT: &str = "gen_ai.prompt.";
 const ANSWER: &str = "gen_ai.completion.0.";
-/// Attributes of the tools that a request declares, by how their names begin. What a tool does, and its parameters, the
-/// client said.
+/// Prefix of the attributes of the tools that a request declares. Descriptions and parameters of tools are the client's
+/// content.
 pub(crate) const TOOLS: &str = "gen_ai.request.functions.";
-/// Attribute of tools that the model is not told of.
+/// Attribute of tools that the model is not shown.
 const IGNORED_TOOLS: &str = "fulgurite.request.ignored_tools";
 /// Said of an answer, but no part of it as a message.
 const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
@@ -311,7 +311,7 @@ mod tests {
     }
 
     async fn record(store: &Store, attempted: &AttemptedRollout, id: usize, attributes: Object) {
-        // Tokens are of no matter here; each call has its own, which nobody continues.
+        // Tokens do not matter here; each call has its own, which no other call continues.
         let tokens = generation(&format!("{id:016}"), attempted, &[id as u32], &[1]);
         store.record_generation(NewGeneration { attributes, ..tokens }).await.unwrap();
     }
@@ -360,7 +360,7 @@ mod tests {
     async fn the_bytes_of_a_conversation_grow_with_its_length() {
         let (half, whole) = (bytes_of_a_conversation(32).await, bytes_of_a_conversation(64).await);
         assert!(whole <= half * 21 / 10, "{half} bytes for 32 turns, {whole} for 64");
-        // A turn says 300 bytes and samples 30 tokens of 8; the rest is what every call says of itself.
+        // A turn has 300 bytes of text and 30 sampled tokens of 8 bytes; the rest is the call's own attributes.
         assert!(whole / 64 < 2_000, "{} bytes a turn", whole / 64);
     }
 
@@ -449,11 +449,11 @@ mod tests {
         assert_eq!(read, odd);
     }
 
-    /// A turn goes on from an earlier call (by its index), keeping some of what it knew, with or without its answer, or
-    /// starts afresh; then something new is said.
+    /// A turn continues an earlier call (by its index), keeping some of its messages, with or without its answer, or starts
+    /// a new conversation; then it adds messages.
     fn turns() -> impl Strategy<Value = Vec<Turn>> {
         let from = any::<Option<(prop::sample::Index, prop::sample::Index, bool)>>();
-        // Few different words, so that unrelated conversations share beginnings by chance.
+        // Few different texts, so that unrelated conversations share beginnings by chance.
         prop::collection::vec((from, prop::collection::vec("[ab]", 0..3), "[ab]"), 1..12)
     }
 
@@ -467,12 +467,12 @@ mod tests {
             tokio::runtime::Runtime::new().unwrap().block_on(async {
                 let store = TestStore::new().await;
                 let attempted = store.start().await;
-                let mut said: Vec<(Vec<Object>, String)> = Vec::new();
+                let mut recorded: Vec<(Vec<Object>, String)> = Vec::new();
                 let mut given = Vec::new();
                 for (id, (from, new, answer)) in turns.into_iter().enumerate() {
                     let mut messages = Vec::new();
-                    if let Some((earlier, kept, with_answer)) = from && !said.is_empty() {
-                        let (known, answered) = earlier.get(&said);
+                    if let Some((earlier, kept, with_answer)) = from && !recorded.is_empty() {
+                        let (known, answered) = earlier.get(&recorded);
                         messages.extend_from_slice(&known[..=kept.index(known.len())]);
                         if with_answer {
                             messages.push(message("assistant", answered));
@@ -484,7 +484,7 @@ mod tests {
                     }
                     given.push(attributes(&messages, &answer));
                     record(&store, &attempted, id, attributes(&messages, &answer)).await;
-                    said.push((messages, answer));
+                    recorded.push((messages, answer));
                 }
                 assert_eq!(read(&store, &attempted).await, given);
             });

@@ -1,4 +1,4 @@
-//! Which calls went on, token by token, where an earlier call of their attempt had ended, and why the others did not.
+//! Which calls continued an earlier call of their attempt, token by token, and why the others did not.
 
 use fulgurite_types::{CallDrift, DriftReport, ListFilter, Listed, Object, Part};
 use serde_json::Value;
@@ -111,7 +111,7 @@ mod tests {
             store.record_generation(call).await.unwrap();
         }
         let report = store.drift(&attempted.rollout.rollout_id).await.unwrap();
-        let said: Vec<_> = report
+        let reported: Vec<_> = report
             .calls
             .iter()
             .map(|call| {
@@ -124,7 +124,7 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            said,
+            reported,
             [("a", None, 0, Some("first_turn")), ("b", Some("a"), 3, None), ("c", None, 0, Some("history_rewritten"))]
         );
         let left = &report.calls[2];
@@ -149,13 +149,13 @@ mod tests {
         }
         let listed =
             store.list_drift(&ListFilter::default(), &Part::Newest { limit: None, sort_by: None }).await.unwrap();
-        let mut said: Vec<_> = listed
+        let mut reported: Vec<_> = listed
             .items
             .iter()
             .map(|call| (&*call.generation_id, call.reason.as_ref().map(BranchReason::as_str)))
             .collect();
-        said.sort_unstable();
+        reported.sort_unstable();
         let first = Some("first_turn");
-        assert_eq!(said, [("a", first), ("b", first), ("c", None), ("d", Some("history_rewritten"))]);
+        assert_eq!(reported, [("a", first), ("b", first), ("c", None), ("d", Some("history_rewritten"))]);
     }
 }

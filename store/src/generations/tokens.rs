@@ -8,7 +8,7 @@ pub(crate) type ContextHash = [u8; 16];
 /// Bytes of a packed token.
 pub(crate) const TOKEN_BYTES: usize = size_of::<u32>();
 
-/// Hashes a sequence of packed tokens once and tells the hash of any of its prefixes, shortest first.
+/// Hashes a sequence of packed tokens once and returns the hash of any of its prefixes, shortest first.
 pub(crate) struct PrefixHasher<'t> {
     rest: &'t [u8],
     /// Tokens.
@@ -21,8 +21,7 @@ impl<'t> PrefixHasher<'t> {
         Self { rest: packed, hashed: 0, state: Sha256::new() }
     }
 
-    /// The hash of the first `length` tokens; `None` if there are not so many, or if a longer prefix was asked for
-    /// before.
+    /// The hash of the first `length` tokens; `None` if there are not so many, or if a longer prefix was requested before.
     pub(crate) fn prefix(&mut self, length: usize) -> Option<ContextHash> {
         let (next, rest) = self.rest.split_at_checked(TOKEN_BYTES.checked_mul(length.checked_sub(self.hashed)?)?)?;
         self.state.update(next);

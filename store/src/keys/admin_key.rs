@@ -16,7 +16,7 @@ impl AdminKey {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Invalid`], which does not tell the key.
+    /// [`StoreError::Invalid`], which does not contain the key.
     pub fn new(text: &str) -> Result<Self> {
         let text = text.trim();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -25,13 +25,13 @@ impl AdminKey {
         Ok(Self { text: text.to_owned() })
     }
 
-    /// Whether it is this key, found out in a time that tells nothing of where the two differ.
+    /// Whether it is this key, compared in constant time.
     pub(super) fn is(&self, given: &str) -> bool {
         let code = |text: &str| new_hmac(b"fulgurite compares its admin key").chain_update(text);
         code(given).verify(&code(&self.text).finalize().into_bytes()).is_ok()
     }
 
-    /// The key itself, for whoever has to send it.
+    /// The key itself, for clients that must send it.
     pub fn expose(&self) -> &str {
         &self.text
     }

@@ -9,7 +9,7 @@ pub enum KeyHolder {
     Attempt {
         /// Its rollout.
         rollout_id: String,
-        /// The attempt that the key was made for, to which calls belong that do not say whose they are.
+        /// The attempt that the key was made for, and which calls that name no attempt belong to.
         attempt_id: String,
     },
     /// Whoever runs an attempt's grader: its rewards, and nothing else.
@@ -19,14 +19,14 @@ pub enum KeyHolder {
         /// The attempt that is graded.
         attempt_id: String,
     },
-    /// An agent that says itself whose its calls are: model calls of any rollout, and nothing else.
+    /// An agent whose calls name their rollout themselves: model calls of any rollout, and nothing else.
     ModelCalls,
 }
 
 /// Why a key does not open what it was sent to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefused {
-    /// There is none, or nobody made it.
+    /// There is none, or it was not issued here.
     #[error("Invalid or missing API key: send it as `Authorization: Bearer KEY` or `x-api-key: KEY`")]
     Unknown,
     /// Its time is over.
@@ -36,12 +36,12 @@ pub enum KeyRefused {
         expired: u64,
     },
     /// It opens another rollout.
-    #[error("the API key is of the rollout `{of}`, and opens nothing of `{asked}`")]
+    #[error("the API key is of the rollout `{of}`, and opens nothing of `{requested}`")]
     OtherRollout {
         /// The rollout that it opens.
         of: String,
-        /// The rollout that was asked for.
-        asked: String,
+        /// The rollout that was requested.
+        requested: String,
     },
     /// It opens model calls, and rewards at most.
     #[error("the API key of {of} does not open this: the admin key does")]

@@ -31,7 +31,7 @@ impl fmt::Debug for IssuedKeys {
     }
 }
 
-/// What a key says of itself.
+/// The claims in a key.
 #[derive(Serialize, Deserialize)]
 struct Claims {
     opens: Opens,
@@ -59,7 +59,7 @@ impl IssuedKeys {
         self.key(Opens::Attempt { rollout_id, attempt_id }, now() as u64 + ISSUED_KEY_SECONDS)
     }
 
-    /// The key of whoever runs an attempt's grader, from now on: the agent is never given it.
+    /// The key for the grader of an attempt, from now on; the agent never gets it.
     pub fn grader_key(&self, rollout_id: &str, attempt_id: &str) -> String {
         let (rollout_id, attempt_id) = (rollout_id.to_owned(), attempt_id.to_owned());
         self.key(Opens::Grader { rollout_id, attempt_id }, now() as u64 + ISSUED_KEY_SECONDS)
@@ -91,7 +91,7 @@ impl IssuedKeys {
         })
     }
 
-    /// What a key says, if it was made under this secret.
+    /// The claims of a key, if it was made under this secret.
     fn claims(&self, key: &str) -> Option<Claims> {
         let (claims, code) = key.strip_prefix(PREFIX)?.split_once('.')?;
         let code = URL_SAFE_NO_PAD.decode(code).ok()?;
@@ -127,7 +127,7 @@ mod tests {
         let key = KEYS.key(Opens::ModelCalls, 100);
         assert_eq!(KEYS.holder(&key, 99), Ok(KeyHolder::ModelCalls));
         assert_eq!(KEYS.holder(&key, 100), Err(KeyRefused::Expired { expired: 100 }));
-        // Of a key that nobody made, not even that is told.
+        // Of a key that was not issued here, not even its expiry is reported.
         let other = IssuedKeys { secret: [8; SECRET_BYTES] };
         assert_eq!(other.holder(&key, 100), Err(KeyRefused::Unknown));
     }

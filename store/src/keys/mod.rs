@@ -1,5 +1,5 @@
-//! Keys: who may ask for what. The admin key opens everything; the keys that are issued open one attempt's door, or model
-//! calls alone, for a time. Issued keys are kept nowhere: they are known again by the server's secret.
+//! Keys: the admin key opens everything; issued keys open one attempt, or model calls alone, for a time. Issued keys are
+//! not stored: they are verified by the server's secret.
 
 pub(crate) mod admin_key;
 pub(crate) mod holder;

@@ -1,4 +1,4 @@
-//! The secret of issued keys: made once, by whichever server on the database asks first.
+//! The secret of issued keys: created once, by the first server on the database that needs it.
 
 use crate::database::sql::column;
 use crate::keys::issued_keys::{IssuedKeys, SECRET_BYTES};
@@ -8,7 +8,7 @@ use crate::{Result, Store, StoreError};
 const NAME: &str = "issued_keys";
 
 impl Store {
-    /// The keys that servers on this database issue. Their secret is made once, by whoever asks first, and stays.
+    /// The keys that servers on this database issue. Their secret is created once, on first use, and stays.
     pub async fn issued_keys(&self) -> Result<&IssuedKeys> {
         self.known_issued_keys().get_or_try_init(|| secret_of(self)).await
     }
@@ -23,7 +23,7 @@ async fn secret_of(store: &Store) -> Result<IssuedKeys> {
         .write(move |write| {
             Box::pin(async move {
                 let select = "SELECT secret FROM secrets WHERE name = $1";
-                // Looked for first: a query that hides it from itself does not hold up whoever reads it.
+                // Looked for first: a query from which the secret is hidden does not block its readers.
                 if let Some(row) = sqlx::query(select).bind(NAME).fetch_optional(write.connection()).await? {
                     return column::<Vec<u8>>(&row, "secret");
                 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use fulgurite_types::{AttemptStatus, RolloutConfig, RolloutStatus};
 
-/// What an attempt may be that runs, once it is heard of.
+/// The states of an attempt that activity sets to running.
 pub(crate) const ATTEMPTS_THAT_WAKE: [AttemptStatus; 2] = [AttemptStatus::Preparing, AttemptStatus::Unresponsive];
 
 /// What a rollout may be that runs, once its latest attempt does.

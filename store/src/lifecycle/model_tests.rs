@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// A worker that has gone on to another attempt is left alone when an earlier one ends.
+    /// A worker that has moved to another attempt is left alone when an earlier one ends.
     fn follow(&mut self, worker: &'static str, place: Place, status: AttemptStatus) {
         let of_worker = self.workers.entry(worker).or_insert((WorkerStatus::Unknown, None));
         match status {

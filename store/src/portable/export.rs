@@ -168,13 +168,13 @@ async fn records_of(connection: &mut AnyConnection, stage: Stage, spans: &[Span]
         .into_iter()
         .map(|generation| ((generation.attempt_id.clone(), generation.span_id.clone()), generation))
         .collect();
-    let said = conversations(connection, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+    let by_generation = conversations(connection, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let mut records = Vec::with_capacity(spans.len());
     for span in spans {
         match by_span.remove(&(span.attempt_id.clone(), span.span_id.clone())) {
             Some(generation) => {
                 let mut span = span.clone();
-                if let Some(conversation) = said.get(&generation.generation_id) {
+                if let Some(conversation) = by_generation.get(&generation.generation_id) {
                     conversation.put_back(&mut span.attributes);
                 }
                 let archived = ArchivedGeneration { generation, span };

@@ -147,7 +147,7 @@ async fn import_worker(connection: &mut AnyConnection, worker: Worker) -> Result
     Ok(inserted.rows_affected() > 0)
 }
 
-/// A rollout that is queued keeps its place in the queue if nobody has it, and goes to the end otherwise.
+/// A queued rollout keeps its place in the queue if the place is free, and goes to the end otherwise.
 async fn import_rollout(write: &mut Write, archived: ArchivedRollout) -> Result<bool> {
     let ArchivedRollout { rollout, queue_position, last_sequence_id, completion_position } = archived;
     if rollout.status.is_queued() != queue_position.is_some() {
@@ -195,7 +195,7 @@ async fn import_rollout(write: &mut Write, archived: ArchivedRollout) -> Result<
     Ok(true)
 }
 
-/// A rollout keeps its place among those that have finished if nobody has it, and goes to the end otherwise.
+/// A rollout keeps its place among those that have finished if the place is free, and goes to the end otherwise.
 async fn import_completion(connection: &mut AnyConnection, rollout_id: &str, position: i64) -> Result<()> {
     sqlx::query(
         "INSERT INTO completions (position, rollout_id)
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// Everything that can be asked of a store.
+    /// Everything that a store can be queried for.
     async fn everything(store: &Store) -> Vec<Value> {
         let rollouts = store.query_rollouts(&RolloutFilter::default()).await.unwrap();
         let every = Part::Newest { limit: None, sort_by: None };

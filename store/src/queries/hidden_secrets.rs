@@ -1,5 +1,4 @@
-//! What keeps the secret that keys are made with from queries that somebody writes: however they are spelled, they do not
-//! get to it.
+//! Hides the secret that keys are made with from users' queries, however they are spelled.
 
 use sqlx::{AnyConnection, AssertSqlSafe};
 
@@ -43,7 +42,7 @@ async fn refuse_if_opened(connection: &mut AnyConnection, text: &str, begins_wit
 
 /// In the transaction of the query, which is never committed, the rows are gone, whatever function reads them.
 async fn hide_rows(connection: &mut AnyConnection, text: &str) -> Result<()> {
-    // Only so that it is told: the rows are gone for those who write it otherwise.
+    // Only for the error message: the rows are hidden from other spellings too.
     if text.to_ascii_lowercase().split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "secrets") {
         return Err(refused());
     }

@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// The reward that a span holds, if it does, with whose it is.
+/// The reward that a span holds, if it does, with its rollout and attempt.
 pub fn found_reward(span: &Span) -> Option<FoundReward> {
     Some(FoundReward {
         rollout_id: span.rollout_id.clone(),

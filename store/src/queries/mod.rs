@@ -1,4 +1,4 @@
-//! What people ask of a store: lists, sums, SQL.
+//! Queries for people: lists, sums, SQL.
 
 pub(crate) mod hidden_secrets;
 pub(crate) mod listing;

@@ -1,4 +1,4 @@
-//! SQL as somebody writes it, for reading only.
+//! SQL that a user writes, for reading only.
 
 use sqlx::any::{AnyRow, AnyTypeInfoKind};
 use sqlx::{AssertSqlSafe, Column, Row, ValueRef};
@@ -42,7 +42,7 @@ impl Store {
     /// [`StoreError::Invalid`] for several statements, for one that is not a query, or for one that reads that secret.
     pub async fn query_sql(&self, text: &str) -> Result<SqlRows> {
         let begins_with = check(text)?;
-        // It may be told to behave differently from then on.
+        // The query may change the connection's settings.
         let mut connection = self.own_reader().await?;
         hide(&mut connection, text, &begins_with).await?;
         // What it may do is the user's own choice: the database refuses to write.
@@ -226,7 +226,7 @@ mod tests {
                 }
             }
         }
-        // What tells of the table and not what is in it, and what only has its name.
+        // Queries of the table's schema and not of its rows, and of what only has its name.
         store.query_sql("SELECT * FROM rollouts WHERE rollout_id = 'a'").await.unwrap();
         if !is_postgres {
             store.query_sql("SELECT 'secrets' AS x").await.unwrap();

@@ -26,10 +26,10 @@ const COLUMNS: &[&[Column]] = &[WHOSE, SPAN, GENERATION, AT_ONCE];
 /// the triggers comes first. An insertion of a `SELECT` would be a table of its own in between, made for every call, as
 /// would an order be, and so there is neither.
 ///
-/// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of
-/// equal ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: refused if there
-/// is none such, or if another one might be longer, whose tokens would have to be looked at. Of messages it is told the
-/// hashes of all beginnings that are longer than the guess, one behind the other, of 32 bytes each.
+/// A generation's parent is the one of its attempt whose prompt and answer are the longest prefix of its prompt, of equal
+/// ones the latest. `parent_length` and `parent_hash` are a guess, as are those of the messages: the statement fails if
+/// there is none such, or if another one might be longer, whose tokens would have to be compared. Of the messages it is
+/// given the hashes of all beginnings that are longer than the guess, one after the other, of 32 bytes each.
 pub(crate) fn preparation() -> String {
     let view: Vec<String> =
         COLUMNS.iter().flat_map(|columns| columns.iter()).map(|column| format!("NULL AS {}", column.name)).collect();
@@ -108,8 +108,8 @@ pub(crate) fn preparation() -> String {
     )
 }
 
-/// The insertion of so many calls, from one on. What became of them is not asked: it would be a second statement, and
-/// each of its rows would wake whoever waits for the commit.
+/// The insertion of so many calls, from one on. Its result is not read: it would be a second statement, and each of its
+/// rows would wake the task that waits for the commit.
 static STATEMENTS: LazyLock<[Arc<str>; CALLS_AT_ONCE]> = LazyLock::new(|| {
     std::array::from_fn(|index| {
         let row = format!("({})", vec!["?"; width(COLUMNS)].join(", "));
@@ -126,8 +126,7 @@ pub(crate) async fn record_at_once(connection: &mut AnyConnection, calls: &[&Cal
     for call in calls {
         query = bind(query, COLUMNS, call, Writing { held_tokens: call.expected_to_be_held(), time })?;
     }
-    // There is no row to come; whoever asks for one is woken by the statement's end alone, and not once more by the end of
-    // what it was told through.
+    // It returns no row: the task is woken once, at the statement's end, and not again when the channel of its rows closes.
     match query.fetch_optional(connection).await {
         Ok(_) => Ok(true),
         Err(error) if is_constraint(&error) => Ok(false),

@@ -1,10 +1,10 @@
-//! Who is told of model calls, and what of them.
+//! The listener for recorded model calls, and which attributes it gets.
 
 use fulgurite_types::{Object, Span};
 
 use crate::generations::conversations::TOOLS;
 
-/// Attributes that tell of a call but not what was said in it, by how their names begin.
+/// Prefixes of attributes that describe a call but hold no content of its conversation.
 const WITHOUT_CONTENT: [&str; 12] = [
     "error.type",
     "fulgurite.choice",
@@ -20,14 +20,14 @@ const WITHOUT_CONTENT: [&str; 12] = [
     "gen_ai.usage.",
 ];
 
-/// Is told of calls that this process recorded.
+/// Called with the spans of calls that this process recorded.
 pub(crate) struct CallListener {
     pub with_content: bool,
     pub notify: Box<dyn Fn(Span) + Send + Sync>,
 }
 
 impl CallListener {
-    /// What it is told of a span's attributes.
+    /// The attributes of a span that it gets.
     pub(crate) fn visible(&self, attributes: &Object) -> Object {
         let kept = attributes.iter().filter(|(key, _)| self.with_content || !is_content(key));
         kept.map(|(key, value)| (key.clone(), value.clone())).collect()

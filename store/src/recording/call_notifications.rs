@@ -1,4 +1,4 @@
-//! Spans of model calls, told of once they are committed.
+//! Notifications of recorded model calls, sent after their commit.
 
 use fulgurite_types::Span;
 use serde_json::json;
@@ -14,17 +14,16 @@ const FINISH_REASON: &str = "gen_ai.completion.0.finish_reason";
 
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
-/// A span that is to be told of.
+/// A span that is sent once it is committed.
 pub(crate) struct CallNotification<'l> {
     listener: &'l CallListener,
     span: Span,
 }
 
 impl Store {
-    /// From now on calls `notify` for each model call that is recorded through this store, once it is committed. It must
-    /// not block. Without content the span has no attribute of what was said. Its place in its rollout, which is decided
-    /// where it is written, is for [`Store::number_spans`] to read: no answer waits for that. There can be one such
-    /// listener.
+    /// Calls `notify` from now on for each model call that is recorded through this store, once it is committed. It must
+    /// not block, and there can be one such listener. Without content the span has no attributes of its conversation. Its
+    /// sequence id is assigned where it is written, and is read by [`Store::number_spans`]: no answer waits for that.
     pub fn notify_of_calls(&self, with_content: bool, notify: impl Fn(Span) + Send + Sync + 'static) {
         let listener = CallListener { with_content, notify: Box::new(notify) };
         if self.call_listener().set(listener).is_err() {
@@ -32,7 +31,7 @@ impl Store {
         }
     }
 
-    /// What is to be told of a call once it is recorded, if somebody listens.
+    /// The notification of a call that is being recorded, if there is a listener.
     pub(crate) fn call_notification(&self, call: &NewCall) -> Option<CallNotification<'_>> {
         let listener = self.call_listener().get()?;
         let generation = &call.generation;
@@ -72,12 +71,12 @@ impl Store {
     /// span is committed.
     pub fn notify_of_span(&self, span: &Span) {
         let Some(listener) = self.call_listener().get() else { return };
-        let mut told = Span { attributes: listener.visible(&span.attributes), ..span.clone() };
+        let mut notified = Span { attributes: listener.visible(&span.attributes), ..span.clone() };
         if !listener.with_content {
-            // A host's own words may repeat what was said.
-            told.status.description = None;
+            // A host's error message may repeat content.
+            notified.status.description = None;
         }
-        (listener.notify)(told);
+        (listener.notify)(notified);
     }
 }
 
@@ -97,10 +96,10 @@ mod tests {
     use super::*;
     use crate::testing::{TestStore, generation};
 
-    async fn told(with_content: bool) -> (Object, Object) {
+    async fn notified(with_content: bool) -> (Object, Object) {
         let store = TestStore::new().await;
         let attempted = store.start().await;
-        let (sender, told) = mpsc::channel();
+        let (sender, notified) = mpsc::channel();
         store.notify_of_calls(with_content, move |span| sender.send(span).unwrap());
         let recorded = json!({
             "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "gen_ai.prompt.0.content": "secret",
@@ -114,8 +113,8 @@ mod tests {
         store.next_sequence_id(&attempted.rollout.rollout_id).await.unwrap();
         store.record_generation(call).await.unwrap();
         store.record_generation(refused).await.unwrap_err();
-        let span = told.recv().unwrap();
-        assert!(told.try_recv().is_err(), "what was not recorded is not told");
+        let span = notified.recv().unwrap();
+        assert!(notified.try_recv().is_err(), "what was not recorded is not told");
         let mut spans = [span.clone(), Span { span_id: "gone".to_owned(), ..span.clone() }];
         store.number_spans(&mut spans).await.unwrap();
         assert_eq!(spans.each_ref().map(|span| span.sequence_id), [2, 0]);
@@ -124,13 +123,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_said_is_told_only_where_it_is_asked_for() {
-        let (attributes, _) = told(false).await;
+        let (attributes, _) = notified(false).await;
         let expected = json!({
             "gen_ai.request.model": "tiny", "gen_ai.usage.input_tokens": 2, "fulgurite.departure.reason": "first_turn",
             "gen_ai.response.finish_reasons": ["stop"],
         });
         assert_eq!(json!(attributes), expected);
-        let (attributes, mut recorded) = told(true).await;
+        let (attributes, mut recorded) = notified(true).await;
         recorded.insert(FINISH_REASONS.to_owned(), json!(["stop"]));
         assert_eq!(attributes, recorded);
     }

@@ -33,7 +33,7 @@ pub(crate) struct CallRecord {
     pub session: Option<Session>,
 }
 
-/// A rollout that nobody has asked for, as JSON.
+/// A session's rollout, which nobody enqueued, as JSON.
 pub(crate) struct Session {
     pub config: String,
     pub metadata: String,
@@ -181,7 +181,7 @@ impl CallRecord {
         self.known.context.unwrap_or_default()
     }
 
-    /// What later calls are compared with, unless nobody can continue it.
+    /// What later calls are compared with, unless the call cannot be continued.
     pub(crate) fn continuable(&self) -> Option<KnownCall> {
         (self.generation.stop_reason != StopReason::ClientGone).then_some(self.known)
     }

@@ -1,7 +1,7 @@
 //! What the rows of a call hold, in one list for both ways in which they are written.
 //!
-//! A call is one row of `spans` and one of `generations`. The columns that the call itself says stand here, each with its name
-//! and its value; of the others (places, parents) each way says where it gets them.
+//! A call is one row of `spans` and one of `generations`. The columns that the call itself determines are listed here, each
+//! with its name and its value; the others (places, parents) come from the statement that writes the row.
 
 use fulgurite_types::{BranchReason, Defect};
 use sqlx::Any;
@@ -14,7 +14,7 @@ use crate::recording::call_record::CallRecord;
 
 pub(super) type CallQuery<'q> = Query<'q, Any, AnyArguments>;
 
-/// A value of a column. PostgreSQL must be told the type of one that is missing, too.
+/// A value of a column. PostgreSQL needs the type of a missing value, too.
 pub(super) enum Value<'c> {
     Text(&'c str),
     OptionalText(Option<&'c str>),

@@ -69,7 +69,7 @@ async fn record_next(write: &mut Write, call: &CallRecord) -> Result<()> {
 pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> {
     let NewGeneration { generation_id, rollout_id, attempt_id, .. } = &call.generation;
     // Nothing continues such a generation: its client never had it as an answer.
-    let begun = sqlx::query(
+    let partial = sqlx::query(
         "DELETE FROM generations WHERE generation_id = $1 AND rollout_id = $2 AND attempt_id = $3 AND stop_reason = $4
          RETURNING span_id, checksum",
     )
@@ -85,12 +85,12 @@ pub(super) async fn replace(write: &mut Write, call: &CallRecord) -> Result<()> 
     )
     .bind(rollout_id.as_str())
     .bind(attempt_id.as_str())
-    .bind(column::<&str>(&begun, "span_id")?)
+    .bind(column::<&str>(&partial, "span_id")?)
     .fetch_one(write.connection())
     .await?;
     let sequence_id = count(&span, "sequence_id")?;
     let replaced =
-        Recorded::span(column(&span, "body")?, sequence_id)?.and(Recorded::generation(column(&begun, "checksum")?));
+        Recorded::span(column(&span, "body")?, sequence_id)?.and(Recorded::generation(column(&partial, "checksum")?));
     record_at(write, call, sequence_id, false, replaced).await
 }
 
@@ -111,8 +111,8 @@ pub(crate) async fn import(write: &mut Write, generation: NewGeneration, mut spa
     Ok(true)
 }
 
-/// Records a call of an attempt that is there at its place, instead of what is gone from there. `is_first` says that its
-/// rollout has had none before, so that none need be looked for.
+/// Records a call of an existing attempt at its place, instead of a row that was removed. `is_first`: its rollout has had
+/// no calls before, so that no parent need be looked for.
 async fn record_at(
     write: &mut Write,
     call: &CallRecord,
@@ -132,7 +132,7 @@ async fn record_at(
     insert(write.connection(), call, parent.as_ref(), conversation.as_ref()).await
 }
 
-/// What the store keeps of what was said.
+/// The columns that hold the call's messages.
 async fn stored_conversation(connection: &mut AnyConnection, call: &CallRecord) -> Result<Option<StoredConversation>> {
     let Some(written) = &call.conversation else { return Ok(None) };
     let NewGeneration { rollout_id, attempt_id, .. } = &call.generation;
@@ -223,7 +223,7 @@ async fn longest_with(
     for row in sql.all(connection).await? {
         let candidate =
             Context { generation_id: column(&row, "generation_id")?, length: count(&row, "context_length")? };
-        // A hash only says where to look; the tokens themselves decide.
+        // A hash is only a candidate; the tokens themselves decide.
         let chain = load_chains(connection, &[candidate.generation_id.as_str()]).await?;
         let mut context = Vec::with_capacity(candidate.length);
         for link in chain {

@@ -15,9 +15,9 @@ use crate::recording::one_by_one::{record_one_by_one, replace};
 use crate::{Result, Store, StoreError};
 
 impl Store {
-    /// Records an answered model call in one transaction: its span, its tokens, and that its attempt has been heard
-    /// of. Refused, with nothing stored, if the attempt is not known, if the id is taken, or if the lists do not fit
-    /// each other. Logprobs that are not all finite are left out, and the generation says so as its defect.
+    /// Records an answered model call in one transaction: its span, its tokens, and the activity of its attempt. Refused,
+    /// with nothing stored, if the attempt does not exist, if the id is taken, or if the lists do not fit each other.
+    /// Logprobs that are not all finite are left out, which the generation's defect names.
     pub async fn record_generation(&self, call: impl Into<NewCall>) -> Result<()> {
         let call = call.into();
         let notification = self.call_notification(&call);

@@ -89,13 +89,13 @@ async fn a_generation_is_stored_as_what_it_adds() {
 async fn an_answer_that_was_broken_off_is_replaced_by_the_whole_one() {
     let store = TestStore::new().await;
     let attempted = store.start().await;
-    let begun = NewGeneration {
+    let partial = NewGeneration {
         stop_reason: StopReason::ClientGone,
         client_gone: true,
         ..generation("a", &attempted, &[1, 2], &[3])
     };
-    store.record_generation(begun).await.unwrap();
-    // Nobody continues what nobody has: this prompt only looks like it.
+    store.record_generation(partial).await.unwrap();
+    // An answer that was not delivered is not continued: this prompt only looks like it.
     store.record_generation(generation("b", &attempted, &[1, 2, 3, 4], &[5])).await.unwrap();
     assert_eq!(place(&store, "b").await, (2, None));
     let whole = NewGeneration { span_id: "00000000000000aa".into(), ..generation("a", &attempted, &[1, 2], &[3, 9]) };
@@ -191,7 +191,7 @@ proptest! {
                 };
                 assert_eq!(store.generations(&filter).await.unwrap(), [found]);
             }
-            // Never more than what the turns added: what was said before is not stored again.
+            // Never more than what the turns added: earlier messages are not stored again.
             assert!(stored_bytes(&store).await <= 4 * added as i64);
         });
     }
@@ -231,11 +231,11 @@ const ATTEMPTS: [(&str, &str); 3] = [("ro-0", "at-0"), ("ro-0", "at-1"), ("ro-1"
 
 /// The calls that such turns make. Every new token is a message too, and what is sampled is the answer.
 fn generations(turns: &[Turn]) -> Vec<NewGeneration> {
-    let mut said: [Vec<(Vec<u32>, Vec<Object>)>; 3] = Default::default();
+    let mut contexts: [Vec<(Vec<u32>, Vec<Object>)>; 3] = Default::default();
     let message = |role: &str, content: String| json!({ "role": role, "content": content }).as_object().cloned();
     let mut generations = Vec::new();
     for (number, turn) in turns.iter().enumerate() {
-        let before = &mut said[turn.attempt];
+        let before = &mut contexts[turn.attempt];
         let (mut prompt, mut messages) = match turn.earlier {
             Some(earlier) if !before.is_empty() => before[before.len() - 1 - earlier % before.len()].clone(),
             _ => Default::default(),

@@ -1,4 +1,4 @@
-//! Rewards, stored as Agent-lightning's annotation spans, so that whoever reads spans finds them.
+//! Rewards, stored as Agent-lightning's annotation spans, so that all readers of spans find them.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 pub(crate) const ANNOTATION: &str = "agentlightning.annotation";
 pub(crate) const REWARD: &str = "agentlightning.reward";
-/// The attribute that says who gave a reward. The server alone writes it.
+/// The attribute that names the giver of a reward. The server alone writes it.
 pub(crate) const GIVER: &str = "fulgurite.reward.giver";
-/// The attribute that says which event of Agent-lightning's a span keeps.
+/// The attribute that names the event of Agent-lightning that a span holds.
 pub const EVENT_TYPE: &str = "agentlightning.event.type";
 const LINK: &str = "agentlightning.link";
 /// The attribute by which a reward is linked to the generation that it is for.

@@ -39,8 +39,7 @@ impl Store {
         self.give_reward(&Sender::Server, of_server(rollout_id, None, generation_id, reward)).await
     }
 
-    /// Gives a reward, if whoever sends it may. One that repeats an earlier one is that, and is given back as it was
-    /// recorded.
+    /// Gives a reward, if the sender may. One that repeats an earlier one is returned as it was recorded.
     pub async fn give_reward(&self, sender: &Sender, new: NewReward) -> Result<RecordedReward> {
         validate(&new.reward)?;
         let giver = sender.giver_claiming(new.giver)?;
@@ -169,7 +168,7 @@ async fn reward_in_span(
     Ok(rows.first().map(span_from_row).transpose()?.as_ref().and_then(recorded_reward))
 }
 
-/// The reward of the attempt that was given last among those that say the same of the same.
+/// The latest reward of the attempt with the same value, giver and target.
 async fn latest_equal(
     write: &mut Write,
     attempt: &Attempt,

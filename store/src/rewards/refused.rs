@@ -1,6 +1,6 @@
 use fulgurite_types::RewardGiver;
 
-/// Why somebody may not give a reward.
+/// Why a reward is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewardRefused {
     /// The attempt has a grader, and this is not its key.
@@ -13,12 +13,12 @@ pub enum RewardRefused {
         grader: String,
     },
     /// The key is another attempt's.
-    #[error("the API key is of the attempt `{of}`, and rewards nothing of the attempt `{asked}`")]
+    #[error("the API key is of the attempt `{of}`, and rewards nothing of the attempt `{requested}`")]
     OtherAttempt {
         /// Whose key it is.
         of: String,
         /// What was to be rewarded.
-        asked: String,
+        requested: String,
     },
     /// The attempt is over, and with it what its own key may do.
     #[error("the attempt `{attempt_id}` has ended ({status}): its own API key rewards it no more, the admin key does")]
@@ -34,7 +34,7 @@ pub enum RewardRefused {
         /// Who gave it.
         giver: RewardGiver,
     },
-    /// The body names another giver than its key makes of whoever sent it.
+    /// The body names another giver than the sender's key allows.
     #[error("giver: a reward is the {giver}'s by its API key; another giver is named with the admin key alone")]
     Claimed {
         /// Who gives it.

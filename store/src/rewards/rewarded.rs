@@ -1,4 +1,4 @@
-//! Attempts in the order in which they were rewarded, for whoever learns from them.
+//! Attempts in the order in which they were rewarded, for trainers.
 
 use fulgurite_types::{Rewarded, RewardedAttempts};
 

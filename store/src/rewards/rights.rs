@@ -1,5 +1,5 @@
-//! Who may give an attempt a reward. This is decided when a reward is stored, once for every way by which one comes, so
-//! that whoever reads spans (here, in SQL, or in another program) finds those rewards alone that count.
+//! Who may give an attempt a reward. This is decided when a reward is stored, once for every route, so that readers of
+//! spans (here, in SQL, or in another program) find only rewards that count.
 
 use fulgurite_types::{Attempt, Object, Reward, RewardGiver, Span};
 use sqlx::AnyConnection;
@@ -63,8 +63,8 @@ impl Sender {
     }
 }
 
-/// Whether the sender may reward the attempt, or one of its generations: who grades it, always; who is graded, if
-/// nobody else does and as long as the attempt runs.
+/// Whether the sender may reward the attempt, or one of its generations: its grader may always; the agent may if it has no
+/// grader and as long as the attempt runs.
 pub(crate) async fn admit(
     connection: &mut AnyConnection,
     attempt: &Attempt,
@@ -74,8 +74,8 @@ pub(crate) async fn admit(
     if let Some((rollout_id, attempt_id)) = sender.attempt()
         && (rollout_id, attempt_id) != (&attempt.rollout_id, &attempt.attempt_id)
     {
-        let (of, asked) = (attempt_id.to_owned(), attempt.attempt_id.clone());
-        return Err(RewardRefused::OtherAttempt { of, asked }.into());
+        let (of, requested) = (attempt_id.to_owned(), attempt.attempt_id.clone());
+        return Err(RewardRefused::OtherAttempt { of, requested }.into());
     }
     let giver = sender.giver();
     if giver.is_judge() {
@@ -119,7 +119,7 @@ async fn judge_of(
     Ok(None)
 }
 
-/// Whether a span may be read as a reward by somebody, or says who gave one.
+/// Whether a reader may take a span for a reward, or for a statement of who gave one.
 pub(crate) fn speaks_of_reward(span: &Span) -> bool {
     span.attributes.keys().any(|key| is_reward_key(span, key) || key == GIVER)
 }
@@ -133,8 +133,8 @@ fn is_reward_key(span: &Span, key: &str) -> bool {
         || is_reward_event()
 }
 
-/// Makes of a client's span that speaks of a reward what it is: one that counts says by whom it was given, any other is
-/// kept under names that nobody reads as a reward's.
+/// Settles a client's span that contains a reward: one that counts gets its giver's name, any other is kept under attribute
+/// names that are not read as a reward.
 pub(crate) async fn settle(
     connection: &mut AnyConnection,
     attempt: &Attempt,

@@ -6,9 +6,9 @@ use crate::database::rollout_cache::CachedRollout;
 use crate::{Result, Store};
 
 impl Store {
-    /// Whose a rollout's calls are: as [`Store::get_rollout`], but for its input, and for when its attempt was last heard
-    /// of, of which nothing is told but whether it ever was. Where one program has the database, what it has written or
-    /// read lately is not read again.
+    /// The rollout that a call belongs to, as [`Store::get_rollout`], but without its input, and with a
+    /// `last_heartbeat_time` that only shows whether there was any activity. Where one program has the database, rollouts
+    /// that it has lately written or read come from a cache.
     pub async fn cached_rollout(&self, rollout_id: &str) -> Result<Option<CachedRollout>> {
         let known = self.rollout_cache();
         let reading = match known.of(rollout_id) {

@@ -23,7 +23,7 @@ impl Store {
             .await?;
         let mut rollouts = Vec::with_capacity(rows.len());
         for row in &rows {
-            // A deleted rollout has left its place; one that was begun again has not finished.
+            // A deleted rollout has left its place; one that was restarted has not finished.
             if column::<Option<f64>>(row, "end_time")?.is_some() {
                 rollouts.push(rollout_from_row(row)?);
             }

@@ -78,8 +78,8 @@ impl Store {
         }
     }
 
-    /// Changes a rollout as told, if its state may change so. The attempt that counts goes the same way; the rollout
-    /// ends where it is told to, even if its config asks for another attempt.
+    /// Updates a rollout if its state allows the transition. The attempt that counts follows; the rollout ends in the given
+    /// state even if its config allows another attempt.
     pub async fn update_gateway_rollout(&self, rollout_id: &str, change: GatewayUpdate) -> Result<GatewayRollout> {
         let rollout_id = rollout_id.to_owned();
         self.write(move |write| Box::pin(async move { update(write, &rollout_id, change).await })).await

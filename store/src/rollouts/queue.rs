@@ -91,8 +91,8 @@ impl Store {
         self.dequeue_graded_rollouts(limit, worker_id, None, wait).await
     }
 
-    /// As [`Store::dequeue_rollouts`], for a worker that has the attempts graded: from then on their rewards are those
-    /// that their grader gives, or whoever holds the admin key.
+    /// As [`Store::dequeue_rollouts`], for a worker that has the attempts graded: from then on only their grader and the
+    /// holder of the admin key can give them rewards.
     pub async fn dequeue_graded_rollouts(
         &self,
         limit: usize,
@@ -103,8 +103,8 @@ impl Store {
         self.dequeue_leased(limit, worker_id, grader, wait, None).await
     }
 
-    /// As [`Store::dequeue_graded_rollouts`], for whoever gives a sign of life of each attempt within `lease`: a heartbeat
-    /// or a call. Where none comes, the reply was lost, and the rollout is queued again without having lost an attempt.
+    /// As [`Store::dequeue_graded_rollouts`], for a worker that sends a heartbeat or a call of each attempt within `lease`.
+    /// Without one the reply is taken to be lost, and the rollout is queued again without having lost an attempt.
     pub async fn dequeue_leased(
         &self,
         limit: usize,

@@ -57,7 +57,7 @@ impl Store {
         })
     }
 
-    /// Changes a rollout as told, without any check of the transition.
+    /// Updates a rollout without any check of the transition.
     pub async fn update_rollout(&self, rollout_id: &str, update: RolloutUpdate) -> Result<Rollout> {
         if let Some(config) = &update.config {
             validate_config(config.max_attempts)?;

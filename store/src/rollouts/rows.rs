@@ -38,7 +38,7 @@ pub(crate) fn push_conditions(sql: &mut Sql, filter: &RolloutFilter) -> Result<(
     if let Some(statuses) = &filter.status_in {
         conditions.one_of(sql, "status", statuses.iter().map(|status| status.as_str()));
         let finished = statuses.iter().filter(|status| status.is_finished()).count();
-        // Follows from it, and says which of the indexes holds them all.
+        // Redundant, but it selects the index that holds them all.
         match finished {
             0 => drop(sql.push(" AND end_time IS NULL")),
             all if all == statuses.len() => drop(sql.push(" AND end_time IS NOT NULL")),
@@ -79,7 +79,7 @@ pub(crate) async fn existing_rollout(connection: &mut AnyConnection, rollout_id:
     find_rollout(connection, rollout_id).await?.ok_or_else(|| StoreError::not_found("rollout", rollout_id))
 }
 
-/// Which training run metadata says that a rollout belongs to, and to which of its steps.
+/// The training run and step in a rollout's metadata.
 pub(crate) fn run_and_step(metadata: Option<&Object>) -> (Option<&str>, Option<i64>) {
     let value = |key| metadata.and_then(|metadata| metadata.get(key));
     (value("run_id").and_then(Value::as_str), value("step").and_then(Value::as_i64))

@@ -352,9 +352,9 @@ proptest! {
 #[tokio::test]
 async fn whoever_remembers_attempts_is_told_of_their_end_once_it_is_committed() {
     let store = TestStore::new().await;
-    let (told, mut ends) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut ends) = tokio::sync::mpsc::unbounded_channel();
     store.notify_of_ended_attempts(move |rollout_id, attempt_id| {
-        told.send((rollout_id.to_owned(), attempt_id.to_owned())).unwrap();
+        sender.send((rollout_id.to_owned(), attempt_id.to_owned())).unwrap();
     });
     let attempted = store.start().await;
     let (rollout_id, attempt_id) = (attempted.rollout.rollout_id.as_str(), attempted.attempt.attempt_id.as_str());

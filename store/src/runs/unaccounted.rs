@@ -1,4 +1,4 @@
-//! Generations that a training run has not said anything about yet.
+//! Generations of a training run whose use it has not recorded yet.
 
 use fulgurite_types::UnaccountedGeneration;
 

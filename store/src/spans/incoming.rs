@@ -16,8 +16,8 @@ use crate::spans::writing::{
 use crate::{Result, Store};
 
 impl Store {
-    /// Stores spans and notes that their attempts have been heard of. Gives each as JSON text; a span that is there
-    /// already is left as it is, and `None` stands in its place. All are stored, or none.
+    /// Stores spans and records the activity of their attempts. Returns each as JSON text, or `None` for a span that exists
+    /// already, which is left as it is. All are stored, or none.
     pub async fn add_spans(&self, spans: Vec<Span>) -> Result<Vec<Option<String>>> {
         self.add_spans_of(Sender::Server, spans).await
     }
@@ -164,8 +164,8 @@ pub(crate) async fn number(write: &mut Write, spans: &mut [Span], given: &[Optio
     Ok(())
 }
 
-/// Stores those of `spans` that `indices` name, all of one attempt that is there, and notes which are new. `body` tells
-/// the JSON text of the span with an index.
+/// Stores those of `spans` that `indices` name, all of one existing attempt, and notes which are new. `body` returns the
+/// JSON text of the span with an index.
 async fn insert_of_attempt(
     write: &mut Write,
     spans: &[Span],

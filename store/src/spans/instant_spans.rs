@@ -1,4 +1,4 @@
-//! What happens in an attempt at one moment, as another program tells it: kept as a span of no length.
+//! Events that other programs report of an attempt, stored as spans without duration.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub struct NewInstantSpan {
 }
 
 impl Store {
-    /// Records what has just happened in an attempt, and says when that was, in seconds since the epoch. An annotation with a
-    /// reward is refused if whoever sends it may not give it.
+    /// Records an event of an attempt, and returns its time in seconds since the epoch. An annotation with a reward is
+    /// refused if the sender may not give it.
     pub async fn add_instant_span(&self, sender: &Sender, moment: NewInstantSpan) -> Result<f64> {
         let (sender, time) = (sender.clone(), now());
         self.write(move |write| Box::pin(async move { record(write, &sender, moment, time).await })).await?;

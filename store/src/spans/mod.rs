@@ -1,4 +1,4 @@
-//! Spans, of model calls and of whatever else a program tells of itself.
+//! Spans: of model calls, and those that other programs send.
 
 pub(crate) mod incoming;
 pub(crate) mod instant_spans;

@@ -23,7 +23,7 @@ pub(crate) const SORT_FIELDS: &[SortField] = &[
 /// Spans as they are stored.
 pub(crate) const STORED: &str = "(SELECT *, NULL AS raw_of FROM spans) AS spans";
 
-/// The attempt that a filter asks for; one without a name, which nothing meets, if there is no latest one.
+/// The attempt of a filter; a filter without a latest attempt gets an empty name, which matches nothing.
 pub(crate) async fn attempt_condition(connection: &mut AnyConnection, filter: &SpanFilter) -> Result<Option<String>> {
     match &filter.attempt {
         None => Ok(None),

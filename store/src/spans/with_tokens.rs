@@ -30,8 +30,8 @@ const PROMPT_TOKEN_IDS: &str = "prompt_token_ids";
 
 const RAW_PROMPT_TOKEN_IDS: &str = "llm.hosted_vllm.prompt_token_ids";
 
-/// Spans with, after each that is of a generation whose tokens are known, its second span. That one is not stored: its row has the body of
-/// the first, and `raw_of` says which generation it is of. Its id is the first's with the halves swapped.
+/// Spans and, after each that is of a generation whose tokens are known, its second span. That one is not stored: its row
+/// has the body of the first, and `raw_of` is the id of its generation. Its span id is the first's with the halves swapped.
 pub(crate) const WITH_RAW_SPANS: &str = "(
     SELECT 2 * position AS position, rollout_id, attempt_id, span_id, sequence_id, trace_id, parent_id, name,
         start_time, end_time, body, NULL AS raw_of
@@ -136,7 +136,7 @@ fn named_generation(span: &Span) -> Option<&str> {
 fn token_attributes(generation: &Generation) -> Object {
     let mut attributes = Object::new();
     if generation.prompt_tokens.is_empty() && generation.sampled_tokens.is_empty() {
-        // Of a call that was passed on, nobody knows them.
+        // The tokens of a forwarded call are not known.
         return attributes;
     }
     attributes.insert(PROMPT_TOKEN_IDS.into(), json!(generation.prompt_tokens));

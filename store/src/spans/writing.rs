@@ -28,7 +28,7 @@ pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> 
     Ok(new)
 }
 
-/// Lets a rollout's sequence ids go on after one that was given from outside.
+/// Raises a rollout's next sequence id above one that was given from outside.
 pub(crate) async fn raise_sequence_id(write: &mut Write, rollout_id: &str, sequence_id: u64) -> Result<()> {
     sqlx::query(
         "INSERT INTO sequence_counters (rollout_id, value) VALUES ($1, $2)

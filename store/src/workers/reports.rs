@@ -59,7 +59,7 @@ impl Store {
         ListPages::find(self, kind, &total, places, rows, &filter.page).await
     }
 
-    /// Notes that a worker is there, and what it says of its machine. An unknown worker becomes known.
+    /// Records a worker and the statistics of its machine. An unknown worker is created.
     pub async fn update_worker(&self, worker_id: &str, heartbeat_stats: Option<Object>) -> Result<Worker> {
         let worker_id = worker_id.to_owned();
         self.write(move |write| {
@@ -82,8 +82,8 @@ impl Store {
         .await
     }
 
-    /// Says that a worker has gone: what it was running becomes unresponsive at once, so that it is retried where its
-    /// config says so. Gives the attempts that were ended.
+    /// Records that a worker has gone: the attempts that it was running become unresponsive at once, so that they are
+    /// retried where their config allows it. Returns the attempts that were ended.
     pub async fn release_worker(&self, worker_id: &str) -> Result<Vec<Attempt>> {
         let worker_id = worker_id.to_owned();
         self.write(move |write| {

@@ -22,7 +22,7 @@ pub(crate) fn worker_from_row(row: &AnyRow) -> Result<Worker> {
     })
 }
 
-/// Notes that a worker has asked for work.
+/// Records that a worker has polled for work.
 pub(crate) async fn worker_polled(connection: &mut AnyConnection, worker_id: &str) -> Result<()> {
     sqlx::query(
         "INSERT INTO workers (worker_id, status, last_dequeue_time) VALUES ($1, 'unknown', $2)
@@ -65,7 +65,7 @@ pub(crate) async fn worker_took(connection: &mut AnyConnection, worker_id: &str,
     Ok(())
 }
 
-/// Lets an attempt's worker follow its new status. A worker that has gone on to another attempt is left alone when
+/// Updates an attempt's worker by the attempt's new status. A worker that has moved to another attempt is left alone when
 /// an earlier one ends.
 pub(crate) async fn worker_follows_attempt(connection: &mut AnyConnection, attempt: &Attempt) -> Result<()> {
     let Some(worker_id) = attempt.worker_id.as_deref() else { return Ok(()) };

@@ -3,15 +3,15 @@ use sha2::{Digest, Sha256};
 
 use crate::reply::assistant_message::Delta;
 
-/// An answer's content while it is said: blocks one after another, of which the last is open for more. The events of a
-/// stream are what happens to it, so that a whole answer is what a stream adds up to.
+/// An answer's content while it is sampled: blocks one after another, of which the last may be open. The events of a stream
+/// are changes of it, so that a whole answer equals the sum of a stream.
 ///
 /// A call is a block once it is whole: clients read the arguments of one that is cut off as if they were.
 pub(super) struct ContentBlocks {
     shows_thinking: bool,
     blocks: Vec<Block>,
     is_open: bool,
-    /// The call that has begun and is not whole.
+    /// The call that has started and is not complete.
     call: Option<Call>,
 }
 
@@ -29,12 +29,12 @@ enum Block {
 }
 
 impl ContentBlocks {
-    /// Content of which nothing has been said.
+    /// Empty content.
     pub(super) fn new(shows_thinking: bool) -> Self {
         Self { shows_thinking, blocks: Vec::new(), is_open: false, call: None }
     }
 
-    /// Takes what was said, and gives the events that tell of it.
+    /// Takes deltas, and returns their events.
     pub(super) fn take(&mut self, delta: &Delta) -> Vec<Value> {
         let mut events = Vec::new();
         match delta {
@@ -46,7 +46,7 @@ impl ContentBlocks {
                 self.more(text, &mut events);
             }
             Delta::Text(text) => {
-                // A call that broke goes on as text.
+                // A malformed call continues as text.
                 self.call = None;
                 if !self.is_open || !matches!(self.blocks.last(), Some(Block::Text(_))) {
                     self.start(Block::Text(String::new()), &mut events);
@@ -57,7 +57,7 @@ impl ContentBlocks {
                 self.call = Some(Call { id: id.clone(), name: name.clone(), arguments: String::new() });
             }
             Delta::Arguments { text, .. } => self.argue(text, &mut events),
-            // A call is told of once it is whole.
+            // A call is sent once it is complete.
             Delta::Void { .. } => self.call = None,
         }
         events
@@ -95,7 +95,7 @@ impl ContentBlocks {
 
     fn start(&mut self, block: Block, events: &mut Vec<Value>) {
         self.stop(events);
-        let content_block = block.begun();
+        let content_block = block.started();
         self.blocks.push(block);
         self.is_open = true;
         events.push(json!({ "type": "content_block_start", "index": self.index(), "content_block": content_block }));
@@ -108,8 +108,8 @@ impl ContentBlocks {
                 thinking.push_str(text);
                 json!({ "type": "thinking_delta", "thinking": text })
             }
-            Some(Block::Text(said)) => {
-                said.push_str(text);
+            Some(Block::Text(existing)) => {
+                existing.push_str(text);
                 json!({ "type": "text_delta", "text": text })
             }
             Some(Block::ToolUse { .. }) | None => return,
@@ -151,7 +151,7 @@ impl Block {
     }
 
     /// The block as it begins, before its deltas.
-    fn begun(&self) -> Value {
+    fn started(&self) -> Value {
         match self {
             Block::Thinking(_) => json!({ "type": "thinking", "thinking": "", "signature": "" }),
             Block::Text(_) => json!({ "type": "text", "text": "" }),
@@ -160,7 +160,7 @@ impl Block {
     }
 }
 
-/// Thinking is signed by its digest: clients send nothing back that is not signed, and nobody needs to check it.
+/// Thinking is signed by its digest: clients drop thinking without a signature, and no server needs to verify it.
 fn signature(thinking: &str) -> String {
     format!("{:x}", Sha256::digest(thinking))
 }

@@ -14,7 +14,7 @@ pub(super) struct WireMessage {
     content: WireContent,
 }
 
-/// What a message, the system prompt or a tool's result says.
+/// The content of a message, the system prompt or a tool's result.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a string or an array of content blocks")]
 pub(super) enum WireContent {
@@ -32,7 +32,7 @@ pub(super) fn conversation(
     }
     let mut conversation = Vec::new();
     if let Some(system) = system.filter(|system| !system.is_empty()) {
-        conversation.push(said("system", texts(system, "system")?));
+        conversation.push(text_message("system", texts(system, "system")?));
     }
     let mut assistant: Option<AssistantTurn> = None;
     for (index, WireMessage { role, content }) in messages.into_iter().enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn conversation(
         conversation.extend(assistant.take().map(AssistantTurn::into_message));
         match role.as_str() {
             "user" => add_user_turn(&mut conversation, content, &field)?,
-            "system" => conversation.push(said("system", texts(content, &format!("{field}.content"))?)),
+            "system" => conversation.push(text_message("system", texts(content, &format!("{field}.content"))?)),
             _ => refuse(&format!("{field}.role"), &format!("is `{role}`; expected user, assistant or system"))?,
         }
     }
@@ -63,7 +63,7 @@ impl WireContent {
 }
 
 /// A message of texts, of which a single one is plain content.
-fn said(role: &str, mut texts: Vec<String>) -> Message {
+fn text_message(role: &str, mut texts: Vec<String>) -> Message {
     let content = match texts.len() {
         0 | 1 => Content::Text(texts.pop().unwrap_or_default()),
         _ => Content::Parts(texts.into_iter().map(ContentPart::from_text).collect()),
@@ -91,7 +91,7 @@ fn texts(content: WireContent, field: &str) -> Result<Vec<String>, ProxyError> {
 fn add_user_turn(conversation: &mut Vec<Message>, content: WireContent, field: &str) -> Result<(), ProxyError> {
     let blocks = match content {
         WireContent::Text(text) => {
-            conversation.push(said("user", vec![text]));
+            conversation.push(text_message("user", vec![text]));
             return Ok(());
         }
         WireContent::Blocks(blocks) => blocks,
@@ -105,13 +105,13 @@ fn add_user_turn(conversation: &mut Vec<Message>, content: WireContent, field: &
             "text" => texts.push(block.string("text")?),
             "tool_result" => {
                 let before = std::mem::take(&mut texts);
-                conversation.extend((!before.is_empty()).then(|| said("user", before)));
+                conversation.extend((!before.is_empty()).then(|| text_message("user", before)));
                 conversation.push(tool_result(block)?);
             }
             _ => return Err(block.refused()),
         }
     }
-    conversation.extend((!texts.is_empty()).then(|| said("user", texts)));
+    conversation.extend((!texts.is_empty()).then(|| text_message("user", texts)));
     Ok(())
 }
 
@@ -127,14 +127,14 @@ fn tool_result(mut block: Block) -> Result<Message, ProxyError> {
             texts(content, &field)?
         }
     };
-    let mut message = Message { tool_call_id, ..said("tool", texts) };
+    let mut message = Message { tool_call_id, ..text_message("tool", texts) };
     if let Some(is_error) = block.fields.remove("is_error").filter(|is_error| is_error == &Value::Bool(true)) {
         message.extra.insert("is_error".to_owned(), is_error);
     }
     Ok(message)
 }
 
-/// What the assistant said in a turn: as one message, the same as when it was answered.
+/// The assistant's blocks of a turn, as one message, the same as when it was sampled.
 #[derive(Default)]
 struct AssistantTurn {
     reasoning: String,
@@ -155,7 +155,7 @@ impl AssistantTurn {
             match block.kind() {
                 "text" => self.text.push_str(&block.string("text")?),
                 "thinking" => self.reasoning.push_str(&block.string("thinking")?),
-                // Another model's, which nobody else can read.
+                // Encrypted by another model, and unreadable here.
                 "redacted_thinking" => {}
                 "tool_use" => self.tool_calls.push(tool_call(block)?),
                 _ => return Err(block.refused()),

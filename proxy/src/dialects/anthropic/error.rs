@@ -16,7 +16,7 @@ impl RequestId {
         Self(format!("req_{}", uuid::Uuid::now_v7().simple()))
     }
 
-    /// The response with its id, unless it has one from whoever answered.
+    /// The response with its request id, unless it has one from an upstream.
     pub(crate) fn on(&self, mut response: Response) -> Response {
         if let Ok(value) = HeaderValue::from_str(&self.0) {
             response.headers_mut().entry(REQUEST_ID).or_insert(value);
@@ -35,15 +35,15 @@ fn json_of(error: WireError, request_id: &RequestId) -> Value {
     json!({ "type": "error", "error": error, "request_id": request_id.0 })
 }
 
-/// The event that breaks a stream of somebody else off.
+/// The event that aborts an upstream's stream.
 pub(crate) fn error_event(error: &ProxyError) -> Value {
     body(error, &RequestId::new())
 }
 
 /// The response to a call that failed.
 pub(super) fn response(error: &ProxyError, request_id: &RequestId) -> Response {
-    let told = error.in_dialect(Dialect::Anthropic);
-    request_id.on(wire_error::response(error, told.status, json_of(told, request_id)))
+    let written = error.in_dialect(Dialect::Anthropic);
+    request_id.on(wire_error::response(error, written.status, json_of(written, request_id)))
 }
 
 /// The response to what never became a call.
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    fn told(error: ProxyError) -> (u16, Value) {
+    fn written(error: ProxyError) -> (u16, Value) {
         let id = RequestId("req_1".to_owned());
         (error.in_dialect(Dialect::Anthropic).status.as_u16(), body(&error, &id))
     }
@@ -89,7 +89,7 @@ mod tests {
                 "error": { "type": kind, "message": words },
                 "request_id": "req_1",
             });
-            assert_eq!(told(error), (status, expected));
+            assert_eq!(written(error), (status, expected));
         }
     }
 
@@ -101,7 +101,7 @@ mod tests {
             BackendError::PromptTooLong { prompt_tokens, context_length }.into(),
             ProxyError::TokensSpent { parameter: "messages", prompt_tokens, maximum: 63, tokens: 1000 },
         ] {
-            let (status, body) = told(error);
+            let (status, body) = written(error);
             assert_eq!((status, &body["error"]["type"]), (400, &json!("invalid_request_error")));
             assert_eq!(body["error"]["message"], "prompt is too long: 64 tokens > 63 maximum");
         }

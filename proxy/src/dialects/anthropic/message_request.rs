@@ -60,8 +60,8 @@ pub(super) fn read_prompt(mut body: Map<String, Value>) -> Result<MessagePrompt,
     Ok(MessagePrompt { model, messages: conversation(system, messages)?, tools: tools.check()?, rest: body })
 }
 
-/// Messages and tools of a request that is not checked; `None` if its messages cannot be read. What a chat has no words
-/// for, such as images, stays as it came.
+/// Messages and tools of an unchecked request; `None` if its messages cannot be read. Content that has no form in a chat,
+/// such as images, stays as it is.
 pub(crate) fn conversation_of(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
     let fields: PromptFields = read_fields(&mut body.clone()).ok()?;
     let tools = body.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -118,8 +118,8 @@ pub(super) fn read(body: Map<String, Value>, request_id: RequestId) -> Result<Mo
     })
 }
 
-/// Whether the client wants to see what the model thinks. Clients that did not ask for it often take the first block for
-/// the answer's text.
+/// Whether the client requested the model's thinking. Clients that did not often take the first block for the answer's
+/// text.
 fn shows_thinking(thinking: Option<&Value>) -> Result<bool, ProxyError> {
     let Some(thinking) = thinking.filter(|thinking| !thinking.is_null()) else { return Ok(false) };
     match thinking.get("type").and_then(Value::as_str) {

@@ -16,7 +16,7 @@ pub(crate) use models::{model, model_list};
 
 use axum::http::{HeaderMap, Uri};
 
-/// Whether a request is of a client of this dialect: it says so, or asks for what no other dialect has.
+/// Whether a request comes from an Anthropic client: by its header, or by a path that only this dialect has.
 pub(crate) fn is_anthropic_client(uri: &Uri, headers: &HeaderMap) -> bool {
     let path = uri.path();
     headers.contains_key("anthropic-version") || path.ends_with("/messages") || path.ends_with("/messages/count_tokens")

@@ -91,8 +91,8 @@ impl ReplyWriter for MessageWriter {
     fn whole(&mut self, choices: &[WholeChoice], out: &mut Vec<u8>) {
         for choice in choices {
             let finished = &choice.finished;
-            let said = choice.tokens().flat_map(|taken| taken.deltas.iter()).chain(&finished.held_back);
-            said.for_each(|delta| drop(self.blocks.take(delta)));
+            let deltas = choice.tokens().flat_map(|taken| taken.deltas.iter()).chain(&finished.held_back);
+            deltas.for_each(|delta| drop(self.blocks.take(delta)));
             self.blocks.finish();
             choice.tokens().for_each(|taken| self.keep(taken));
             let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);

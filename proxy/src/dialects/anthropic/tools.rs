@@ -5,7 +5,7 @@ use crate::call::structured_output::ForcedCall;
 use crate::dialects::field_checks::{check_tool_count, refuse};
 use crate::error::ProxyError;
 
-/// What a request says of tools. Read as they come, so that each fault can be told by its own name.
+/// A request's fields about tools. Read without types, so that each error names its field.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolFields {
     pub(super) tools: Option<Vec<Value>>,
@@ -18,9 +18,9 @@ pub(super) struct Tools {
     /// Those that the model may call, as OpenAI declares them. With `tool_choice` `none` there are none.
     pub(super) shown: Vec<Value>,
     pub(super) call: Option<ForcedCall>,
-    /// The field that asks for one call at most.
+    /// The field that requires one call at most.
     pub(super) single_call: Option<&'static str>,
-    /// Those that Anthropic's own servers would run: agents send them always, and go on without them.
+    /// Tools that Anthropic's own servers would run: agents always send them, and work without them.
     pub(super) ignored: Vec<Value>,
 }
 

@@ -74,7 +74,7 @@ impl ChatFields {
     }
 }
 
-/// What a message says of calls, results and reasoning.
+/// A message's tool calls, results and reasoning.
 fn check_parts_of_turn(index: usize, message: &Message) -> Result<(), ProxyError> {
     let field = |name: &str| format!("messages[{index}].{name}");
     if message.role == "tool" && message.tool_call_id.is_none() {
@@ -150,14 +150,15 @@ mod tests {
     }
 
     /// A message whose content is text, and a part.
-    fn said(role: &str, part: Value) -> Value {
+    fn message_with_part(role: &str, part: Value) -> Value {
         let content = json!([{ "type": "text", "text": "What is this?" }, part]);
         with("messages", json!([{ "role": role, "content": content, "tool_call_id": "c" }]))
     }
 
     #[test]
     fn what_the_assistant_refused_is_text() {
-        let refused = read_value(said("assistant", json!({ "type": "refusal", "refusal": "No." }))).unwrap();
+        let refused =
+            read_value(message_with_part("assistant", json!({ "type": "refusal", "refusal": "No." }))).unwrap();
         let Prompt::Messages(conversation) = refused.prompt else { panic!("{:?}", refused.prompt) };
         assert_eq!(conversation.messages[0].plain_text(0).unwrap(), "What is this?No.");
     }
@@ -211,14 +212,20 @@ mod tests {
             (with("bad_words", json!(["a"])), Some("bad_words")),
             (with("chat_template_kwargs", json!("a")), Some("chat_template_kwargs")),
             (
-                said("user", json!({ "type": "image_url", "image_url": { "url": "u" } })),
+                message_with_part("user", json!({ "type": "image_url", "image_url": { "url": "u" } })),
                 Some("messages[0].content[1].type"),
             ),
-            (said("tool", json!({ "type": "image", "data": "d" })), Some("messages[0].content[1].type")),
-            (said("user", json!({ "type": "refusal", "refusal": "r" })), Some("messages[0].content[1].type")),
-            (said("user", json!({ "text": "r" })), Some("messages[0].content[1].type")),
-            (said("user", json!({ "type": "text" })), Some("messages[0].content[1].text")),
-            (said("assistant", json!({ "type": "refusal", "refusal": 7 })), Some("messages[0].content[1].refusal")),
+            (message_with_part("tool", json!({ "type": "image", "data": "d" })), Some("messages[0].content[1].type")),
+            (
+                message_with_part("user", json!({ "type": "refusal", "refusal": "r" })),
+                Some("messages[0].content[1].type"),
+            ),
+            (message_with_part("user", json!({ "text": "r" })), Some("messages[0].content[1].type")),
+            (message_with_part("user", json!({ "type": "text" })), Some("messages[0].content[1].text")),
+            (
+                message_with_part("assistant", json!({ "type": "refusal", "refusal": 7 })),
+                Some("messages[0].content[1].refusal"),
+            ),
         ] {
             let (found, message) = read_value(body.clone()).expect_err(&body.to_string());
             assert_eq!(found.as_deref(), parameter, "{body}: {message}");

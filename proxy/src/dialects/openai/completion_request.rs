@@ -8,7 +8,7 @@ use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 use crate::requests::request_body::{digest, read_fields};
 
-/// What Completions samples when it is not told: OpenAI's number.
+/// The default of Completions' `max_tokens`, which is OpenAI's.
 const DEFAULT_MAX_TOKENS: u32 = 16;
 
 /// The fields that only Completions has.

@@ -31,7 +31,7 @@ pub(crate) async fn completions(
     call(&proxy, path, request, Route::Completions, completion_request::read).await
 }
 
-/// `POST /v1/embeddings`, also below an attempt's path: of models whose calls are passed on.
+/// `POST /v1/embeddings`, also below an attempt's path: of models whose calls are forwarded.
 pub(crate) async fn embeddings(
     State(proxy): State<Proxy>,
     Path(path): Path<CallPath>,

@@ -34,7 +34,7 @@ impl From<Arc<ProxyError>> for OpenAiError {
 
 impl IntoResponse for OpenAiError {
     fn into_response(self) -> Response {
-        let told = self.0.in_dialect(Dialect::OpenAi);
-        response(&self.0, told.status, json_of(told))
+        let written = self.0.in_dialect(Dialect::OpenAi);
+        response(&self.0, written.status, json_of(written))
     }
 }

@@ -137,7 +137,7 @@ struct PromptTokensDetails {
 }
 
 impl OpenAiReply {
-    /// What an answer says, with the tokens that say it and, of one that has ended, how.
+    /// An answer's content, with its tokens and, if it has ended, its finish reason.
     fn choice<'c>(
         &self,
         context: &'c ReplyContext,
@@ -159,7 +159,7 @@ impl OpenAiReply {
         }
     }
 
-    /// A response, or a chunk of one, in which the prompt's tokens are told if there are any.
+    /// A response, or a chunk of one, which contains the prompt's tokens if there are any.
     fn reply<'r>(
         &self,
         context: &'r ReplyContext,
@@ -195,7 +195,7 @@ impl OpenAiWriter {
         taken.is_text || self.context.token_ids
     }
 
-    /// The prompt's tokens, if they are to be told.
+    /// The prompt's tokens, if the reply contains them.
     fn prompt(&self) -> Option<&[u32]> {
         self.context.token_ids.then_some(&*self.context.prompt)
     }
@@ -268,7 +268,7 @@ impl ReplyWriter for OpenAiWriter {
         reply.write(out);
     }
 
-    /// The first chunk of each choice tells that an answer has begun.
+    /// The first chunk of each choice marks the start of its answer.
     fn begin(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.context.choices {
             let content = self.format.shape.beginning();

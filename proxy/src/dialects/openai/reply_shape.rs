@@ -10,7 +10,7 @@ use crate::dialects::json_text::{ObjectText, write_array, write_json};
 use crate::dialects::openai::token_logprobs::{TokenLogprobs, entries, token_text};
 use crate::reply::assistant_message::Delta;
 
-/// How an endpoint writes what all of them say.
+/// How an endpoint's replies are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `POST /v1/chat/completions`.
@@ -54,7 +54,7 @@ impl Shape {
         }
     }
 
-    /// What a choice of a whole answer says.
+    /// The content of a choice in a whole answer.
     pub(crate) fn whole(self, message: &Message) -> ChoiceContent<'_> {
         match self {
             Shape::Chat => ChoiceContent::Message(WholeMessage { message, refusal: () }),
@@ -62,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// What a choice of the first chunk says: no more than that an answer has begun.
+    /// The content of a choice in the first chunk: only that an answer has started.
     pub(crate) fn beginning(self) -> ChoiceContent<'static> {
         match self {
             Shape::Chat => ChoiceContent::Delta(ChatDelta::Begins { role: "assistant", content: "", refusal: () }),
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// What a choice of a later chunk says.
+    /// The content of a choice in a later chunk.
     pub(crate) fn delta(self, delta: &Delta) -> ChoiceContent<'_> {
         match (self, delta) {
             (Shape::Chat, delta) => ChoiceContent::Delta(ChatDelta::of(delta)),
@@ -80,7 +80,7 @@ impl Shape {
         }
     }
 
-    /// What a choice of the last chunk says: no more than how the answer ended.
+    /// The content of a choice in the last chunk: only its finish reason.
     pub(crate) fn end(self) -> ChoiceContent<'static> {
         match self {
             Shape::Chat => ChoiceContent::Delta(ChatDelta::Ends {}),
@@ -109,7 +109,7 @@ fn text_of(message: &Message) -> &str {
     }
 }
 
-/// What a choice says, under its own name.
+/// A choice's content, under its field's name.
 #[derive(Debug)]
 pub(crate) enum ChoiceContent<'s> {
     /// A chat's whole answer.
@@ -147,7 +147,7 @@ pub(crate) enum ChatDelta<'s> {
     Ends {},
 }
 
-/// A call's first delta says all but its arguments.
+/// A call's first delta has all but its arguments.
 #[derive(Debug, Serialize)]
 pub(crate) struct CallDelta<'s> {
     index: usize,

@@ -18,7 +18,7 @@ pub(crate) const MAXIMUM_TOP_LOGPROBS: usize = 20;
 /// OpenAI's greatest `n`.
 const MAXIMUM_CHOICES: u32 = 128;
 
-/// What an answer must look like, in words of vLLM's and where OpenAI has none: to be ignored they say too much.
+/// Constraints of an answer that vLLM has and OpenAI has not: ignoring them would change the answer.
 const OTHER_CONSTRAINTS: [&str; 6] =
     ["response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"];
 

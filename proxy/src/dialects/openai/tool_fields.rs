@@ -5,7 +5,7 @@ use crate::call::structured_output::ForcedCall;
 use crate::dialects::field_checks::{check_tool_count, refuse};
 use crate::error::ProxyError;
 
-/// What a chat request says of tools. Read as they come, so that each fault can be told by its own name.
+/// A chat request's fields about tools. Read without types, so that each error names its field.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ToolFields {
     tools: Option<Vec<Value>>,
@@ -39,13 +39,13 @@ impl ToolFields {
     }
 }
 
-/// What a chat request asks of tools.
+/// A chat request's tools and constraints on calls.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ChatTools {
     /// Those that the model is shown.
     pub(crate) shown: Vec<Value>,
     pub(crate) call: Option<ForcedCall>,
-    /// The field that asks for one call at most.
+    /// The field that requires one call at most.
     pub(crate) single_call: Option<&'static str>,
 }
 

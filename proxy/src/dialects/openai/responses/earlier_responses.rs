@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::output_items::response_of_item;
 use crate::error::ProxyError;
-use crate::record::recorded_call::{RecordedCall, turn};
+use crate::record::recorded_call::{RecordedCall, recorded_call};
 
 /// Of a record whose first message is the request's `instructions`, which a later request does not take over.
 pub(super) const INSTRUCTIONS_COME_FIRST: &str = "instructions_come_first";
 
-/// The recorded responses that a request goes on from, by id: those that exist and that the caller may see.
+/// The recorded responses that a request continues, by id: those that exist and that the caller may see.
 #[derive(Debug, Default)]
 pub(super) struct EarlierResponses(HashMap<String, RecordedCall>);
 
@@ -37,7 +37,7 @@ impl EarlierResponses {
         Ok(Self(found))
     }
 
-    /// What was said up to the end of a response, without its request's instructions.
+    /// The conversation up to the end of a response, without its request's instructions.
     pub(super) fn conversation(&self, response_id: &str) -> Result<Vec<Message>, ProxyError> {
         let unknown = || ProxyError::InvalidRequest {
             message: format!("Previous response with id '{response_id}' not found."),
@@ -49,7 +49,7 @@ impl EarlierResponses {
         Ok(call.messages.iter().skip(instructions).chain(&call.reply).cloned().collect())
     }
 
-    /// What a response said.
+    /// A response's message.
     pub(super) fn reply(&self, response_id: &str) -> Option<&Message> {
         self.0.get(response_id)?.reply.as_ref()
     }
@@ -62,7 +62,7 @@ pub(super) async fn visible_response(
     rollout_id: Option<&str>,
     id: &str,
 ) -> Result<Option<RecordedCall>, StoreError> {
-    let Some(call) = turn(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
+    let Some(call) = recorded_call(store, id).await?.filter(|call| !call.messages.is_empty()) else { return Ok(None) };
     let is_visible = match rollout_id {
         Some(rollout_id) => rollout_id == call.generation.rollout_id,
         None => {

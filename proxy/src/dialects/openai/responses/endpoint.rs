@@ -35,7 +35,7 @@ pub(crate) async fn create(
     Ok(answer(&proxy, caller, request).await?)
 }
 
-/// Reads and checks a request of a caller, who may go on from responses of its own rollout, or of none.
+/// Reads and checks a request, which may continue responses of the caller's own rollout, or of none.
 pub(crate) async fn read(body: Map<String, Value>, proxy: &Proxy, caller: &Caller) -> Result<ModelRequest, ProxyError> {
     let earlier =
         EarlierResponses::named_in(&body, &proxy.shared.services.store, caller.target.named_rollout()).await?;

@@ -8,9 +8,9 @@ use crate::reply::assistant_message::drop_void_calls;
 
 /// The messages that a request's `input` is, which may refer to items of earlier responses.
 ///
-/// What the assistant says stands there as several items one after another, its reasoning, its text and its calls; they
-/// are one message, as they were when they were sampled. Text directly after text is a message of its own, and so is what
-/// another response said: a client may keep what it was told of one that broke, before those of the one it got instead.
+/// The assistant's items (reasoning, text, calls) one after another are one message, as they were sampled. Text directly
+/// after text is a message of its own, and so are items of another response: a client may keep what it got of one that
+/// failed, before those of its replacement.
 pub(super) fn messages_of(input: &Value, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
     let items = match input {
         Value::Null => return Ok(Vec::new()),
@@ -34,7 +34,7 @@ struct Conversation {
 
 #[derive(Default)]
 struct AssistantTurn {
-    /// Whose items these are, where they tell.
+    /// The response of these items, if they name it.
     response_id: Option<String>,
     reasoning: String,
     text: Option<String>,
@@ -68,13 +68,13 @@ impl Conversation {
         Ok(())
     }
 
-    /// Adds a whole message of somebody else.
+    /// Adds a whole message of another role.
     fn turn(&mut self, message: Message) {
         self.end_assistant_turn();
         self.messages.push(message);
     }
 
-    /// The assistant's message that an item of a response goes on with: another one where another response begins.
+    /// The assistant's message that an item of a response continues: a new one where another response starts.
     fn answer(&mut self, response_id: Option<String>) -> &mut AssistantTurn {
         let before = self.assistant.as_ref().and_then(|turn| turn.response_id.as_ref());
         if before.zip(response_id.as_ref()).is_some_and(|(before, now)| before != now) {
@@ -92,8 +92,8 @@ impl Conversation {
         self.answer(response_id).say(&text);
     }
 
-    /// Adds what an item of an earlier response said. All of a response's text is in its first message, and all of its
-    /// reasoning in its first of that.
+    /// Adds an item of an earlier response. All of a response's text is in its first message, and all of its reasoning in
+    /// its first reasoning item.
     fn refer(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
         let id = item.needed_text("id")?;
         let found = ItemId::read(id).and_then(|id| Some((earlier.reply(&id.response_id)?, id)));
@@ -328,7 +328,7 @@ mod tests {
             json!([{ "id": "c", "type": "function", "function": { "name": "f", "arguments": "{}" } }]);
         let input = json!([reasoning("rs_a_0"), reasoning("rs_b_0"), call("fc_b_c")]);
         assert_eq!(read(input).unwrap(), json!([reasoned, called]));
-        // Ids of somebody else say nothing, and neither do those that a client leaves out.
+        // Ids of other servers have no meaning here, as if they were missing.
         let without_id = json!({ "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}" });
         for last in [call("call-7"), without_id] {
             assert_eq!(read(json!([reasoning("rs_a_0"), last])).unwrap(), json!([called]));

@@ -1,7 +1,7 @@
-//! The Responses API: `input_items` makes messages of a request's input, with what `earlier_responses` reads of
-//! responses that it goes on from; `tools` are those that it declares, and `response_request` is all of it, checked.
-//! `output_items` are what an answer says, and `response_object` is the JSON of it all: `reply` writes them, whole and
-//! streamed, and `recorded_response` once more from the store.
+//! The Responses API: `input_items` turns a request's input into messages, `earlier_responses` reads the responses that it
+//! continues, `tools` are those that it declares, and `response_request` checks it all. `output_items` are the items of an
+//! answer, and `response_object` its JSON: `reply` writes them, whole and streamed, and `recorded_response` again from the
+//! store.
 
 mod earlier_responses;
 mod endpoint;

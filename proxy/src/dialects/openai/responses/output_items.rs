@@ -26,7 +26,7 @@ impl ItemKind {
     }
 }
 
-/// An item's id, which says of which response it is and which of its items.
+/// An item's id, which contains the response's id and the item's place.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ItemId {
     pub(super) response_id: String,
@@ -62,14 +62,14 @@ pub(super) fn response_of_item(id: &str) -> Option<String> {
 /// In which form a client gets an answer's reasoning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReasoningForm {
-    /// As the summary that it asked for, which is all of it, and otherwise as content.
+    /// As the summary, if requested, which contains all of it, and otherwise as content.
     pub(super) summary: bool,
     /// Once more as text that it cannot read and sends back.
     pub(super) encrypted: bool,
 }
 
 impl ReasoningForm {
-    /// The form that a request's fields ask for.
+    /// The form that a request's fields require.
     pub(super) fn asked_in(request: &Map<String, Value>) -> Self {
         let summary = request.get("reasoning").and_then(|reasoning| reasoning.get("summary"));
         Self {
@@ -85,7 +85,7 @@ pub(super) fn is_included(request: &Map<String, Value>, what: &str) -> bool {
     include.is_some_and(|include| include.iter().any(|name| name == what))
 }
 
-/// An answer as a list of items, while it is said.
+/// An answer as a list of items, while it is sampled.
 pub(super) struct OutputItems {
     response_id: String,
     form: ReasoningForm,
@@ -119,12 +119,12 @@ pub(super) enum Change {
 }
 
 impl OutputItems {
-    /// An answer of which nothing has been said.
+    /// An empty answer.
     pub(super) fn new(response_id: &str, form: ReasoningForm) -> Self {
         Self { response_id: response_id.to_owned(), form, items: Vec::new() }
     }
 
-    /// The items of a whole answer, as they are where it was said in this order.
+    /// The items of a whole answer, as if it had been sampled in this order.
     pub(super) fn of_message(response_id: &str, form: ReasoningForm, message: &Message, is_whole: bool) -> Self {
         let mut items = Self::new(response_id, form);
         if let Some(reasoning) = message.extra.get("reasoning_content").and_then(Value::as_str) {
@@ -143,7 +143,7 @@ impl OutputItems {
         items
     }
 
-    /// Takes what was said next, with the entries of the tokens that said it.
+    /// Takes the next deltas, with the entries of their tokens.
     pub(super) fn take(&mut self, delta: &Delta, logprobs: Vec<Value>) -> Vec<Change> {
         let mut changes = Vec::new();
         let (item, text) = match delta {
@@ -190,7 +190,7 @@ impl OutputItems {
         self.items.iter().filter(|item| !is_broken(item)).map(|item| item.value(self.form)).collect()
     }
 
-    /// The events of a stream that tell of a change.
+    /// The events of a stream for a change.
     pub(super) fn events(&self, change: &Change) -> Vec<Value> {
         match change {
             Change::Added(place) => self.added(*place),
@@ -199,7 +199,7 @@ impl OutputItems {
         }
     }
 
-    /// The item of that kind that is being said, or a new one.
+    /// The open item of that kind, or a new one.
     fn open(&mut self, kind: ItemKind, changes: &mut Vec<Change>) -> usize {
         match self.items.last() {
             Some(last) if last.id.kind == kind => self.items.len() - 1,
@@ -234,10 +234,10 @@ impl OutputItems {
 
     fn added(&self, place: usize) -> Vec<Value> {
         let item = &self.items[place];
-        let begun = item.begun();
+        let emptied = item.emptied();
         let mut events =
-            vec![json!({ "type": "response.output_item.added", "output_index": place, "item": begun.bare() })];
-        events.extend(begun.part_event("added", place, self.form));
+            vec![json!({ "type": "response.output_item.added", "output_index": place, "item": emptied.bare() })];
+        events.extend(emptied.part_event("added", place, self.form));
         events
     }
 
@@ -253,18 +253,18 @@ impl OutputItems {
 
     fn done(&self, place: usize) -> Vec<Value> {
         let item = &self.items[place];
-        let mut said = item.event("done", place, self.form);
+        let mut done_event = item.event("done", place, self.form);
         match &item.call {
             Some((_, name)) => {
-                said["name"] = json!(name);
-                said["arguments"] = json!(item.text);
+                done_event["name"] = json!(name);
+                done_event["arguments"] = json!(item.text);
             }
-            None => said["text"] = json!(item.text),
+            None => done_event["text"] = json!(item.text),
         }
         if item.id.kind == ItemKind::Message {
-            said["logprobs"] = json!(item.logprobs);
+            done_event["logprobs"] = json!(item.logprobs);
         }
-        let mut events = vec![said];
+        let mut events = vec![done_event];
         events.extend(item.part_event("done", place, self.form));
         let value = item.value(self.form);
         events.push(json!({ "type": "response.output_item.done", "output_index": place, "item": value }));
@@ -273,8 +273,8 @@ impl OutputItems {
 }
 
 impl OutputItem {
-    /// The item when nothing of it had been said.
-    fn begun(&self) -> Self {
+    /// The item while it is empty.
+    fn emptied(&self) -> Self {
         let (id, call) = (self.id.clone(), self.call.clone());
         Self { id, text: String::new(), logprobs: Vec::new(), call, status: Status::InProgress }
     }
@@ -395,9 +395,9 @@ mod tests {
     }
 
     fn kinds(events: &[Value]) -> Vec<(&str, u64)> {
-        let told =
+        let named =
             events.iter().map(|event| (event["type"].as_str().unwrap(), event["output_index"].as_u64().unwrap()));
-        told.map(|(kind, place)| (kind.strip_prefix("response.").unwrap(), place)).collect()
+        named.map(|(kind, place)| (kind.strip_prefix("response.").unwrap(), place)).collect()
     }
 
     #[test]

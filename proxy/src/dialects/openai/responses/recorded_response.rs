@@ -8,8 +8,8 @@ use super::response_object::{Standing, echo, response};
 use super::tools::declaration;
 use crate::record::recorded_call::RecordedCall;
 
-/// A response as its record tells it. Tools that the model was not shown are not among its tools, and how many tokens
-/// were reasoning is not known any more.
+/// A response from its record. Tools that the model was not shown are not among its tools, and the number of reasoning
+/// tokens is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     let generation = &call.generation;
     let standing = match generation.stop_reason {
@@ -36,7 +36,7 @@ pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     response
 }
 
-/// The request's fields that its response says again.
+/// The request's fields that its response repeats.
 fn request(call: &RecordedCall) -> Map<String, Value> {
     let mut request = call.request_extra.clone();
     if request.contains_key(INSTRUCTIONS_COME_FIRST)

@@ -18,7 +18,7 @@ use crate::reply::reply_writer::{ReplyContext, ReplyWriter, WholeChoice};
 /// How Responses writes an answer.
 #[derive(Debug)]
 pub(super) struct ResponseReply {
-    /// What the response says of its request.
+    /// The part of the response that depends on its request.
     pub(super) echo: Map<String, Value>,
     pub(super) reasoning: ReasoningForm,
     /// Whether text comes with logprobs.
@@ -68,7 +68,7 @@ impl ResponseWriter {
         for delta in deltas {
             match delta {
                 Delta::ToolCall { .. } => self.calls_since.push(self.silent_since),
-                // All tokens of a call that broke are told of with its text, which follows.
+                // The tokens of a malformed call are sent with its text, which follows.
                 Delta::Void { index, .. } => {
                     self.silent_since = self.calls_since.get(*index).copied().unwrap_or(self.silent_since);
                     changes.extend(self.items.take(delta, Vec::new()));
@@ -200,7 +200,7 @@ impl ReplyWriter for ResponseWriter {
 
     fn end(&mut self, _out: &mut Vec<u8>) {}
 
-    /// Clients of two kinds are told: those that read how a response ended, and those that stop at an error.
+    /// For two kinds of clients: those that read how a response ended, and those that stop at an error.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
         let standing = Standing::Failed(error.in_dialect(Dialect::OpenAi).message);
         let response = self.response(&standing);

@@ -2,7 +2,7 @@ use serde_json::{Map, Value, json};
 
 use crate::reply::call_event::Finished;
 
-/// The fields of a request that its response says again.
+/// The fields of a request that its response repeats.
 const ECHOED: [&str; 16] = [
     "instructions",
     "max_output_tokens",
@@ -47,12 +47,12 @@ impl Standing {
     }
 }
 
-/// What a response says of its request: the request's own words, and what is in force where it says nothing.
+/// The part of a response that depends on its request: the request's own values, and defaults where it has none.
 pub(super) fn echo(request: &Map<String, Value>) -> Map<String, Value> {
     let mut echo = Map::new();
     for field in ECHOED {
-        let said = request.get(field).filter(|value| !value.is_null()).cloned();
-        echo.insert(field.to_owned(), said.unwrap_or_else(|| in_force(field)));
+        let given = request.get(field).filter(|value| !value.is_null()).cloned();
+        echo.insert(field.to_owned(), given.unwrap_or_else(|| in_force(field)));
     }
     // Neither can be chosen: the model calls as many tools as it does, and too long an input is refused.
     echo.insert("parallel_tool_calls".to_owned(), json!(true));

@@ -21,7 +21,7 @@ use crate::requests::request_body::{digest, read_fields};
 const RESPONSES: Endpoint =
     Endpoint { span_name: "openai.chat.completion", operation_name: "chat", id_prefix: "resp_", prompt_field: "input" };
 
-/// The fields that decide what is asked of the model; all others are in `rest`.
+/// The fields that change the model's input or sampling; all others are in `rest`.
 #[derive(Debug, Deserialize)]
 struct ResponseFields {
     model: String,
@@ -43,7 +43,7 @@ struct ResponseFields {
     rest: Map<String, Value>,
 }
 
-/// Reads and checks a request, which goes on from those `earlier` responses that it names.
+/// Reads and checks a request, which continues the `earlier` responses that it names.
 pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> Result<ModelRequest, ProxyError> {
     let (digest, extra) = (digest(&body), recorded_extra(&body));
     let reply = ResponseReply {
@@ -79,7 +79,7 @@ pub(super) fn read(mut body: Map<String, Value>, earlier: &EarlierResponses) -> 
     })
 }
 
-/// Messages and tools of a request that is not checked; `None` if they cannot be told as a chat's.
+/// Messages and tools of an unchecked request; `None` if they have no form in a chat.
 pub(crate) fn conversation(body: &Map<String, Value>) -> Option<(Vec<Message>, Vec<Value>)> {
     let instructions = body.get("instructions").and_then(Value::as_str);
     let mut messages: Vec<Message> = instructions.map(|text| Message::text("system", text)).into_iter().collect();
@@ -106,7 +106,7 @@ impl ResponseFields {
         Ok(())
     }
 
-    /// The conversation: the instructions, what was said up to the previous response, and what is new.
+    /// The conversation: the instructions, the messages up to the end of the previous response, and the new ones.
     fn messages(&self, earlier: &EarlierResponses) -> Result<Vec<Message>, ProxyError> {
         let mut messages: Vec<Message> =
             self.instructions.iter().map(|instructions| Message::text("system", instructions)).collect();
@@ -138,10 +138,10 @@ impl ResponseFields {
     }
 }
 
-/// What the record keeps of a body's fields: all that it does not tell otherwise, and those that a response says again.
+/// The fields of a body that are recorded: those that are not recorded otherwise, and those that a response repeats.
 fn recorded_extra(body: &Map<String, Value>) -> Map<String, Value> {
-    let told = ["model", "input", "instructions", "tools", "stream"];
-    let rest = body.iter().filter(|(field, _)| !told.contains(&field.as_str()));
+    let read_fields = ["model", "input", "instructions", "tools", "stream"];
+    let rest = body.iter().filter(|(field, _)| !read_fields.contains(&field.as_str()));
     let mut extra: Map<String, Value> = rest.map(|(field, value)| (field.clone(), value.clone())).collect();
     if body.get("instructions").is_some_and(|instructions| !instructions.is_null()) {
         extra.insert(INSTRUCTIONS_COME_FIRST.to_owned(), json!(true));

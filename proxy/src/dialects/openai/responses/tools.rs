@@ -8,7 +8,7 @@ use crate::error::ProxyError;
 pub(super) struct DeclaredTools {
     /// Functions, in the shape of chats.
     pub(super) functions: Vec<Value>,
-    /// All others, which somebody else than the agent would have to run: agents send them whether or not anybody can.
+    /// All others, which other servers would have to run: agents send them whether or not there is such a server.
     pub(super) ignored: Vec<Value>,
 }
 
@@ -27,7 +27,7 @@ impl DeclaredTools {
     }
 }
 
-/// A function as chats declare it. What is null says nothing, and is not shown to the model.
+/// A function as chats declare it. Null fields are not shown to the model.
 fn function(index: usize, tool: &Value) -> Result<Value, ProxyError> {
     let field = |name: &str| format!("tools[{index}].{name}");
     if tool.get("name").and_then(Value::as_str).is_none_or(str::is_empty) {
@@ -37,8 +37,8 @@ fn function(index: usize, tool: &Value) -> Result<Value, ProxyError> {
         refuse(&field("parameters"), "must be a JSON schema")?;
     }
     let known = ["name", "description", "parameters", "strict"];
-    let said = known.iter().filter_map(|name| Some((*name, tool.get(name).filter(|value| !value.is_null())?)));
-    let function: Map<String, Value> = said.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    let present = known.iter().filter_map(|name| Some((*name, tool.get(name).filter(|value| !value.is_null())?)));
+    let function: Map<String, Value> = present.map(|(name, value)| (name.to_owned(), value.clone())).collect();
     Ok(json!({ "type": "function", "function": function }))
 }
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use fulgurite_engine::{Device, EngineOptions, GrammarLimits, ModelConfig};
 use fulgurite_proxy::{AuxiliaryRule, Budget, ProxyOptions};
 use fulgurite_renderers::ContinuationPolicy;
-use fulgurite_trainer::{GrpoOptions, SupervisedOptions, TaskSource};
+use fulgurite_trainer::{SupervisedOptions, TaskSource, TrainerOptions};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::models::ModelEntry;
@@ -41,7 +41,7 @@ pub struct Config {
     /// What runs the agent.
     pub runner: RunnerConfig,
     /// How the policy is trained.
-    pub trainer: GrpoOptions,
+    pub trainer: TrainerOptions,
 }
 
 /// `[server]`
@@ -418,10 +418,16 @@ impl LoadedConfig {
     pub fn read(file: Option<&Path>) -> Result<Self> {
         let Some(file) = file else {
             let directory = std::env::current_dir().context("the working directory is gone")?;
-            return Ok(Self { config: Config::default(), directory, file: None });
+            let mut config = Config::default();
+            config.trainer.set_defaults(&[]);
+            return Ok(Self { config, directory, file: None });
         };
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let config: Config = parse(&text).with_context(|| file.display().to_string())?;
+        let mut config: Config = parse(&text).with_context(|| file.display().to_string())?;
+        let written = trainer_keys(&text).with_context(|| file.display().to_string())?;
+        let keys = config.trainer.check_keys(written.iter().map(String::as_str));
+        keys.with_context(|| file.display().to_string())?;
+        config.trainer.set_defaults(&written);
         for (index, model) in config.models.iter().enumerate() {
             model.check().with_context(|| format!("{}: models[{index}] `{}`", file.display(), model.name))?;
         }
@@ -434,6 +440,21 @@ impl LoadedConfig {
     pub fn resolve(&self, path: &Path) -> PathBuf {
         self.directory.join(path)
     }
+}
+
+/// The keys that a config's text has below `[trainer]`; those of tables in it with dots.
+fn trainer_keys(text: &str) -> Result<Vec<String>> {
+    let all: toml::Table = toml::from_str(text)?;
+    let mut keys = Vec::new();
+    if let Some(toml::Value::Table(trainer)) = all.get("trainer") {
+        for (key, value) in trainer {
+            match value {
+                toml::Value::Table(below) => keys.extend(below.keys().map(|below| format!("{key}.{below}"))),
+                _ => keys.push(key.clone()),
+            }
+        }
+    }
+    Ok(keys)
 }
 
 impl Shape {

@@ -267,6 +267,11 @@ fn base_model(entry: &ModelEntry) -> String {
     entry.base_model.clone().unwrap_or_else(|| entry.name.clone())
 }
 
+/// Tokens that a sequence of the model in this directory may have, where it says so.
+pub fn context_length(directory: &Path) -> Result<Option<usize>> {
+    Ok(Limits::read(directory, 0)?.context_length)
+}
+
 /// What a model can take, as far as its directory tells.
 #[derive(Debug, PartialEq)]
 struct Limits {

@@ -8,6 +8,8 @@ pub mod reporters;
 mod run_directory;
 pub mod run_files;
 mod runner_process;
+mod sft;
+mod sft_table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
-    Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
+    Decode, Grpo, ObjectiveName, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule,
+    Tasks, TrainEvent,
 };
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
@@ -69,6 +72,9 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
     let prepared = Prepared::new(arguments).await?;
+    if prepared.loaded.config.trainer.objective == ObjectiveName::Sft {
+        return sft::train(prepared).await;
+    }
     match server {
         Some(url) => at_server::train(prepared, url).await,
         None => train_with_own_server(prepared, &metrics).await,
@@ -85,6 +91,9 @@ impl Prepared {
         let mut reporter: Box<dyn Reporter> =
             if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
         let model = the_model(&loaded).with_context(file)?;
+        if loaded.config.trainer.objective == ObjectiveName::Sft {
+            sft::check_model(&model).and_then(|()| sft::check(&loaded)).with_context(file)?;
+        }
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &arguments.agent, &tasks).with_context(file)?;
         let seed = loaded.config.run.seed;
@@ -255,7 +264,7 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
         config.run.seed = seed;
     }
     if let Some(max_steps) = arguments.max_steps {
-        config.trainer.max_steps = max_steps;
+        config.trainer.max_steps = Some(max_steps);
     }
     if !arguments.agent.is_empty() {
         config.runner.command = arguments.agent.clone();
@@ -287,6 +296,9 @@ fn decode(renderer: Arc<dyn Renderer>) -> Decode {
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     let Config { tasks, trainer, runner, .. } = &loaded.config;
+    if trainer.objective == ObjectiveName::Sft {
+        return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
+    }
     if trainer.harvest.is_some() {
         if tasks.is_some() || !runner.command.is_empty() || trainer.stop != StopRule::default() {
             bail!(

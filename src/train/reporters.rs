@@ -10,6 +10,7 @@ use fulgurite_trainer::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
+use super::sft_table::{SftTable, summary_lines};
 use crate::cli::output;
 
 /// How often a pipe gets a line about something that takes long.
@@ -87,6 +88,8 @@ pub struct TableReporter {
     terminal: bool,
     last_plain_line: Option<Instant>,
     columns: Columns,
+    /// Of a run that learns from conversations.
+    sft: Option<SftTable>,
     /// Why rollouts failed that was told last: the same is not told at every step.
     failed_for: Option<String>,
 }
@@ -95,7 +98,7 @@ impl TableReporter {
     /// Bars on a terminal, plain lines in a pipe.
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
-        Self { bar: None, terminal, last_plain_line: None, columns: Columns::default(), failed_for: None }
+        Self { bar: None, terminal, last_plain_line: None, columns: Columns::default(), sft: None, failed_for: None }
     }
 
     fn progress(&mut self, done: u64, total: u64, message: String) {
@@ -137,6 +140,11 @@ impl TableReporter {
     }
 
     fn step(&mut self, step: u64, metrics: &Map<String, Value>) {
+        if let Some(table) = SftTable::of(&mut self.sft, metrics) {
+            let lines = table.lines(step, metrics);
+            lines.iter().for_each(|line| self.line(line));
+            return;
+        }
         if self.columns.take_up(metrics) {
             self.line(&header(&self.columns.components));
         }
@@ -274,6 +282,10 @@ fn summary_text(summary: &RunSummary) -> String {
         ("final tasks, scored once", &summary.final_after),
     ];
     lines.extend(scored.into_iter().filter_map(|(label, scores)| Some(scores_text(label, scores.as_ref()?))));
+    if summary.skipped_rows.is_some() {
+        lines.extend(summary_lines(summary));
+        return lines.join("\n");
+    }
     lines.push(format!("greatest sampler-trainer logprob difference: {:.1e}", summary.max_logprob_difference));
     if let Some(checkpoint) = &summary.checkpoint {
         lines.push(format!("weights: {}", checkpoint.display()));

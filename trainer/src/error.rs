@@ -78,6 +78,24 @@ pub enum TrainError {
         /// What was seen.
         message: String,
     },
+    /// A row of a file of conversations cannot be trained on.
+    #[error("{path} {unit} {number}: {message}")]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// `line` or `row`.
+        unit: &'static str,
+        /// From 1.
+        number: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// A run goes on with other data than it began with.
+    #[error(
+        "the conversations are not those that the run's checkpoint was made with, so that its place among them means \
+         nothing; begin a new run, or put back what was there"
+    )]
+    DataChanged,
     /// A line of the corpus cannot be trained on.
     #[error("corpus line {line}: {message}")]
     Corpus {

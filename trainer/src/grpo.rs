@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::evaluation::TaskEvaluator;
 use crate::objectives::{Credit, KlPenalty, PolicyGradient, Reference};
-use crate::options::GrpoOptions;
+use crate::options::TrainerOptions;
 use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, Policy, RewardRules};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
@@ -28,7 +28,7 @@ pub struct Grpo {
     /// What learns.
     pub learner: Arc<dyn Learner>,
     /// How.
-    pub options: GrpoOptions,
+    pub options: TrainerOptions,
     /// What it is kept near to, if the options say so.
     pub reference: Reference,
     /// On what.
@@ -72,7 +72,7 @@ impl Grpo {
                 held_out: self.tasks.held_out.clone(),
                 last: self.tasks.last.clone(),
             }),
-            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps),
+            schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps()),
             optimizer: AdamParameters {
                 learning_rate: options.learning_rate,
                 beta1: options.beta1,

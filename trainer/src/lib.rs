@@ -6,12 +6,14 @@
 //!
 //! - [`Grpo`]: tasks that are done in groups, or rewarded rollouts that are harvested ([`HarvestOptions`]), and the policy
 //!   gradient.
+//! - [`Sft`]: conversations and cross entropy, to teach a model.
 //! - [`Supervised`]: conversations and cross entropy, to make a base model.
 //!
 //! [`Record`] is where a run reads and writes what happens: a store in this process, or over HTTP a server's
 //! ([`RemoteRecord`]), behind whose proxy a [`RemotelyServedModel`] gets new weights. [`TrainEvent`], [`Reporter`]: what a
 //! run tells while it goes on.
 
+mod conversations;
 mod error;
 mod evaluation;
 mod events;
@@ -24,11 +26,13 @@ mod rollouts;
 mod run;
 mod run_identity;
 mod schedule;
+mod sft;
 mod sources;
 mod supervised;
 
+pub use conversations::RowUnit;
 pub use error::TrainError;
-pub use evaluation::{EvaluationOptions, Scores, StopRule};
+pub use evaluation::{EvaluationOptions, Scores, StopRule, ValidationScores};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
@@ -37,7 +41,8 @@ pub use objectives::{
     split_into_substeps,
 };
 pub use options::{
-    DynamicSampling, GrpoOptions, KlOptions, LossParameters, PolicyLoss, SupervisedOptions, TrainedMessages,
+    DataSource, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName, PolicyLoss,
+    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows, Validation,
 };
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
@@ -45,5 +50,6 @@ pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer};
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;
+pub use sft::{ConversationsFile, Sft};
 pub use sources::{HarvestOptions, TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};

@@ -22,8 +22,11 @@ pub enum TrainOnWhat {
 }
 
 impl TrainOnWhat {
-    /// For each message, whether its content and its end are to be trained. Fails where none is.
-    pub(crate) fn trained_messages<M: Borrow<Message>>(&self, messages: &[M]) -> Result<Vec<bool>, RenderError> {
+    /// For each message, whether its content and its end are to be trained.
+    ///
+    /// # Errors
+    /// [`RenderError::NothingToTrain`] where none is, [`RenderError::WrongNumberOfMarks`] for too few or many marks.
+    pub fn trained_messages<M: Borrow<Message>>(&self, messages: &[M]) -> Result<Vec<bool>, RenderError> {
         let messages: Vec<&Message> = messages.iter().map(Borrow::borrow).collect();
         let last_assistant = messages.iter().rposition(|message| message.is_assistant());
         let last_user = messages.iter().rposition(|message| message.role == "user");

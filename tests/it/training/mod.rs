@@ -4,3 +4,4 @@ mod objectives;
 mod policy_runs;
 mod resumption;
 mod run;
+mod sft;

@@ -2,6 +2,7 @@
 
 mod advantages;
 mod aggregation;
+mod conversation_loss;
 mod cross_entropy;
 mod kl_penalty;
 mod objective;
@@ -18,6 +19,7 @@ pub use self::advantages::{
     AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, is_constant,
 };
 pub use self::aggregation::LossAggregation;
+pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub use self::kl_penalty::{KlPenalty, penalize_kl};
 pub(crate) use self::objective::{Lesson, Objective, Pass};

@@ -3,9 +3,11 @@
 use fulgurite_backends::nearest_name;
 use serde_json::{Map, Value, json};
 
-use super::grpo::{GrpoOptions, KlOptions};
 use super::loss::PolicyLoss;
+use super::objective_name::ObjectiveName;
+use super::sft::{DataSource, Validation};
 use super::supervised::SupervisedOptions;
+use super::trainer::{KlOptions, TrainerOptions};
 use crate::TrainError;
 use crate::evaluation::StopRule;
 use crate::objectives::{AdvantageOptions, LossAggregation, Spread};
@@ -51,9 +53,37 @@ const NEUTRAL: [(&str, &[f64]); 7] = [
     ("repetition_penalty", &[1.0]),
 ];
 
-impl GrpoOptions {
+impl TrainerOptions {
     /// Refuses what cannot work.
     pub fn check(&self) -> Result<(), TrainError> {
+        adam("[trainer] learning_rate", self.learning_rate)?;
+        share("[trainer] beta1", self.beta1)?;
+        share("[trainer] beta2", self.beta2)?;
+        clip("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
+        least("[trainer] checkpoint_every", self.checkpoint_every, 1, "1 is after each update")?;
+        least("[trainer] keep_checkpoints", self.keep_checkpoints as u64, 1, "a run goes on from the last")?;
+        least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
+        match self.objective {
+            ObjectiveName::Grpo => self.check_grpo(),
+            ObjectiveName::Sft => self.check_sft(),
+        }
+    }
+
+    fn check_sft(&self) -> Result<(), TrainError> {
+        least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
+        least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
+        least("[trainer] max_steps", self.max_steps.unwrap_or(1), 1, "otherwise nothing is trained")?;
+        least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
+        match &self.source {
+            Some(source) => source.check(),
+            None => {
+                let message = "is missing: objective = \"sft\" learns from source = { conversations = \"FILE\" }";
+                Err(TrainError::Option { key: "[trainer] source".to_owned(), message: message.to_owned() })
+            }
+        }
+    }
+
+    fn check_grpo(&self) -> Result<(), TrainError> {
         match &self.harvest {
             Some(harvest) => harvest.check()?,
             None if self.advantages.baseline.is_of_group() => {
@@ -64,16 +94,9 @@ impl GrpoOptions {
         self.check_advantages()?;
         self.check_dynamic_sampling()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
-        adam("[trainer] learning_rate", self.learning_rate)?;
-        share("[trainer] beta1", self.beta1)?;
-        share("[trainer] beta2", self.beta2)?;
-        clip("[trainer] gradient_clip_norm", self.gradient_clip_norm)?;
         check_bounds(self.reward_bounds)?;
         self.loss_parameters.of(self.loss)?;
         self.kl.as_ref().map_or(Ok(()), KlOptions::check)?;
-        least("[trainer] checkpoint_every", self.checkpoint_every, 1, "1 is after each update")?;
-        least("[trainer] keep_checkpoints", self.keep_checkpoints as u64, 1, "a run goes on from the last")?;
-        least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
         let samples = self.evaluation.samples_per_task as u64;
         least("[trainer] evaluation.samples_per_task", samples, 1, "a task that is not tried has no score")?;
         self.stop.check()?;
@@ -120,6 +143,21 @@ impl GrpoOptions {
             return wrong("only groups that are measured against themselves can have nothing to teach: leave it out");
         }
         least("[trainer] dynamic_sampling.max_refills", dynamic.max_refills as u64, 1, "leave the table out for none")
+    }
+}
+
+impl DataSource {
+    fn check(&self) -> Result<(), TrainError> {
+        if self.conversations.is_none() {
+            let message = "says not where: source = { conversations = \"FILE\" }".to_owned();
+            return Err(TrainError::Option { key: "[trainer] source".to_owned(), message });
+        }
+        match self.validation {
+            Some(Validation::Share(share)) if !(share > 0.0 && share < 1.0) => {
+                refuse("[trainer] source.validation", share, "must be a share above 0 and below 1, or a file")
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -239,13 +277,13 @@ mod tests {
     use super::*;
 
     fn refused(options: &Value) -> String {
-        let options: GrpoOptions = serde_json::from_value(options.clone()).unwrap();
+        let options: TrainerOptions = serde_json::from_value(options.clone()).unwrap();
         options.check().unwrap_err().to_string()
     }
 
     #[test]
     fn what_cannot_work_is_refused_with_its_key_and_the_fix() {
-        GrpoOptions::default().check().unwrap();
+        TrainerOptions::default().check().unwrap();
         SupervisedOptions::default().check().unwrap();
         let is = |options: Value, expected: &str| assert_eq!(refused(&options), expected);
         is(
@@ -279,7 +317,7 @@ mod tests {
             );
         }
         for number in [f64::NAN, f64::INFINITY, -1e-4] {
-            let options = GrpoOptions { learning_rate: number, ..GrpoOptions::default() };
+            let options = TrainerOptions { learning_rate: number, ..TrainerOptions::default() };
             assert!(options.check().is_err());
             let options = SupervisedOptions { learning_rate: number, ..SupervisedOptions::default() };
             assert!(options.check().is_err());
@@ -316,12 +354,13 @@ mod tests {
             "loss_aggregation must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead",
         );
         let alone = json!({ "group_size": 1, "advantages": { "baseline": "batch_mean" } });
-        serde_json::from_value::<GrpoOptions>(alone).unwrap().check().unwrap();
+        serde_json::from_value::<TrainerOptions>(alone).unwrap().check().unwrap();
     }
 
     #[test]
     fn who_harvests_needs_no_groups() {
-        let options = GrpoOptions { group_size: 1, harvest: Some(HarvestOptions::default()), ..GrpoOptions::default() };
+        let options =
+            TrainerOptions { group_size: 1, harvest: Some(HarvestOptions::default()), ..TrainerOptions::default() };
         options.check().unwrap();
     }
 }

@@ -1,10 +1,15 @@
 //! What a config says of training.
 
 mod check;
-mod grpo;
+mod keys_by_objective;
 mod loss;
+mod objective_name;
+mod sft;
 mod supervised;
+mod trainer;
 
-pub use self::grpo::{DynamicSampling, GrpoOptions, KlOptions};
 pub use self::loss::{LossParameters, PolicyLoss};
+pub use self::objective_name::ObjectiveName;
+pub use self::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::supervised::{SupervisedOptions, TrainedMessages};
+pub use self::trainer::{DynamicSampling, KlOptions, TrainerOptions};

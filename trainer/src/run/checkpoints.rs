@@ -24,6 +24,9 @@ pub(crate) struct CheckpointState {
     /// Rollouts read so far, of a run that harvests.
     #[serde(default)]
     pub harvest: HarvestState,
+    /// Changes with the conversations that are counted, of a run that learns from such.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data_fingerprint: String,
     /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -33,7 +36,11 @@ pub(crate) struct CheckpointState {
 impl CheckpointState {
     /// Where the data are read on.
     pub(crate) fn position(&self) -> DataPosition {
-        DataPosition { data_cursor: self.data_cursor, harvest: self.harvest.clone() }
+        DataPosition {
+            data_cursor: self.data_cursor,
+            harvest: self.harvest.clone(),
+            data_fingerprint: self.data_fingerprint.clone(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::evaluation::Scores;
+use crate::evaluation::ValidationScores;
 
 /// How a run ended, and where every sampled token went.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -27,6 +28,12 @@ pub struct RunSummary {
     pub held_out_after: Option<Scores>,
     /// Scores of the final tasks, which nothing before has seen; `None` without such tasks.
     pub final_after: Option<Scores>,
+    /// What validation conversations cost before the first update, if there are any.
+    pub validation_before: Option<ValidationScores>,
+    /// What they cost after the last.
+    pub validation_after: Option<ValidationScores>,
+    /// Rows of conversations that were left out, by cause; `None` for a run that learns from others.
+    pub skipped_rows: Option<BTreeMap<String, u64>>,
     /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps.
     pub max_logprob_difference: f64,
     /// Sampled tokens that were trained.
@@ -37,6 +44,14 @@ pub struct RunSummary {
     pub sampled_tokens: u64,
     /// Seconds that this process took for the run.
     pub wall_seconds: f64,
+}
+
+/// What every step says of rows that were left out; `None` if they say nothing of conversations.
+pub(super) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<String, u64>> {
+    let step = steps.iter().find(|metrics| metrics.contains_key("num_conversations"))?;
+    let skipped =
+        |(key, rows): (&String, &Value)| Some((key.strip_prefix("data/skipped/")?.to_owned(), rows.as_u64()?));
+    Some(step.iter().filter_map(skipped).collect())
 }
 
 impl RunSummary {
@@ -63,6 +78,14 @@ impl RunSummary {
             }
             set(format!("{tasks}_rollouts_{when}"), json!(scores.rollouts + scores.failed));
             set(format!("{tasks}_failed_{when}"), json!(scores.failed));
+        }
+        for (when, scores) in [("before", self.validation_before), ("after", self.validation_after)] {
+            let Some(scores) = scores else { continue };
+            set(format!("validation_nll_{when}"), json!(scores.nll));
+            set(format!("validation_bits_per_byte_{when}"), json!(scores.bits_per_byte));
+        }
+        if let Some(rows) = &self.skipped_rows {
+            set("skipped_rows".to_owned(), json!(rows));
         }
         set("max_logprob_difference".to_owned(), json!(self.max_logprob_difference));
         set("sampled_tokens".to_owned(), json!(self.sampled_tokens));

@@ -12,9 +12,9 @@ use serde_json::{Map, Value, json};
 use super::checkpoints::{CheckpointState, Checkpoints, file_digests, remove_directory};
 use super::ledger;
 use super::metrics_file::MetricsFile;
-use super::summary::RunSummary;
+use super::summary::{RunSummary, skipped_rows};
 use super::without_gradient;
-use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores};
+use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Pass};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
@@ -291,9 +291,9 @@ impl<Data> TrainingRun<Data> {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
-        let DataPosition { data_cursor, harvest } = progress.position.clone();
+        let DataPosition { data_cursor, harvest, data_fingerprint } = progress.position.clone();
         let files = file_digests(&directory).await?;
-        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest, files };
+        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest, data_fingerprint, files };
         Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 
@@ -403,6 +403,9 @@ impl<Data> TrainingRun<Data> {
             held_out_before: held_out.first().cloned(),
             held_out_after: held_out.last().cloned(),
             final_after: metrics.last().and_then(|metrics| Scores::read(metrics, FINAL)),
+            validation_before: metrics.iter().find_map(|metrics| ValidationScores::read(metrics)),
+            validation_after: metrics.iter().rev().find_map(|metrics| ValidationScores::read(metrics)),
+            skipped_rows: skipped_rows(&metrics),
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
             untrained_tokens: BTreeMap::from([("other".to_owned(), 0)]),
             wall_seconds: started.elapsed().as_secs_f64(),

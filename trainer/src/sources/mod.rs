@@ -1,5 +1,6 @@
 //! Where a run's data come from.
 
+mod conversations;
 mod corpus;
 mod driven;
 mod harvest;
@@ -8,6 +9,7 @@ mod source;
 mod task_order;
 mod tasks;
 
+pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
 pub(crate) use self::corpus::{Corpus, CorpusRows};
 pub(crate) use self::driven::{DrivenTasks, RolloutGroups};
 pub use self::harvest::HarvestOptions;

@@ -25,4 +25,7 @@ pub(crate) struct DataPosition {
     /// Rollouts read so far, of a run that harvests.
     #[serde(default)]
     pub(crate) harvest: HarvestState,
+    /// Changes with the conversations that are counted; empty for data that have no such thing.
+    #[serde(default)]
+    pub(crate) data_fingerprint: String,
 }

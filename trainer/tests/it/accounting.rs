@@ -13,8 +13,8 @@ use fulgurite_backends::{
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
-    EvaluationOptions, Grpo, GrpoOptions, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RunIdentity,
-    RunSummary, Tasks, TrainError, TrainEvent,
+    EvaluationOptions, Grpo, PolicyEndpoint, Record, Reference, RemoteRecord, Reporter, RunIdentity, RunSummary, Tasks,
+    TrainError, TrainEvent, TrainerOptions,
 };
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, RecordedSampling, Reward, RolloutConfig,
@@ -203,13 +203,13 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
     let grpo = Grpo {
         record: reached.record(&store).await,
         learner: Arc::clone(pupil) as Arc<dyn Learner>,
-        options: GrpoOptions {
+        options: TrainerOptions {
             groups_per_batch: tasks.len(),
             group_size: 3,
             reward_bounds: Some([0.0, 100.0]),
-            max_steps: 1,
+            max_steps: Some(1),
             evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
-            ..GrpoOptions::default()
+            ..TrainerOptions::default()
         },
         reference: Reference::Start,
         tasks: Tasks {
@@ -333,7 +333,7 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
     let grpo = Grpo {
         record: Arc::new(store),
         learner: Arc::new(Pupil::default()),
-        options: GrpoOptions { group_size: 1, ..GrpoOptions::default() },
+        options: TrainerOptions { group_size: 1, ..TrainerOptions::default() },
         reference: Reference::Start,
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },

@@ -8,8 +8,11 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_says, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 2] =
-    [("Device", "`cpu`, `cuda` or `cuda:N`"), ("TaskSource", "list or table (the forms of tasks are below)")];
+const FORMS: [(&str, &str); 3] = [
+    ("Device", "`cpu`, `cuda` or `cuda:N`"),
+    ("TaskSource", "list or table (the forms of tasks are below)"),
+    ("Validation", "path, or share between 0 and 1"),
+];
 
 /// Defaults that a program finds out where it runs, or that are too long for a table.
 const FOUND_OUT: [(&str, &str); 5] = [

@@ -4,22 +4,45 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::loss::{LossParameters, PolicyLoss};
+use super::objective_name::ObjectiveName;
+use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, LossAggregation};
 use crate::schedule::LearningRateSchedule;
 use crate::sources::HarvestOptions;
 
-/// How a policy is trained. Defaults are tinker-cookbook's where it has one.
+/// How a model is trained. Defaults are tinker-cookbook's where it has one. Keys that an objective does not read are refused
+/// where they are written ([`check_keys`](Self::check_keys)).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct GrpoOptions {
+pub struct TrainerOptions {
+    /// What a run learns by: `grpo`, from rewards, or `sft`, from conversations that are there.
+    pub objective: ObjectiveName,
+    /// Of `sft`: the conversations.
+    pub source: Option<DataSource>,
+    /// Of `sft`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
+    pub train_on: TrainOn,
+    /// Of `sft`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
+    /// tokens of a batch.
+    pub reduction: LossReduction,
+    /// Of `sft`: how often every conversation is read, each time in another order.
+    pub epochs: u64,
+    /// Of `sft`: conversations per update; the last one of an epoch has what is left.
+    pub batch_size: usize,
+    /// Of `sft`: tokens that a sequence may have; the model's context unless told otherwise.
+    pub max_tokens: Option<usize>,
+    /// Of `sft`: what becomes of a conversation that is longer than `max_tokens`, that the renderer cannot write, or of
+    /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
+    pub unusable_rows: UnusableRows,
+    /// Of `sft`: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
+    pub truncate: bool,
     /// Tasks per step; each becomes a group of rollouts.
     pub groups_per_batch: usize,
     /// Rollouts of one task, whose mean reward is the baseline.
     pub group_size: usize,
     /// Adam's step size, at its greatest.
     pub learning_rate: f64,
-    /// How the step size goes on after the warm-up.
+    /// How the step size goes on after the warm-up; of `sft` `linear` unless told otherwise.
     pub learning_rate_schedule: LearningRateSchedule,
     /// Updates over which the step size grows from 0.
     pub warmup: u64,
@@ -29,9 +52,9 @@ pub struct GrpoOptions {
     pub beta2: f64,
     /// Greatest norm of the gradient; 0 does not clip.
     pub gradient_clip_norm: f64,
-    /// Updates at most.
-    pub max_steps: u64,
-    /// A checkpoint after every this many updates, and after the last.
+    /// Updates at most; 100 unless told otherwise, and of `sft` all that its epochs have.
+    pub max_steps: Option<u64>,
+    /// A checkpoint after every this many updates, and after the last; of `sft` 20 unless told otherwise.
     pub checkpoint_every: u64,
     /// Checkpoints that are kept; older ones are removed once a newer one is recorded.
     pub keep_checkpoints: usize,
@@ -58,7 +81,8 @@ pub struct GrpoOptions {
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
     /// modified distribution are not trained.
     pub sampling_parameters: Map<String, Value>,
-    /// When and how the held-out tasks are scored.
+    /// When and how the held-out tasks are scored; of `sft`, the validation conversations, every 10 updates unless told
+    /// otherwise.
     pub evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
     pub stop: StopRule,
@@ -66,9 +90,18 @@ pub struct GrpoOptions {
     pub harvest: Option<HarvestOptions>,
 }
 
-impl Default for GrpoOptions {
+impl Default for TrainerOptions {
     fn default() -> Self {
         Self {
+            objective: ObjectiveName::default(),
+            source: None,
+            train_on: TrainOn::default(),
+            reduction: LossReduction::default(),
+            epochs: 1,
+            batch_size: 64,
+            max_tokens: None,
+            unusable_rows: UnusableRows::default(),
+            truncate: false,
             groups_per_batch: 16,
             group_size: 8,
             learning_rate: 1e-4,
@@ -77,7 +110,7 @@ impl Default for GrpoOptions {
             beta1: 0.9,
             beta2: 0.95,
             gradient_clip_norm: 1.0,
-            max_steps: 100,
+            max_steps: None,
             checkpoint_every: 1,
             keep_checkpoints: 2,
             reward_bounds: None,

@@ -1,0 +1,249 @@
+//! A file of conversations that is read row by row when a row is due, so that its size costs no memory.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use fulgurite_backends::file_digest;
+
+use super::conversation::Conversation;
+use super::lines::{LineError, RowPlace, RowUnit, file_error, is_blank, read_line};
+use super::rendering::{RenderRefusal, Rendering};
+use super::sequences::{Example, Sequences, SkippedRows, Unusable};
+use crate::{TrainError, UnusableRows};
+
+/// Of every so many rows the place in the file is kept; a row is read from the one before it.
+const STRIDE: u64 = 16;
+/// Bytes that are read ahead where a row is looked for.
+const BUFFER: usize = 16 << 10;
+
+/// A file of JSON lines, every row of which has been looked at.
+pub(crate) struct ConversationFile(Arc<Indexed>);
+
+struct Indexed {
+    /// What is read.
+    file: std::path::PathBuf,
+    place: RowPlace,
+    rendering: Rendering,
+    /// Where rows 0, 16, 32, ... begin, with the number of their line.
+    marks: Vec<Mark>,
+    /// Rows that are left out, in order.
+    left_out: Vec<u64>,
+    rows: u64,
+    skipped: SkippedRows,
+    fingerprint: String,
+    state: FileState,
+}
+
+/// Where a row begins.
+#[derive(Clone, Copy)]
+struct Mark {
+    offset: u64,
+    /// Lines before it.
+    lines: u64,
+}
+
+/// By what a file is seen to have changed.
+#[derive(PartialEq)]
+struct FileState {
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+/// The file that is read, and how people know it.
+pub(crate) struct ConversationsAt<'p> {
+    /// JSON lines.
+    pub(crate) file: &'p Path,
+    /// What the config calls it.
+    pub(crate) name: &'p Path,
+    pub(crate) unit: RowUnit,
+}
+
+impl ConversationFile {
+    /// Looks at every row of a file.
+    ///
+    /// # Errors
+    /// [`TrainError::Row`] for the first row that is no conversation, or that cannot be trained, unless such are left out;
+    /// [`TrainError::File`] if the file cannot be read or has none.
+    pub(crate) async fn open(
+        file: &Path,
+        name: &Path,
+        unit: RowUnit,
+        rendering: Rendering,
+        unusable: UnusableRows,
+    ) -> Result<Self, TrainError> {
+        let (file, name) = (file.to_owned(), name.to_owned());
+        let path = name.clone();
+        let opened = tokio::task::spawn_blocking(move || {
+            Indexed::open(&ConversationsAt { file: &file, name: &name, unit }, rendering, unusable)
+        });
+        let opened = opened.await.map_err(|error| file_error(&path, error))??;
+        Ok(Self(Arc::new(opened)))
+    }
+}
+
+#[async_trait]
+impl Sequences for ConversationFile {
+    fn count(&self) -> u64 {
+        self.0.rows - self.0.left_out.len() as u64
+    }
+
+    async fn read(&self, numbers: &[u64]) -> Result<Vec<Example>, TrainError> {
+        let (indexed, numbers) = (self.0.clone(), numbers.to_vec());
+        let read = tokio::task::spawn_blocking(move || indexed.read(&numbers)).await;
+        read.map_err(|error| self.0.place.file_error(error))?
+    }
+
+    fn fingerprint(&self) -> &str {
+        &self.0.fingerprint
+    }
+
+    fn skipped(&self) -> &SkippedRows {
+        &self.0.skipped
+    }
+}
+
+impl Indexed {
+    fn open(at: &ConversationsAt<'_>, rendering: Rendering, unusable: UnusableRows) -> Result<Self, TrainError> {
+        let place = RowPlace { path: at.name.to_owned(), unit: at.unit };
+        let wrong = |error: std::io::Error| place.file_error(error);
+        let file = File::open(at.file).map_err(wrong)?;
+        let metadata = file.metadata().map_err(wrong)?;
+        if !metadata.is_file() {
+            return Err(place.file_error("is no file that can be read again"));
+        }
+        let mut this = Self {
+            file: at.file.to_owned(),
+            rendering,
+            marks: Vec::new(),
+            left_out: Vec::new(),
+            rows: 0,
+            skipped: SkippedRows::new(),
+            fingerprint: String::new(),
+            state: FileState::of(&metadata),
+            place,
+        };
+        this.look(BufReader::with_capacity(1 << 20, file), unusable)?;
+        this.fingerprint = file_digest(at.file).map_err(|error| this.place.file_error(error))?;
+        this.marks.shrink_to_fit();
+        if this.rows == this.left_out.len() as u64 {
+            let skipped = this.skipped.iter().map(|(cause, rows)| format!("{rows} are {}", cause.as_str()));
+            let skipped = skipped.collect::<Vec<_>>().join(", ");
+            let of_those = if skipped.is_empty() { String::new() } else { format!(": of its rows {skipped}") };
+            return Err(this.place.file_error(format!("has no conversation to train on{of_those}")));
+        }
+        Ok(this)
+    }
+
+    /// Reads every row, and keeps where it is and whether it can be trained.
+    fn look(&mut self, mut reader: BufReader<File>, unusable: UnusableRows) -> Result<(), TrainError> {
+        let (mut line, mut here) = (Vec::new(), Mark { offset: 0, lines: 0 });
+        while self.next_line(&mut reader, &mut line, here.lines + 1)? {
+            if !is_blank(&line) {
+                if self.rows.is_multiple_of(STRIDE) {
+                    self.marks.push(here);
+                }
+                match self.rendered(&line, here.lines + 1)? {
+                    Ok(_) => {}
+                    Err((cause, message)) if unusable == UnusableRows::Refuse => {
+                        let hint = match cause {
+                            Unusable::TooLong => {
+                                " (unusable_rows = \"skip\" leaves such rows out, truncate = true cuts them)"
+                            }
+                            _ => " (unusable_rows = \"skip\" leaves such rows out)",
+                        };
+                        return Err(self.place.error(here.lines + 1, message + hint));
+                    }
+                    Err((cause, _)) => {
+                        self.left_out.push(self.rows);
+                        *self.skipped.entry(cause).or_default() += 1;
+                    }
+                }
+                self.rows += 1;
+            }
+            here = Mark { offset: here.offset + line.len() as u64, lines: here.lines + 1 };
+        }
+        Ok(())
+    }
+
+    fn next_line(
+        &self,
+        reader: &mut BufReader<impl Read>,
+        line: &mut Vec<u8>,
+        number: u64,
+    ) -> Result<bool, TrainError> {
+        read_line(reader, line).map_err(|error| match error {
+            LineError::Read(error) => self.place.file_error(error),
+            LineError::TooLong => {
+                let message =
+                    format!("is longer than {} MiB, which no conversation is", super::lines::LINE_LIMIT >> 20);
+                self.place.error(number, message)
+            }
+        })
+    }
+
+    /// A row's sequences, or why there are none. What is wrong with it is an error.
+    fn rendered(&self, line: &[u8], number: u64) -> Result<Result<Example, (Unusable, String)>, TrainError> {
+        let conversation = Conversation::read(line).map_err(|message| self.place.error(number, message))?;
+        match self.rendering.sequences(&conversation) {
+            Ok(sequences) => Ok(Ok(Example { sequences, uses: Vec::new() })),
+            Err(RenderRefusal::Wrong(message)) => Err(self.place.error(number, message)),
+            Err(RenderRefusal::Unusable(cause, message)) => Ok(Err((cause, message))),
+        }
+    }
+
+    fn read(&self, numbers: &[u64]) -> Result<Vec<Example>, TrainError> {
+        let wrong = |error: std::io::Error| self.place.file_error(error);
+        let mut reader = BufReader::with_capacity(BUFFER, File::open(&self.file).map_err(wrong)?);
+        if FileState::of(&reader.get_ref().metadata().map_err(wrong)?) != self.state {
+            return Err(self.changed());
+        }
+        numbers.iter().map(|number| self.read_one(&mut reader, *number)).collect()
+    }
+
+    fn read_one(&self, reader: &mut BufReader<File>, number: u64) -> Result<Example, TrainError> {
+        let row = self.row_of(number);
+        let mark = self.marks.get((row / STRIDE) as usize).ok_or_else(|| self.changed())?;
+        reader.seek(SeekFrom::Start(mark.offset)).map_err(|error| self.place.file_error(error))?;
+        let (mut line, mut lines, mut rows) = (Vec::new(), mark.lines, row - row % STRIDE);
+        loop {
+            lines += 1;
+            if !self.next_line(reader, &mut line, lines)? {
+                return Err(self.changed());
+            }
+            if is_blank(&line) {
+                continue;
+            }
+            if rows == row {
+                return self.rendered(&line, lines)?.map_err(|(_, message)| self.place.error(lines, message));
+            }
+            rows += 1;
+        }
+    }
+
+    /// The row of the conversation with this number: as many rows that are left out stand before it as move it there.
+    fn row_of(&self, number: u64) -> u64 {
+        let (mut low, mut high) = (0, self.left_out.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.left_out[middle] - middle as u64 <= number {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        number + low as u64
+    }
+
+    fn changed(&self) -> TrainError {
+        self.place.file_error("was changed while it was trained on")
+    }
+}
+
+impl FileState {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { length: metadata.len(), modified: metadata.modified().ok() }
+    }
+}

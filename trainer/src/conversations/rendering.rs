@@ -1,0 +1,170 @@
+//! Conversations as sequences of tokens with weights.
+
+use std::sync::Arc;
+
+use fulgurite_renderers::{RenderError, Renderer, TrainOnWhat, WeightedTokens};
+
+use super::conversation::{Conversation, Marks};
+use super::sequences::Unusable;
+use crate::TrainOn;
+
+/// How conversations are made sequences.
+#[derive(Clone)]
+pub(crate) struct Rendering {
+    pub(crate) renderer: Arc<dyn Renderer>,
+    pub(crate) train_on: TrainOn,
+    /// Tokens of a sequence at most.
+    pub(crate) max_tokens: Option<usize>,
+    /// Whether what is longer is cut off.
+    pub(crate) truncate: bool,
+}
+
+/// Why a conversation is not made sequences.
+#[derive(Debug, PartialEq)]
+pub(crate) enum RenderRefusal {
+    /// The row is wrong.
+    Wrong(String),
+    /// The row is right, and cannot be trained.
+    Unusable(Unusable, String),
+}
+
+impl From<RenderError> for RenderRefusal {
+    fn from(error: RenderError) -> Self {
+        let cause = match error {
+            RenderError::NothingToTrain => Unusable::NothingToTrain,
+            _ => Unusable::NotRenderable,
+        };
+        Self::Unusable(cause, error.to_string())
+    }
+}
+
+impl Rendering {
+    /// The sequences of a conversation. The weight of a token is 1, or its message's, where it is trained, and else 0.
+    pub(crate) fn sequences(&self, conversation: &Conversation) -> Result<Vec<WeightedTokens>, RenderRefusal> {
+        if !conversation.tools.is_empty() && !self.renderer.shows_tools() {
+            let message = "declares tools, which this model's template does not show: tools = \"preamble\" of [[models]] \
+                           tells of them in words";
+            return Err(RenderRefusal::Unusable(Unusable::NotRenderable, message.to_owned()));
+        }
+        let mut sequences = match self.marked(conversation)? {
+            Training::AsNamed(train_on) => {
+                self.renderer.render_supervised(&conversation.messages, &conversation.tools, &train_on)?
+            }
+            Training::ByWeight(weights) => self.weighted(conversation, &weights)?,
+        };
+        self.keep_within_length(&mut sequences)?;
+        let is_trained = |sequence: &WeightedTokens| sequence.weights.iter().skip(1).any(|weight| *weight > 0.0);
+        match sequences.iter().any(is_trained) {
+            true => Ok(sequences),
+            false => Err(RenderRefusal::from(RenderError::NothingToTrain)),
+        }
+    }
+
+    /// What of a conversation is trained, its own marks among it.
+    fn marked(&self, conversation: &Conversation) -> Result<Training, RenderRefusal> {
+        let wrong = |index: usize, words: &str| Err(RenderRefusal::Wrong(format!("message {index} {words}")));
+        let Conversation { messages, marks, .. } = conversation;
+        let is_customized = self.train_on == TrainOn::Customized;
+        if let Some(index) = marks.iter().position(|marks| marks.trainable.is_some() != is_customized) {
+            return match is_customized {
+                true => wrong(index, "does not say `trainable`, as train_on = \"customized\" wants of every one"),
+                false => wrong(index, "says `trainable`, which is for train_on = \"customized\""),
+            };
+        }
+        let train_on = train_on_what(self.train_on, marks);
+        if marks.iter().all(|marks| marks.weight.is_none()) {
+            return Ok(Training::AsNamed(train_on));
+        }
+        if self.train_on == TrainOn::AllTokens {
+            let index = marks.iter().position(|marks| marks.weight.is_some()).unwrap_or_default();
+            return wrong(index, "has a weight, and train_on = \"all_tokens\" trains more than messages");
+        }
+        let trained = train_on.trained_messages(messages)?;
+        for (index, marks) in marks.iter().enumerate() {
+            let of_assistant = !matches!(
+                self.train_on,
+                TrainOn::AllMessages | TrainOn::AllUserAndSystemMessages | TrainOn::Customized
+            );
+            // An earlier answer may have one for other ways to train; a message that no such way trains may not.
+            let is_meant =
+                trained[index] || marks.weight == Some(0.0) || of_assistant && messages[index].is_assistant();
+            if marks.weight.is_some() && !is_meant {
+                let words = format!("has a weight, and train_on = \"{}\" does not train it", self.train_on.as_str());
+                return wrong(index, &words);
+            }
+        }
+        let weight = |(trained, marks): (bool, &Marks)| if trained { marks.weight.unwrap_or(1.0) } else { 0.0 };
+        Ok(Training::ByWeight(trained.into_iter().zip(marks).map(weight).collect()))
+    }
+
+    /// Sequences in which each message has its weight. Those of one weight are told from the others by rendering them
+    /// alone: each of their sequences begins one of all messages, and trains what they train of it.
+    fn weighted(&self, conversation: &Conversation, weights: &[f32]) -> Result<Vec<WeightedTokens>, RenderRefusal> {
+        let Conversation { messages, tools, .. } = conversation;
+        let rendered = |is_marked: &dyn Fn(f32) -> bool| {
+            let marks = weights.iter().map(|weight| is_marked(*weight)).collect();
+            self.renderer.render_supervised(messages, tools, &TrainOnWhat::Customized(marks))
+        };
+        let mut all = rendered(&|weight| weight > 0.0)?;
+        let mut values: Vec<f32> = weights.iter().copied().filter(|weight| *weight > 0.0 && *weight != 1.0).collect();
+        values.sort_by(f32::total_cmp);
+        values.dedup();
+        for value in values {
+            for part in rendered(&|weight| weight == value)? {
+                let positions: Vec<usize> =
+                    (0..part.weights.len()).filter(|place| part.weights[*place] > 0.0).collect();
+                let whole = all.iter_mut().find(|whole| {
+                    let trains = |place: &usize| whole.weights.get(*place).is_some_and(|weight| *weight > 0.0);
+                    let length = part.tokens.len().min(whole.tokens.len());
+                    whole.tokens[..length] == part.tokens[..length] && positions.iter().all(trains)
+                });
+                let Some(whole) = whole else {
+                    let message = "messages of different weights cannot be told apart in this model's format";
+                    return Err(RenderRefusal::Unusable(Unusable::NotRenderable, message.to_owned()));
+                };
+                positions.into_iter().for_each(|place| whole.weights[place] = value);
+            }
+        }
+        Ok(all)
+    }
+
+    fn keep_within_length(&self, sequences: &mut [WeightedTokens]) -> Result<(), RenderRefusal> {
+        let Some(most) = self.max_tokens else { return Ok(()) };
+        if self.truncate {
+            for sequence in sequences {
+                sequence.tokens.truncate(most);
+                sequence.weights.truncate(most);
+            }
+            return Ok(());
+        }
+        match sequences.iter().map(|sequence| sequence.tokens.len()).max() {
+            Some(length) if length > most => {
+                let message = format!("has a sequence of {length} tokens, and {most} is the most that is trained");
+                Err(RenderRefusal::Unusable(Unusable::TooLong, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What of a conversation is trained.
+enum Training {
+    /// As the renderer knows it.
+    AsNamed(TrainOnWhat),
+    /// Each message by its weight; 0 is not trained.
+    ByWeight(Vec<f32>),
+}
+
+fn train_on_what(train_on: TrainOn, marks: &[Marks]) -> TrainOnWhat {
+    match train_on {
+        TrainOn::LastAssistantMessage => TrainOnWhat::LastAssistantMessage,
+        TrainOn::LastAssistantTurn => TrainOnWhat::LastAssistantTurn,
+        TrainOn::AllAssistantMessages => TrainOnWhat::AllAssistantMessages,
+        TrainOn::AllMessages => TrainOnWhat::AllMessages,
+        TrainOn::AllTokens => TrainOnWhat::AllTokens,
+        TrainOn::AllUserAndSystemMessages => TrainOnWhat::AllUserAndSystemMessages,
+        TrainOn::Customized => {
+            TrainOnWhat::Customized(marks.iter().map(|marks| marks.trainable == Some(true)).collect())
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Which keys of `[trainer]` each objective reads, and what they are where nobody writes them.
+
+use super::objective_name::ObjectiveName;
+use super::trainer::TrainerOptions;
+use crate::TrainError;
+use crate::schedule::LearningRateSchedule;
+
+/// Updates at most of a run that is told of none, and that has no epochs.
+const MAX_STEPS: u64 = 100;
+
+/// Keys of `[trainer]` that every objective reads.
+const COMMON: [&str; 10] = [
+    "objective",
+    "learning_rate",
+    "learning_rate_schedule",
+    "warmup",
+    "beta1",
+    "beta2",
+    "gradient_clip_norm",
+    "max_steps",
+    "checkpoint_every",
+    "keep_checkpoints",
+];
+
+/// Keys that are read by one objective alone.
+const OF_GRPO: [&str; 16] = [
+    "groups_per_batch",
+    "group_size",
+    "reward_bounds",
+    "advantages",
+    "zero_reward_on_limit",
+    "loss",
+    "loss_parameters",
+    "loss_aggregation",
+    "dynamic_sampling",
+    "kl",
+    "substeps",
+    "sampling_parameters",
+    "evaluation",
+    "stop",
+    "harvest",
+    "evaluation.samples_per_task",
+];
+const OF_SFT: [&str; 9] = [
+    "source",
+    "train_on",
+    "reduction",
+    "epochs",
+    "batch_size",
+    "max_tokens",
+    "unusable_rows",
+    "truncate",
+    "evaluation.every",
+];
+
+impl ObjectiveName {
+    fn reads(self, key: &str) -> bool {
+        let own: &[&str] = match self {
+            Self::Grpo => &OF_GRPO,
+            Self::Sft => &OF_SFT,
+        };
+        let mut known = COMMON.iter().chain(own);
+        known.any(|known| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    }
+}
+
+impl TrainerOptions {
+    /// Refuses a key that is written, and that the objective does not read. `written` has keys below tables with dots.
+    ///
+    /// # Errors
+    /// [`TrainError::Option`] with the key's name.
+    pub fn check_keys<'k>(&self, written: impl IntoIterator<Item = &'k str>) -> Result<(), TrainError> {
+        match written.into_iter().find(|key| !self.objective.reads(key)) {
+            None => Ok(()),
+            Some(key) => {
+                let others = [ObjectiveName::Grpo, ObjectiveName::Sft].into_iter().find(|other| other.reads(key));
+                let whose = others.map_or(String::new(), |other| format!(", but of \"{}\"", other.as_str()));
+                let message = format!("is no key of objective = \"{}\"{whose}: leave it out", self.objective.as_str());
+                Err(TrainError::Option { key: format!("[trainer] {key}"), message })
+            }
+        }
+    }
+
+    /// Puts the objective's own defaults in the place of those of keys that are not among the `written`.
+    pub fn set_defaults(&mut self, written: &[String]) {
+        let is_written = |key: &str| written.iter().any(|written| written == key);
+        match self.objective {
+            ObjectiveName::Grpo => self.max_steps = Some(self.max_steps()),
+            ObjectiveName::Sft => {
+                if !is_written("learning_rate_schedule") {
+                    self.learning_rate_schedule = LearningRateSchedule::Linear;
+                }
+                if !is_written("checkpoint_every") {
+                    self.checkpoint_every = 20;
+                }
+                if !is_written("evaluation.every") {
+                    self.evaluation.every = 10;
+                }
+            }
+        }
+    }
+
+    /// Updates at most of a run without epochs.
+    pub(crate) fn max_steps(&self) -> u64 {
+        self.max_steps.unwrap_or(MAX_STEPS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_key_belongs_to_an_objective() {
+        let options = json!(TrainerOptions::default());
+        for key in options.as_object().unwrap().keys() {
+            let readers = [ObjectiveName::Grpo, ObjectiveName::Sft].into_iter().filter(|name| name.reads(key)).count();
+            assert!(readers > 0 || key == "evaluation", "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_objective_is_refused_by_name() {
+        let sft = TrainerOptions { objective: ObjectiveName::Sft, ..TrainerOptions::default() };
+        let refused = |options: &TrainerOptions, key| options.check_keys([key]).unwrap_err().to_string();
+        assert_eq!(
+            refused(&sft, "group_size"),
+            "[trainer] group_size is no key of objective = \"sft\", but of \"grpo\": leave it out"
+        );
+        assert!(refused(&sft, "evaluation.samples_per_task").contains("but of \"grpo\""));
+        assert!(refused(&TrainerOptions::default(), "train_on").contains("but of \"sft\""));
+        sft.check_keys(["source.conversations", "learning_rate", "evaluation.every"]).unwrap();
+        TrainerOptions::default().check_keys(["harvest.max_staleness", "evaluation.every", "max_steps"]).unwrap();
+    }
+}

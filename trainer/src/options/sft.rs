@@ -1,0 +1,118 @@
+//! What a config says of supervised fine-tuning.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Where conversations come from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DataSource {
+    /// A file of JSON lines, or a Parquet file.
+    pub conversations: Option<PathBuf>,
+    /// Conversations that are scored and not trained: another such file, or a share of this one between 0 and 1.
+    pub validation: Option<Validation>,
+}
+
+/// Conversations that are not trained.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Validation {
+    /// A share of the others, chosen by the run's seed.
+    Share(f64),
+    /// A file of their own.
+    File(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for Validation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Written)
+    }
+}
+
+/// Reads the two forms of a [`Validation`].
+struct Written;
+
+impl Visitor<'_> for Written {
+    type Value = Validation;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a file, or a share between 0 and 1")
+    }
+
+    fn visit_f64<E: Error>(self, share: f64) -> Result<Validation, E> {
+        Ok(Validation::Share(share))
+    }
+
+    fn visit_i64<E: Error>(self, share: i64) -> Result<Validation, E> {
+        Ok(Validation::Share(share as f64))
+    }
+
+    fn visit_u64<E: Error>(self, share: u64) -> Result<Validation, E> {
+        Ok(Validation::Share(share as f64))
+    }
+
+    fn visit_str<E: Error>(self, path: &str) -> Result<Validation, E> {
+        Ok(Validation::File(path.into()))
+    }
+}
+
+/// Which messages of a conversation are trained; the names are tinker-cookbook's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrainOn {
+    /// The last one of the assistant; what follows it is left out.
+    LastAssistantMessage,
+    /// Those of the assistant after the last one of the user.
+    LastAssistantTurn,
+    /// Every one of the assistant's.
+    #[default]
+    AllAssistantMessages,
+    /// Every one, without what stands before its content.
+    AllMessages,
+    /// Everything after the beginning of the sequence.
+    AllTokens,
+    /// Every one of the user and of the system.
+    AllUserAndSystemMessages,
+    /// Those that say so.
+    Customized,
+}
+
+impl TrainOn {
+    /// As a config names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LastAssistantMessage => "last_assistant_message",
+            Self::LastAssistantTurn => "last_assistant_turn",
+            Self::AllAssistantMessages => "all_assistant_messages",
+            Self::AllMessages => "all_messages",
+            Self::AllTokens => "all_tokens",
+            Self::AllUserAndSystemMessages => "all_user_and_system_messages",
+            Self::Customized => "customized",
+        }
+    }
+}
+
+/// What a batch's loss is a mean of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossReduction {
+    /// Of conversations: each counts the same, however long it is.
+    #[default]
+    PerConversation,
+    /// Of tokens: each counts the same.
+    PerToken,
+}
+
+/// What becomes of rows that cannot be trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnusableRows {
+    /// The first one ends the run before it begins.
+    #[default]
+    Refuse,
+    /// They are left out, and counted by cause.
+    Skip,
+}

@@ -1,0 +1,48 @@
+//! Conversations in epochs, each in an order of its own that follows from the seed.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::source::{DataPosition, Source};
+use crate::conversations::{Example, Sequences, Split};
+use crate::{Reporter, TrainError};
+
+/// Conversations of an update.
+pub(crate) struct ConversationBatch {
+    pub(crate) examples: Vec<Example>,
+    /// Epochs that were read whole before it.
+    pub(crate) epoch: u64,
+    /// Rows of the data that are left out, by cause.
+    pub(crate) skipped: Vec<(&'static str, u64)>,
+}
+
+/// Reads on in conversations from where the position stands.
+pub(crate) struct ConversationSource {
+    pub(crate) conversations: Arc<dyn Sequences>,
+    pub(crate) split: Arc<Split>,
+    pub(crate) batch_size: usize,
+}
+
+#[async_trait]
+impl Source<ConversationBatch> for ConversationSource {
+    async fn next(
+        &mut self,
+        _: u64,
+        position: &mut DataPosition,
+        _: &mut dyn Reporter,
+    ) -> Result<ConversationBatch, TrainError> {
+        let fingerprint = self.conversations.fingerprint();
+        if position.data_fingerprint.is_empty() {
+            position.data_fingerprint = fingerprint.to_owned();
+        } else if position.data_fingerprint != fingerprint {
+            return Err(TrainError::DataChanged);
+        }
+        let epoch = position.data_cursor / self.split.trained();
+        let numbers = self.split.read(position.data_cursor, self.batch_size as u64);
+        let examples = self.conversations.read(&numbers).await?;
+        position.data_cursor += numbers.len() as u64;
+        let skipped = self.conversations.skipped().iter().map(|(cause, rows)| (cause.as_str(), *rows)).collect();
+        Ok(ConversationBatch { examples, epoch, skipped })
+    }
+}

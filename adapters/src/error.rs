@@ -1,5 +1,4 @@
-use fulgurite_backends::DatumError;
-use fulgurite_types::UntrainedCause;
+use fulgurite_types::{DatumError, UntrainedCause};
 
 /// Why something recorded cannot become training data.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_backends::Chunk;
-use fulgurite_types::{Generation, RecordedReward, StopReason};
+use fulgurite_types::{Chunk, Generation, RecordedReward, StopReason};
 
 use crate::merging::{CallTokens, merging_order};
 use crate::rewards::CountedRewards;
@@ -67,8 +66,7 @@ fn transition(generation: &Generation, reward: f64, episode_done: bool) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::LossInputs;
-    use fulgurite_types::UntrainedCause;
+    use fulgurite_types::{LossInputs, UntrainedCause};
     use proptest::prelude::*;
 
     use super::*;

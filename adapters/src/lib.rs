@@ -6,7 +6,7 @@
 //! - [`messages`]: spans to conversations, for supervised training.
 //! - [`Trajectory`], [`TrajectoryGroup`]: the calls of one rollout; the rollouts that share a baseline.
 //! - [`merge_generations`], [`trajectory_to_data`]: every sampled token into exactly one
-//!   [`Datum`](fulgurite_backends::Datum), by token-exact prefixes.
+//!   [`Datum`](fulgurite_types::Datum), by token-exact prefixes.
 //! - [`exclusion`], [`UntrainedCause`](fulgurite_types::UntrainedCause): what is not trained, and why, by name.
 //! - [`zero_reward_on_limit`]: a reward that running into a limit cannot earn.
 //! - [`supervised_datum`]: one row for cross entropy.

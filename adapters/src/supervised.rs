@@ -1,4 +1,4 @@
-use fulgurite_backends::{Chunk, Datum, LossInputs};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 
 use crate::AdapterError;
 
@@ -47,7 +47,7 @@ pub fn supervised_datum(
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::DatumError;
+    use fulgurite_types::DatumError;
 
     use super::*;
     use crate::vectors::{datum, floats, list, tokens, vectors};

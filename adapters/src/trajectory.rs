@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_backends::Chunk;
-use fulgurite_types::StopReason;
+use fulgurite_types::{Chunk, StopReason};
 use serde::{Deserialize, Serialize};
 
 /// What the policy did in one turn.

@@ -1,4 +1,4 @@
-use fulgurite_backends::{Chunk, Datum, LossInputs};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 
 use crate::{AdapterError, Trajectory, Transition};
 
@@ -147,7 +147,7 @@ fn labels(elements: &[Element<'_>]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::DatumError;
+    use fulgurite_types::DatumError;
     use proptest::prelude::*;
 
     use super::*;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fulgurite_backends::{Chunk, Datum, LossInputs};
+use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::Value;
 
 use crate::{Action, Transition};

@@ -2,7 +2,6 @@
 //!
 //! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled, by a [`SampleStream`].
 //! - [`Learner`]: datums in; gradients, optimizer steps, checkpoints and new weights out.
-//! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
 //!   [`RemoteOptions`].
 //! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
@@ -49,7 +48,6 @@ pub use sampling::seed::derive_seed;
 pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
-pub use training::datum::{Chunk, Datum, DatumError, LossInputs};
 pub use training::learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;

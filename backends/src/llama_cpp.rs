@@ -226,8 +226,9 @@ fn end(event: &Event) -> Result<StopReason, AnswerFault> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use fulgurite_types::SamplingParameters;
+
+    use super::*;
 
     fn token(id: i64, probability: f64) -> Value {
         let tops = json!([{ "id": 3, "token": "x", "prob": 0.5 }]);

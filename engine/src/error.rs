@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
-use fulgurite_backends::{BackendError, DamagedFiles, DatumError};
+use fulgurite_backends::{BackendError, DamagedFiles};
 use fulgurite_cuda::DeviceError;
+use fulgurite_types::DatumError;
 
 use crate::device::device_name::Device;
 

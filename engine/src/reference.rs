@@ -91,7 +91,7 @@ fn add(sums: &mut [f64], values: &[f64]) {
 mod tests {
     use std::sync::Arc;
 
-    use fulgurite_backends::{Chunk, Datum, LossInputs};
+    use fulgurite_types::{Chunk, Datum, LossInputs};
 
     use super::*;
     use crate::checkpoints::adapter_files::read_adapter;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Datum, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest,
-    SampleStream, Sampler,
+    BackendError, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest, SampleStream,
+    Sampler,
 };
 use fulgurite_tinker::server::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
 use fulgurite_tinker::wire::LoraConfig;
-use fulgurite_types::WeightsVersion;
+use fulgurite_types::{Datum, WeightsVersion};
 use serde_json::Value;
 
 use crate::adapters::lora::LoraModule;

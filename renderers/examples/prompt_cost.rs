@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fulgurite_renderers::{Message, Renderer, StreamDecoder, Tokenizer, open_renderer};
+use fulgurite_renderers::{Renderer, StreamDecoder, Tokenizer, open_renderer};
+use fulgurite_types::Message;
 
 const ROUNDS: usize = 5;
 

@@ -1,8 +1,9 @@
 use std::borrow::Cow;
 
+use fulgurite_types::{Content, Message, PartNotText, ToolCall};
 use serde_json::Value;
 
-use crate::{Content, Message, RenderError, ToolCall};
+use crate::RenderError;
 
 /// A message as the named formats read it: one shape for OpenAI's fields (`reasoning_content`, null content) and for
 /// content parts (`text`, `thinking`). Borrows its text, so that reading a long conversation copies none of it.
@@ -123,8 +124,7 @@ fn content(message: &Message, message_index: usize) -> Result<ChatContent<'_>, R
                         "thinking" => field("thinking").map(ChatPart::Thinking),
                         _ => None,
                     };
-                    let part_type = part.part_type().to_owned();
-                    known.ok_or(RenderError::PartNotText { message_index, part_index, part_type })
+                    known.ok_or_else(|| PartNotText::new(message_index, part_index, part))
                 })
                 .collect::<Result<_, _>>()?,
         ),

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
 use crate::tokenizer::tokenizer_training::{MESSAGE_END, MESSAGE_START};
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
-    TrainOnWhat, WeightedTokens,
+    Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
 };
 
 const NAME: &str = "chatml";
@@ -134,12 +135,12 @@ impl Renderer for ChatMlRenderer {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{Content, ContentPart, FunctionCall, PartNotText, ToolCall};
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
     use crate::testing::{supervised, tiny_tokenizer, trained_text, vector_tokenizer};
-    use crate::{Content, ContentPart, FunctionCall, ToolCall};
 
     fn renderer() -> ChatMlRenderer {
         ChatMlRenderer::new(vector_tokenizer("qwen3")).unwrap()
@@ -200,7 +201,7 @@ mod tests {
         let image = Message { role: "user".into(), content: Some(image), ..Message::default() };
         assert!(matches!(
             renderer.render_prompt(&[image], &[]),
-            Err(RenderError::PartNotText { message_index: 0, part_index: 0, .. })
+            Err(RenderError::PartNotText(PartNotText { message_index: 0, part_index: 0, .. }))
         ));
         assert!(matches!(renderer.render_prompt(&[], &[json!({})]), Err(RenderError::ToolsUnsupported { .. })));
         let error = renderer.render_supervised(&[Message::text("user", "a")], &[], &TrainOnWhat::AllAssistantMessages);

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use fulgurite_types::PartNotText;
+
 /// Why tokens could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
@@ -44,15 +46,8 @@ pub enum RenderError {
         path: PathBuf,
     },
     /// A content part that has no tokens.
-    #[error("message {message_index}: content part {part_index} has type `{part_type}`, only text can be rendered")]
-    PartNotText {
-        /// Which message, from 0.
-        message_index: usize,
-        /// Which part of it, from 0.
-        part_index: usize,
-        /// The part's `type`.
-        part_type: String,
-    },
+    #[error(transparent)]
+    PartNotText(#[from] PartNotText),
     /// The message has something that the format cannot write.
     #[error("message {message_index}: {message}")]
     Message {
@@ -202,7 +197,7 @@ impl RenderError {
     /// The error of one of `written` messages, counted as the caller counts the `given` ones: a format adds messages
     /// only at the beginning.
     pub(crate) fn of_given_message(mut self, written: usize, given: usize) -> Self {
-        if let Self::PartNotText { message_index, .. } | Self::Message { message_index, .. } = &mut self {
+        if let Self::PartNotText(PartNotText { message_index, .. }) | Self::Message { message_index, .. } = &mut self {
             *message_index = (*message_index + given).saturating_sub(written);
         }
         self

@@ -1,6 +1,5 @@
 //! Conversation to tokens and back: chat templates, stop handling, streaming decoding.
 //!
-//! - [`Message`]: one message of a conversation, in the shape of OpenAI's chat API; unknown fields survive.
 //! - [`Tokenizer`]: a model's tokenizer; text that someone wrote never becomes a control token.
 //! - [`Renderer`]: conversation to prompt tokens, sampled tokens to message, conversation to training tokens.
 //!   [`ChatMlRenderer`] and [`NamedRenderer`] are written by hand, [`TemplateRenderer`] takes a model's own chat
@@ -13,6 +12,7 @@
 //! - [`train_byte_level_tokenizer`]: a small tokenizer for a model that is made from nothing.
 
 mod answer_grammar;
+mod call_arguments;
 mod chat_message;
 mod chatml_renderer;
 mod continuation;
@@ -21,7 +21,6 @@ mod formats;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod message;
 mod named;
 mod open_renderer;
 mod parsing;
@@ -36,6 +35,7 @@ mod tokenizer;
 mod tool_preamble;
 
 pub use answer_grammar::{AnswerGrammar, AnswerShape};
+pub use call_arguments::arguments_text;
 pub use chatml_renderer::ChatMlRenderer;
 pub use continuation::{
     ContinuationPolicy, Continued, Departure, Fresh, NextPrompt, RecordedTurn, RecordedTurns, VolatileDetector,
@@ -43,7 +43,6 @@ pub use continuation::{
 };
 pub use error::RenderError;
 pub use formats::format_options::FormatOptions;
-pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use named::named_renderer::NamedRenderer;
 pub use named::renderer_names::{recommended_renderers, renderer_names};
 pub use open_renderer::{RendererChoice, ToolWriting, open_renderer, renderer_of};

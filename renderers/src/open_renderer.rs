@@ -1,12 +1,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fulgurite_types::Message;
 use serde::{Deserialize, Serialize};
 
 use crate::tool_preamble::ToolPreambleRenderer;
 use crate::{
-    ChatMlRenderer, FormatOptions, Message, NamedRenderer, RenderError, Renderer, TemplateOptions, TemplateRenderer,
-    Tokenizer,
+    ChatMlRenderer, FormatOptions, NamedRenderer, RenderError, Renderer, TemplateOptions, TemplateRenderer, Tokenizer,
 };
 
 /// How the model is told of tools.

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
+use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
 use crate::answer_grammar::GrammarWriter;
 use crate::parsing::TurnEnds;
 use crate::supervised::weighted_tokens::WeightedTokens;
 use crate::{
-    AnswerGrammar, AnswerShape, Message, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer,
-    TrainOnWhat,
+    AnswerGrammar, AnswerShape, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer, TrainOnWhat,
 };
 
 /// A conversation as the tokens that a model is asked to continue.

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use fulgurite_types::Message;
+
 use crate::{
-    Message, Renderer, TemplateOptions, TemplateRenderer, Tokenizer, TrainOnWhat, WeightedTokens,
-    train_byte_level_tokenizer, write_tokenizer_directory,
+    Renderer, TemplateOptions, TemplateRenderer, Tokenizer, TrainOnWhat, WeightedTokens, train_byte_level_tokenizer,
+    write_tokenizer_directory,
 };
 
 /// Tokenizers under `tests/vectors/tokenizers`.

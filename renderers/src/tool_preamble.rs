@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use fulgurite_types::{Content, ContentPart, Message, ToolCall};
 use serde_json::{Map, Value, json};
 
+use crate::call_arguments::arguments_text;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::{
-    Content, ContentPart, Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity,
-    ResponseFormat, ToolCall, TrainOnWhat, WeightedTokens,
+    Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, TrainOnWhat, WeightedTokens,
 };
 
 const BEFORE_TOOLS: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
@@ -198,7 +199,7 @@ fn declaration(tool: &Value) -> Cow<'_, Value> {
 /// A call; arguments that came as text stay as they came.
 fn call(call: &ToolCall) -> String {
     let name = spelled(&Value::from(call.function.name.as_str()));
-    let arguments = call.function.arguments_text();
+    let arguments = arguments_text(&call.function);
     let arguments = if arguments.is_empty() { "{}" } else { &*arguments };
     format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
 }
@@ -297,7 +298,7 @@ a<|im_end|>
             assert_eq!(read.plain_text(0).unwrap().trim(), "I look.");
             let [call] = &read.tool_calls[..] else { panic!("{read:?}") };
             assert_eq!(
-                (call.function.name.as_str(), &*call.function.arguments_text()),
+                (call.function.name.as_str(), &*arguments_text(&call.function)),
                 ("probe", "{\"city\": \"Rome\"}")
             );
         }

@@ -1,5 +1,7 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
+use fulgurite_types::AttemptStatus;
+
 use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
 use crate::launch::Launcher;
 use crate::order::Order;
@@ -12,7 +14,6 @@ use crate::running::RunningAttempts;
 use crate::warm::{Answer, CrashLoop, Lost, NoAnswer, WarmAgent, task_line};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Assignment, Server};
-use fulgurite_types::AttemptStatus;
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
 //! The runner's loop: dequeue as many as there is room for, run them, tally how they end.
 
+use fulgurite_types::AttemptStatus;
+
 use crate::attempt::{Ending, Workshop};
 use crate::{RunnerError, RunnerOptions};
 use fulgurite_client::{Dequeued, Server};
-use fulgurite_types::AttemptStatus;
 use serde::Serialize;
 use std::future::Future;
 use std::panic::resume_unwind;

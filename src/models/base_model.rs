@@ -245,7 +245,7 @@ fn remove(directory: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_renderers::Message;
+    use fulgurite_types::Message;
 
     use super::*;
     use crate::train::reporters::JsonReporter;

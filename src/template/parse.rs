@@ -1,5 +1,6 @@
 use anyhow::{Context, Result};
-use fulgurite_renderers::{Message, Renderer, parse_as_cookbook};
+use fulgurite_renderers::{Renderer, parse_as_cookbook};
+use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,5 +1,6 @@
 use anyhow::{Context, Result, bail};
-use fulgurite_renderers::{Message, Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_renderers::{Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

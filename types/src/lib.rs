@@ -1,27 +1,32 @@
-//! The vocabulary of the record: what every room calls a rollout, an attempt, a generation, a span, a reward. Plain data,
-//! without input or output; strings and JSON of the store and of the wires end here.
+//! The vocabulary of the record: what every room calls a message, a rollout, an attempt, a generation, a span, a
+//! reward, a datum. Plain data, without input or output; strings and JSON of the store and of the wires end here.
 //!
 //! What goes over Agent-lightning's wires serialises exactly as its JSON: every field is written, nulls included. Times are
 //! seconds since the Unix epoch.
 //!
 //! - [`Rollout`], [`Attempt`], [`Worker`], [`ResourcesUpdate`]: tasks, tries at them, and who tries.
+//! - [`Conversation`], [`Message`]: what a model is given and what it answers, in the shape of OpenAI's chat API.
 //! - [`Generation`], [`Span`]: one model call, token by token, and what everybody else records.
 //! - [`StopReason`], [`Defect`], [`BranchReason`], [`Verdict`], [`TokenUse`]: the words that decide what is trained.
+//! - [`Datum`]: one row of training data, the same for every learner.
 //! - [`RolloutRecord`]: a rollout with all that was recorded of it.
 //! - [`Reward`]: how good something was, and who says so.
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 
+mod datum;
 mod gateway;
 mod generations;
 mod ids;
 mod lists;
+mod messages;
 mod present;
 mod rollouts;
 mod run;
 mod span;
 mod words;
 
+pub use datum::{Chunk, Datum, DatumError, LossInputs};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generations::defect::{AuxiliaryMark, Defect};
 pub use generations::departure::{BranchReason, DepartureReason};
@@ -42,6 +47,8 @@ pub use lists::page::Paginated;
 pub use lists::query::{
     FilterLogic, GenerationFilter, Page, RolloutFilter, SortOrder, SpanFilter, TextFilter, WorkerFilter,
 };
+pub use messages::conversation::Conversation;
+pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
 pub use rollouts::attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
 pub use rollouts::attempted_rollout::AttemptedRollout;
 pub use rollouts::resources::ResourcesUpdate;

@@ -1,7 +1,8 @@
+use fulgurite_types::WeightsVersion;
+
 use crate::remote::json_reader::Elements;
 use crate::remote::weights_label::{WeightsSpan, versions_of_tokens};
 use crate::{AnswerFault, SampleEvent, SampleRequest, SampledToken, StopReason};
-use fulgurite_types::WeightsVersion;
 
 /// What servers write where a logprob is not a number, minus infinity, or unknown.
 const NO_LOGPROB: f64 = -9999.0;
@@ -168,8 +169,9 @@ impl Answer {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use fulgurite_types::SamplingParameters;
+
+    use super::*;
 
     fn request() -> SampleRequest {
         SampleRequest {

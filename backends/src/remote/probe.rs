@@ -1,7 +1,8 @@
 //! Short requests that find out what a host tells of what it samples.
 
-use crate::{BackendError, SampleEvent, SampleRequest, SampleStream};
 use fulgurite_types::SamplingParameters;
+
+use crate::{BackendError, SampleEvent, SampleRequest, SampleStream};
 
 /// How many tokens try out which logprobs a host tells: a model is hardly sure of so many by itself.
 pub const PROBED_TOKENS: usize = 4;

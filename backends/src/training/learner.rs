@@ -3,10 +3,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_types::WeightsVersion;
+use fulgurite_types::{Datum, WeightsVersion};
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendError, Datum, LossFunction};
+use crate::{BackendError, LossFunction};
 
 /// AdamW with decoupled weight decay; defaults are those of the Tinker API's `AdamParams`, but for `epsilon`
 /// (1e-8, tinker-cookbook's) and clipping.

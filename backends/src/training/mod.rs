@@ -1,10 +1,8 @@
 //! What a host that learns is asked, and what it says.
 //!
-//! - [`datum`]: one row of training data.
 //! - [`learner`], [`loss_function`]: the trait, and the losses that it computes.
 //! - [`publishing_learner`]: a learner whose weights go behind a sampler.
 
-pub(crate) mod datum;
 pub(crate) mod learner;
 pub(crate) mod loss_function;
 pub(crate) mod publishing_learner;

@@ -2,11 +2,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_types::WeightsVersion;
+use fulgurite_types::{Datum, WeightsVersion};
 
 use crate::{
-    AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
-    WeightsReceiver, WeightsSource,
+    AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep, WeightsReceiver,
+    WeightsSource,
 };
 
 /// A learner whose weights are sampled from elsewhere: it publishes them by writing a directory, which the sampler's

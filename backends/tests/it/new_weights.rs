@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+
 use crate::scripted::{Reply, Request, ScriptedServer, Step, completed};
 use fulgurite_backends::{
     BackendError, Changeover, LlamaCppSampler, NewWeights, RemoteOptions, ReplicaOptions, Replicas, SampleEvent,
     SampleRequest, SampleStream, Sampler, SglangSampler, VllmSampler, WeightsSource,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

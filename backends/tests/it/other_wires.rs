@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+
 use crate::scripted::{Reply, ScriptedServer, Step};
 use fulgurite_backends::{
     AnswerFault, BackendError, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest, Sampler, SglangSampler,
     StopReason,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, completed, generated, generated_by};
 use fulgurite_backends::{
     AnswerFault, BackendError, RemoteOptions, SampleEvent, SampleRequest, Sampler, StopReason, VllmSampler,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_backends::{
-    AdamParameters, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, Sampler,
-};
+use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, Sampler};
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, square_product};
-use fulgurite_types::SamplingParameters;
+use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
 use serde_json::json;
 use tokio::task::JoinSet;
 

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use axum::body::Bytes;
 use clap::ValueEnum;
-use fulgurite_renderers::{Message, Renderer};
+use fulgurite_renderers::Renderer;
+use fulgurite_types::Message;
 use reqwest::Client;
 use serde_json::{Value, json};
 

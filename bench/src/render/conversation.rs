@@ -1,4 +1,4 @@
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 /// Words of the made conversations: as many as a small vocabulary can learn, of one to four syllables.

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use conversation::{Writer, add_turn, beginning, tools};
 use fulgurite_renderers::{
-    ContinuationPolicy, FormatOptions, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer, TemplateOptions,
+    ContinuationPolicy, FormatOptions, NextPrompt, RecordedTurn, RecordedTurns, Renderer, TemplateOptions,
     TemplateRenderer, Tokenizer, VolatileRules, renderer_of, train_byte_level_tokenizer, write_tokenizer_directory,
 };
+use fulgurite_types::Message;
 use python::Python;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use fulgurite_backends::{Chunk, Datum, LossInputs, SampleRequest};
+use fulgurite_backends::SampleRequest;
 use fulgurite_engine::ModelConfig;
-use fulgurite_types::SamplingParameters;
+use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
 
 /// A decoder of this vocabulary, width, width of the feed-forward part and number of layers, with heads of `head` and half
 /// as many of keys and values.

@@ -1,4 +1,5 @@
-use fulgurite_backends::{Datum, LossFunction, LossInputs, RatioBounds};
+use fulgurite_backends::{LossFunction, RatioBounds};
+use fulgurite_types::{Datum, LossInputs};
 
 /// The loss of one token as a function of its logprob. With `ratio` is meant `exp(logprob - sampler_logprob)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,8 +146,9 @@ pub(crate) fn token_losses(datum: &Datum, function: LossFunction, logprobs: &[f3
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::Chunk;
+
     use super::*;
-    use fulgurite_backends::Chunk;
 
     const BOUNDS: RatioBounds = RatioBounds { low: 0.8, high: 1.2 };
 

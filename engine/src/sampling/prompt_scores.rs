@@ -65,8 +65,8 @@ impl WeightsSnapshot {
 mod tests {
     use std::sync::Arc;
 
-    use fulgurite_backends::{Chunk, Datum, LossFunction, LossInputs, PromptQuestions};
-    use fulgurite_types::WeightsVersion;
+    use fulgurite_backends::{LossFunction, PromptQuestions};
+    use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
 
     use crate::engine::create_model;
     use crate::test_models::tiny_config;

@@ -2,10 +2,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use fulgurite_backends::{
-    AdamParameters, BackendError, Chunk, Datum, ForwardBackward, Learner, LossFunction, OptimizerStep,
-};
-use fulgurite_types::WeightsVersion;
+use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
+use fulgurite_types::{Chunk, Datum, WeightsVersion};
 
 use crate::adapters::adapter::Adapter;
 use crate::adapters::lora::LoraOptions;

@@ -1,4 +1,4 @@
-use fulgurite_backends::{Chunk, Datum};
+use fulgurite_types::{Chunk, Datum};
 
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{Kept, ROWS};

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fulgurite_types::WeightsVersion;
+
 use crate::common::{
     answer, create, files, open, options, policy, request, rows, sequence, supervised, tiny_config, train,
 };
@@ -10,7 +12,6 @@ use fulgurite_backends::{
     AdamParameters, BackendError, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
 };
 use fulgurite_engine::{ElementType, Engine, LoraModule, LoraOptions, ModelConfig, merge_adapter};
-use fulgurite_types::WeightsVersion;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.02, weight_decay: 0.01, ..AdamParameters::default() }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::{Constraint, SamplingParameters};
+
 use crate::common::{answer, create, open, options, request, tiny_config};
 use fulgurite_backends::{BackendError, SampleRequest, SampledToken, Sampler, StopReason};
 use fulgurite_engine::{EmbeddedSampler, Engine, ModelConfig, TokenText, Vocabulary};
-use fulgurite_types::{Constraint, SamplingParameters};
 use serde_json::{Value, json};
 
 const END: u32 = 256;

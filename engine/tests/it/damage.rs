@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fulgurite_types::{Datum, WeightsVersion};
+
 use crate::common::{create, files, open, options, sequence, supervised, tiny_config, train};
-use fulgurite_backends::{
-    AdamParameters, BackendError, DIGEST_LIST, Datum, Learner, NewWeights, Sampler, WeightsSource,
-};
+use fulgurite_backends::{AdamParameters, BackendError, DIGEST_LIST, Learner, NewWeights, Sampler, WeightsSource};
 use fulgurite_engine::{ElementType, Engine, EngineError, LoraOptions, convert_model, merge_adapter};
-use fulgurite_types::WeightsVersion;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 1e-2, ..AdamParameters::default() }

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use fulgurite_types::WeightsVersion;
+
 use crate::common::{answer, create, files, options, policy, request, rows, sequence, tiny_config, train};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampleEvent, SampledToken, Sampler};
 use fulgurite_cuda::DeviceError;
 use fulgurite_engine::{
     Architecture, Device, EmbeddedLearner, Engine, EngineError, EngineOptions, LoraOptions, ModelConfig,
 };
-use fulgurite_types::WeightsVersion;
 
 fn open(directory: &Path, device: Device) -> Result<Engine, EngineError> {
     Engine::open(directory, EngineOptions { device, ..options(2) })

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::WeightsVersion;
+
 use crate::common::{answer, create, files, open, options, policy, request, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{AdamParameters, Learner, LossFunction, SampledToken, Sampler};
 use fulgurite_engine::{
     Architecture, ElementType, EmbeddedSampler, Engine, EngineOptions, LoraOptions, ModelConfig, convert_model,
 };
-use fulgurite_types::WeightsVersion;
 use proptest::prelude::*;
 
 fn bits(logprobs: &[f32]) -> Vec<u32> {

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use fulgurite_types::{Chunk, Datum, LossInputs, WeightsVersion};
+
 use crate::common::{answer, create, files, open, policy, request, rows, sequence, supervised, tiny_config, train};
 use fulgurite_backends::{
-    AdamParameters, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, NewWeights, SampledToken, Sampler,
-    WeightsSource,
+    AdamParameters, BackendError, Learner, LossFunction, NewWeights, SampledToken, Sampler, WeightsSource,
 };
 use fulgurite_engine::ModelConfig;
-use fulgurite_types::WeightsVersion;
 
 fn quick() -> AdamParameters {
     AdamParameters { learning_rate: 0.01, weight_decay: 0.01, ..AdamParameters::default() }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{Constraint, SamplingParameters};
+
 use crate::common::{open, request, supervised};
 use fulgurite_backends::{
     AnswerFault, BackendError, Changeover, Learner, LlamaCppSampler, RemoteOptions, SampleEvent, SampleRequest,
     SampledToken, Sampler, StopReason,
 };
-use fulgurite_types::{Constraint, SamplingParameters};
 use serde_json::json;
 
 /// How far apart the same weights' logprobs may be when two programs compute them in f32.

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
+
 use crate::common::request;
 use crate::real_hosts::{
     TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, greatest_difference_without,
@@ -13,7 +15,6 @@ use fulgurite_backends::{
     BackendError, Changeover, NewWeights, RemoteOptions, SampleEvent, SampleRequest, SampledToken, Sampler,
     SglangSampler, StopReason, WeightsSource,
 };
-use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 use serde_json::json;
 
 const VOCABULARY: u32 = 291;

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+
 use crate::common::{open, policy, request, supervised};
 use crate::real_hosts::{TOLERANCE, answer, greatest_difference};
 use fulgurite_backends::{
@@ -13,7 +15,6 @@ use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_tinker::{
     Patience, TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 
 const LORA: LoraConfig = LoraConfig { rank: 8, seed: Some(1), train_unembed: true, train_mlp: true, train_attn: true };
 

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
+
 use crate::common::request;
 use crate::real_hosts::{
     TOLERANCE, adapter_and_merged, answer, answer_across, greatest_difference, hold_to_a_grammar, place_of_the_swap,
@@ -13,7 +15,6 @@ use fulgurite_backends::{
     BackendError, Changeover, NewWeights, RemoteOptions, SampleRequest, SampledToken, Sampler, StopReason, VllmSampler,
     WeightsSource,
 };
-use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 use serde_json::json;
 
 struct Real {

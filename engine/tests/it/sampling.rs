@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
+
 use crate::common::{answer, create, open, options, request, sequence, tiny_config};
 use fulgurite_backends::{
     BackendError, Capabilities, Learner, LossFunction, SampleEvent, SampleRequest, Sampler, SamplerInfo, StopReason,
     StopSequence,
 };
 use fulgurite_engine::{Engine, EngineOptions, ModelConfig};
-use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
 #[tokio::test]
 async fn an_answer_ends_at_its_limit_at_the_context_or_at_a_stop_token() {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fulgurite_backends::{Chunk, Datum, Learner, LossInputs};
+use fulgurite_backends::Learner;
+use fulgurite_types::{Chunk, Datum, LossInputs};
 use serde_json::Value;
 
 async fn check(name: &str) {

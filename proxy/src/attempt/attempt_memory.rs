@@ -3,8 +3,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Message, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer, VolatileRules,
+    ContinuationPolicy, NextPrompt, RecordedTurn, RecordedTurns, RenderError, Renderer, VolatileRules,
 };
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::attempt::budget::Spending;

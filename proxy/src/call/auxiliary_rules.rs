@@ -1,4 +1,4 @@
-use fulgurite_renderers::{Message, RenderError};
+use fulgurite_types::Message;
 use regex::RegexSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -151,8 +151,7 @@ fn place<'p>(patterns: &mut Vec<&'p str>, pattern: Option<&'p str>) -> Option<us
 
 /// The patterns that any of the messages matches. Content that is not text matches none.
 fn found<'m>(patterns: &RegexSet, messages: impl Iterator<Item = &'m Message>) -> Vec<usize> {
-    let text = |message: &Message| -> Result<String, RenderError> { message.plain_text(0) };
-    messages.filter_map(|message| text(message).ok()).flat_map(|text| patterns.matches(&text)).collect()
+    messages.filter_map(|message| message.plain_text(0).ok()).flat_map(|text| patterns.matches(&text)).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-use fulgurite_renderers::Message;
-use fulgurite_types::StopReason as RecordedStop;
+use fulgurite_types::{Message, StopReason as RecordedStop};
 
 use crate::error::ProxyError;
 use crate::reply::finish_reason::FinishReason;

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use fulgurite_store::RecordedConversation;
-use fulgurite_types::{BranchReason, Defect, Generation, SamplingParameters};
+use fulgurite_types::{BranchReason, Conversation, Defect, Generation, SamplingParameters};
 use serde_json::{Map, Value};
 
 use crate::attempt::attempt_memory::AttemptMemory;
 use crate::attempt::budget::Admission;
 use crate::attempt::owner::Owner;
-use crate::call::model_request::{Conversation, Endpoint};
+use crate::call::model_request::Endpoint;
 use crate::models::gate::Gate;
 use crate::models::served_model::SampledModel;
 use crate::observe::telemetry::SamplingClock;

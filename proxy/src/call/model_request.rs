@@ -1,7 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_renderers::Message;
-use fulgurite_types::SamplingParameters;
+use fulgurite_types::{Conversation, Message, SamplingParameters};
 use serde_json::{Map, Value};
 
 use crate::call::structured_output::StructuredOutput;
@@ -52,14 +51,6 @@ pub(crate) enum Prompt {
     Text(String),
     /// The tokens themselves.
     Tokens(Vec<u32>),
-}
-
-/// The conversation before an answer.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Conversation {
-    pub(crate) messages: Vec<Message>,
-    /// Those that it declares and the model is shown.
-    pub(crate) tools: Vec<Value>,
 }
 
 impl Prompt {

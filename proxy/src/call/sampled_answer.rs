@@ -1,6 +1,6 @@
 use fulgurite_backends::SampledToken;
-use fulgurite_renderers::{Message, ParseEvent, StreamDecoder, StreamParser};
-use fulgurite_types::WeightsVersion;
+use fulgurite_renderers::{ParseEvent, StreamDecoder, StreamParser};
+use fulgurite_types::{Message, WeightsVersion};
 
 use crate::call::model_call::{Call, Reading};
 use crate::reply::answer_token::{AnswerToken, Deltas};

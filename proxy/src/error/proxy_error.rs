@@ -3,6 +3,7 @@ use fulgurite_api::{BodyTooSlow, Refused};
 use fulgurite_backends::{BackendError, ShareFull};
 use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
+use fulgurite_types::PartNotText;
 
 use super::wire_error::{Dialect, DialectWords, ErrorDetails, WireError};
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
@@ -270,6 +271,12 @@ fn openais_too_long(prompt_tokens: usize, maximum: usize) -> String {
 /// Agents shorten their conversation when they find Anthropic's message for a prompt that is too long.
 fn anthropics_too_long(prompt_tokens: usize, maximum: usize) -> String {
     format!("prompt is too long: {prompt_tokens} tokens > {maximum} maximum")
+}
+
+impl From<PartNotText> for ProxyError {
+    fn from(error: PartNotText) -> Self {
+        RenderError::from(error).into()
+    }
 }
 
 impl From<RenderError> for ProxyError {

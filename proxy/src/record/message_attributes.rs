@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fulgurite_renderers::{Content, FunctionCall, Message, ToolCall};
 use fulgurite_store::StoreError;
+use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -323,7 +323,7 @@ fn tool(mut fields: Fields) -> Result<Value, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_renderers::ContentPart;
+    use fulgurite_types::ContentPart;
     use proptest::collection::{btree_map, vec};
     use proptest::option;
     use proptest::prelude::*;

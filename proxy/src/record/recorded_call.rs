@@ -1,8 +1,7 @@
 //! Recorded calls with their messages.
 
-use fulgurite_renderers::Message;
 use fulgurite_store::{Store, StoreError};
-use fulgurite_types::{Generation, GenerationFilter};
+use fulgurite_types::{Generation, GenerationFilter, Message};
 use serde_json::{Map, Value};
 
 use crate::record::attribute_names::{CACHED_TOKENS, CHOICE, IDEMPOTENCY_KEY, PLACE, REQUEST_EXTRA};
@@ -116,8 +115,7 @@ pub(crate) async fn earlier_answers(
 #[cfg(test)]
 mod tests {
     use fulgurite_store::StoreOptions;
-    use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout};
-    use fulgurite_types::{RecordedSampling, StopReason};
+    use fulgurite_types::{AttemptedRollout, NewGeneration, NewRollout, RecordedSampling, StopReason};
     use serde_json::json;
 
     use super::*;

@@ -1,7 +1,8 @@
 use std::collections::HashSet;
 
 use fulgurite_backends::derive_seed;
-use fulgurite_renderers::{Content, FunctionCall, Message, ParseEvent, ResponseFormat, StopStrings, ToolCall};
+use fulgurite_renderers::{ParseEvent, ResponseFormat, StopStrings};
+use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value};
 
 /// More of an answer's message, as a client may see it.

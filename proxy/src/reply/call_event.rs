@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 
 use crate::error::ProxyError;
 use crate::reply::answer_token::AnswerToken;

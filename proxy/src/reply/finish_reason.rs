@@ -1,6 +1,5 @@
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::Message;
-use fulgurite_types::StopReason as RecordedStop;
+use fulgurite_types::{Message, StopReason as RecordedStop};
 
 /// Why an answer ended, as in every dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 use fulgurite_backends::UpstreamDialect;
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
 
 use crate::dialects::{anthropic, openai};

@@ -1,4 +1,4 @@
-use fulgurite_renderers::{FunctionCall, Message, ToolCall};
+use fulgurite_types::{FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

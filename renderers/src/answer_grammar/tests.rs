@@ -1,8 +1,9 @@
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 use super::{AnswerGrammar, AnswerShape};
 use crate::testing::{family_renderer, vector_tokenizer};
-use crate::{FormatOptions, Message, RenderError, Renderer, renderer_of};
+use crate::{FormatOptions, RenderError, Renderer, renderer_of};
 
 fn grammar(format: &str, tokenizer: &str, shape: &AnswerShape<'_>) -> Result<AnswerGrammar, RenderError> {
     grammar_of(&*renderer_of(vector_tokenizer(tokenizer), format, &FormatOptions::default()).unwrap(), shape)

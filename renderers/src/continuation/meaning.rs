@@ -1,8 +1,8 @@
+use fulgurite_types::{Content, ContentPart, Message, ToolCall};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::continuation::VolatileRules;
-use crate::{Content, ContentPart, Message, ToolCall};
 
 /// Sha256 of what something means.
 pub(super) type Digest = [u8; 32];

@@ -1,11 +1,11 @@
 use std::collections::HashMap;
 
-use fulgurite_types::DepartureReason;
+use fulgurite_types::{DepartureReason, Message};
 use serde_json::Value;
 
 use crate::continuation::meaning::{Digest, Meaning, meaning_of_tools, reasoning_text};
 use crate::continuation::{ContinuationPolicy, Continued, Departure, Fresh, NextPrompt, VolatileRules};
-use crate::{Continuation, Message, RenderError, Renderer};
+use crate::{Continuation, RenderError, Renderer};
 
 /// One model call as it was recorded.
 #[derive(Clone, Copy, Debug)]

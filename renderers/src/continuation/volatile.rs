@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
+use fulgurite_types::{Content, Message};
 use regex::Regex;
 
-use crate::{Message, RenderError};
+use crate::RenderError;
 
 /// Names spans of text that a client changes from call to call though they mean nothing.
 #[derive(Clone, Debug)]
@@ -147,19 +148,19 @@ impl VolatileRules {
 fn texts(message: &Message) -> Vec<&str> {
     match &message.content {
         None => Vec::new(),
-        Some(crate::Content::Text(text)) => vec![text],
-        Some(crate::Content::Parts(parts)) => parts.iter().map(|part| part.text().unwrap_or_default()).collect(),
+        Some(Content::Text(text)) => vec![text],
+        Some(Content::Parts(parts)) => parts.iter().map(|part| part.text().unwrap_or_default()).collect(),
     }
 }
 
 fn set_text(message: &mut Message, place: usize, text: String) {
     match &mut message.content {
-        Some(crate::Content::Parts(parts)) => {
+        Some(Content::Parts(parts)) => {
             if let Some(part) = parts.get_mut(place) {
                 part.0["text"] = text.into();
             }
         }
-        content => *content = Some(crate::Content::Text(text)),
+        content => *content = Some(Content::Text(text)),
     }
 }
 

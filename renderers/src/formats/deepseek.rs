@@ -1,3 +1,6 @@
+use fulgurite_types::ToolCall;
+
+use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -5,7 +8,7 @@ use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::{has_reasoning, is_reasoning, parts_with_reasoning};
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::templates::template_roles::REMINDER;
-use crate::{RenderError, ResponseFormat, ToolCall};
+use crate::{RenderError, ResponseFormat};
 
 const END: &str = "<｜end▁of▁sentence｜>";
 const USER: &str = "<｜User｜>";
@@ -191,7 +194,7 @@ fn calls<'m>(message: &ChatMessage<'m>) -> Chunk<'m> {
     }
     let with_call = |chunk: Chunk<'m>, call: &'m ToolCall| {
         let chunk = chunk.format("<｜tool▁call▁begin｜>").content(&*call.function.name);
-        chunk.format("<｜tool▁sep｜>").content(call.function.arguments_text()).format("<｜tool▁call▁end｜>")
+        chunk.format("<｜tool▁sep｜>").content(arguments_text(&call.function)).format("<｜tool▁call▁end｜>")
     };
     message.tool_calls.iter().fold(Chunk::of_format("<｜tool▁calls▁begin｜>"), with_call).format("<｜tool▁calls▁end｜>")
 }

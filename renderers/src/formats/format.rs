@@ -1,11 +1,12 @@
 use std::borrow::Cow;
 use std::fmt::Debug;
 
+use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::{Chunk, ContentEncoding};
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 /// How one model family writes a conversation. Formats know text alone; [`NamedRenderer`](crate::NamedRenderer) makes
 /// tokens of it.

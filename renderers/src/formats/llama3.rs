@@ -1,8 +1,10 @@
+use fulgurite_types::Message;
+
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::formats::plain_text::PlainText;
 use crate::formats::python_strip::trimmed_cow;
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 const NAME: &str = "llama3";
 

@@ -1,7 +1,9 @@
+use fulgurite_types::Message;
+
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
 use crate::formats::plain_text::PlainText;
-use crate::{Message, RenderError, ResponseFormat, Tokenizer};
+use crate::{RenderError, ResponseFormat, Tokenizer};
 
 const NAME: &str = "role_colon";
 

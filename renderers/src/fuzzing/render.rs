@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 use super::tokenizer;
 use crate::{
-    ContinuationPolicy, FormatOptions, Message, NamedRenderer, NextPrompt, RecordedTurn, RecordedTurns, Renderer,
-    TrainOnWhat, VolatileRules, renderer_names,
+    ContinuationPolicy, FormatOptions, NamedRenderer, NextPrompt, RecordedTurn, RecordedTurns, Renderer, TrainOnWhat,
+    VolatileRules, renderer_names,
 };
 
 /// What messages, tools and arguments are made of.

@@ -1,11 +1,12 @@
 //! Sequences to train on as tinker-cookbook makes them, whether or not the model would sample what they train.
 
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::formats::format::{Conversation, CookbookSplit};
 use crate::named::prompt_writer::PromptWriter;
 use crate::named::trained_messages::{trained_when_written, weight};
-use crate::{Message, RenderError, TrainOnWhat, WeightedTokens};
+use crate::{RenderError, TrainOnWhat, WeightedTokens};
 
 /// The sequences of a conversation, cut as the cookbook holds it for the format.
 pub(crate) fn cookbook_examples(

@@ -79,10 +79,12 @@ fn lacking<'e>(text: &str, end: &'e str) -> &'e str {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::Message;
+
     use super::*;
     use crate::named::named_renderer::NamedRenderer;
     use crate::testing::vector_tokenizer;
-    use crate::{FormatOptions, Message, Renderer};
+    use crate::{FormatOptions, Renderer};
 
     fn role_colon() -> NamedRenderer {
         NamedRenderer::open("role_colon", vector_tokenizer("qwen3"), FormatOptions::default()).unwrap()

@@ -1,13 +1,14 @@
 use std::sync::Arc;
 
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::formats::format_options::FormatOptions;
 use crate::named::cookbook_supervised::{cookbook_example, cookbook_examples};
 use crate::named::prompt_writer::PromptWriter;
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
-    TrainOnWhat, WeightedTokens,
+    Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
 };
 
 /// Renders by a format that is written by hand and has a name, such as `qwen3_5` or `gpt_oss_low_reasoning`.

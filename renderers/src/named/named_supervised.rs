@@ -1,3 +1,4 @@
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::formats::chunk::chunks_after;
@@ -5,7 +6,7 @@ use crate::formats::format::{Conversation, RenderedMessage};
 use crate::named::prompt_writer::PromptWriter;
 use crate::named::trained_messages::{trained_when_written, weight};
 use crate::supervised::train_on_what::{examples_as_sampled, sampled_messages};
-use crate::{Message, RenderError, TrainOnWhat, WeightedTokens};
+use crate::{RenderError, TrainOnWhat, WeightedTokens};
 
 impl PromptWriter {
     /// Sequences that train what the model would sample: one where every prompt extends what came before it, else

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use crate::error::RenderError;
@@ -9,7 +10,6 @@ use crate::formats::chunk::{Chunk, ContentEncoding};
 use crate::formats::format::{Conversation, Format, ToolDeclaration};
 use crate::formats::format_options::FormatOptions;
 use crate::formats::open_format::open_format;
-use crate::message::Message;
 use crate::python::python_time::midnight;
 use crate::renderer::RendererIdentity;
 use crate::tokenizer::fingerprint::hex_sha256;

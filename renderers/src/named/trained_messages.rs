@@ -1,7 +1,8 @@
 use std::borrow::Cow;
 
+use fulgurite_types::Message;
+
 use crate::error::RenderError;
-use crate::message::Message;
 use crate::supervised::train_on_what::TrainOnWhat;
 
 /// For each message that is written, whether it is trained. Messages that the format puts in count by their role, but

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use fulgurite_types::Content;
 use serde_json::{Value, json};
 
 use super::cookbook::parse_as_cookbook;
 use crate::parsing::parsed_message::{ParsedMessage, PartContent};
 use crate::parsing::stream_parser::{StreamParser, TurnEnds};
 use crate::testing::vector_tokenizer;
-use crate::{Content, ResponseFormat, Tokenizer};
+use crate::{ResponseFormat, Tokenizer};
 
 struct File {
     name: String,

@@ -3,7 +3,7 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Content, FunctionCall, Message, ToolCall};
+use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 
 /// What the model said, read back from its tokens. Nothing is lost: what no part covers is the format's own markup and
 /// white space beside it.

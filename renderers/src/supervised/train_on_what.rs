@@ -1,6 +1,8 @@
 use std::borrow::Borrow;
 
-use crate::{Message, RenderError, WeightedTokens};
+use fulgurite_types::Message;
+
+use crate::{RenderError, WeightedTokens};
 
 /// Which tokens of a conversation a supervised sequence teaches.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 use serde_json::Value as Json;
@@ -7,7 +8,6 @@ use serde_json::Value as Json;
 use crate::python::python_text::FieldName::{self, Known};
 use crate::python::python_text::{field_with, from_json_text, from_json_with, object};
 use crate::templates::template_dialect::{REASONING_FIELDS, TemplateDialect};
-use crate::{Content, ContentPart, FunctionCall, Message, ToolCall};
 
 /// Makes the value of a text that a message or a tool holds, given whether an assistant's message does.
 pub(crate) type TextValue<'t> = &'t dyn Fn(&str, bool) -> Value;

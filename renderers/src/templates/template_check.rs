@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use fulgurite_types::{Content, Message};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,7 +14,7 @@ use crate::templates::template_conversations::{REASONING, a_user, calling, decla
 use crate::templates::template_response_format::turns;
 use crate::templates::template_roles::LateSystem;
 use crate::tokenizer::piece::Piece;
-use crate::{Message, RenderError, Renderer, ResponseFormat, TemplateOptions, TemplateRenderer, Tokenizer};
+use crate::{RenderError, Renderer, ResponseFormat, TemplateOptions, TemplateRenderer, Tokenizer};
 
 /// What [`check_template`] found out about a model directory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -268,7 +269,7 @@ impl Check<'_> {
             Ok::<_, RenderError>(pieces.iter().filter(|piece| matches!(piece, Piece::Control(_))).count())
         };
         let in_result = |text: &str| {
-            let result = Message { content: Some(crate::Content::Text(text.to_owned())), ..result_of("fulgurit1") };
+            let result = Message { content: Some(Content::Text(text.to_owned())), ..result_of("fulgurit1") };
             (vec![a_user(), calling(&["fulgurit1"]), result], vec![])
         };
         let in_tool = |text: &str| {
@@ -338,7 +339,7 @@ impl Check<'_> {
             ),
         };
         self.found("roles", verdict, format!("a later message of the system {what}"));
-        let result = Message { content: Some(crate::Content::Text("fulgurite".to_owned())), ..result_of("fulgurit1") };
+        let result = Message { content: Some(Content::Text("fulgurite".to_owned())), ..result_of("fulgurit1") };
         let shown = self.shows(&[a_user(), calling(&["fulgurit1"]), result], &[declared("probe")], "fulgurite");
         let (verdict, what) =
             if shown { (Verdict::Ok, "are shown") } else { (Verdict::Warning, "are refused or left out") };

@@ -1,10 +1,11 @@
 use std::borrow::Cow;
 
+use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde_json::{Value, json};
 
 use crate::templates::template_conversations::{a_user, calling, declared, result_of, said};
 use crate::tokenizer::piece::Piece;
-use crate::{Content, Continuation, FunctionCall, Message, RenderError, Renderer, TemplateRenderer, ToolCall};
+use crate::{Continuation, RenderError, Renderer, TemplateRenderer};
 
 /// The text of a turn that stands in for the sampled one.
 const STAND_IN: &str = "fulgurite";

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{FunctionCall, Message, ToolCall};
+use fulgurite_types::{FunctionCall, Message, ToolCall};
 
 pub(crate) fn a_user() -> Message {
     Message::text("user", "a")

@@ -86,8 +86,9 @@ fn user(content: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::Message;
+
     use super::*;
-    use crate::Message;
     use crate::python::python_json::{JsonStyle, to_json};
     use crate::python::python_text::from_json;
     use crate::templates::chat_template::ChatTemplate;

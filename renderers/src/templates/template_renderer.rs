@@ -2,6 +2,7 @@ mod training;
 
 use std::sync::{Arc, OnceLock};
 
+use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
 
 use crate::python::python_text::FieldName::{self, Known};
@@ -16,8 +17,8 @@ use crate::templates::template_roles::TemplateRoles;
 use crate::tokenizer::fingerprint::hex_sha256;
 use crate::tokenizer::piece::Piece;
 use crate::{
-    Continuation, Message, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer,
-    TrainOnWhat, WeightedTokens,
+    Continuation, RenderError, RenderedPrompt, Renderer, RendererIdentity, ResponseFormat, Tokenizer, TrainOnWhat,
+    WeightedTokens,
 };
 
 const NAME: &str = "template";

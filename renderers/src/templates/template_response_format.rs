@@ -1,9 +1,10 @@
+use fulgurite_types::{FunctionCall, Message};
 use serde_json::Value;
 
 use crate::parsing::TurnEnds;
 use crate::templates::template_conversations::{REASONING, a_user, calling, declared, reasoning, said};
 use crate::tokenizer::piece::Piece;
-use crate::{FunctionCall, Message, RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
+use crate::{RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
 
 /// Formats that might read what a template writes; the first counts where several read as much.
 const CANDIDATES: [ResponseFormat; 7] = [

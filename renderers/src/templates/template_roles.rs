@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
+use fulgurite_types::{Content, ContentPart, Message};
+
+use crate::RenderError;
 use crate::templates::template_conversations::{calling, result_of, said};
-use crate::{Content, ContentPart, Message, RenderError};
 
 /// Texts that no template writes of its own accord.
 const MARK: &str = "fulgurite9";

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fulgurite_renderers::{
-    FormatOptions, Message, NamedRenderer, Renderer, Termination, Tokenizer, TrainOnWhat, renderer_names,
+    FormatOptions, NamedRenderer, Renderer, Termination, Tokenizer, TrainOnWhat, renderer_names,
 };
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 fn vectors() -> PathBuf {

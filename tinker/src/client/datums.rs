@@ -1,7 +1,9 @@
 //! Datums as the wire has them, and what comes back of them.
 
+use fulgurite_types::{Chunk, Datum, LossInputs};
+
 use crate::wire::protobuf::{self, ChunkContent, ForwardBackwardOutput, Tensor};
-use fulgurite_backends::{AnswerFault, BackendError, Chunk, Datum, LossFunction, LossInputs, RatioBounds};
+use fulgurite_backends::{AnswerFault, BackendError, LossFunction, RatioBounds};
 
 /// What is computed over datums.
 #[derive(Clone, Copy, Debug, PartialEq)]

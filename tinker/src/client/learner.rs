@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
-use fulgurite_types::WeightsVersion;
+use fulgurite_types::{Datum, WeightsVersion};
 
 use super::checkpoint::TinkerCheckpoint;
 use super::datums::{self, Pass};
@@ -15,8 +15,8 @@ use crate::wire::{
     SaveWeightsForSamplerRequest, SaveWeightsForSamplerResponse, SaveWeightsRequest, SaveWeightsResponse,
 };
 use fulgurite_backends::{
-    AdamParameters, AnswerFault, BackendError, Datum, ForwardBackward, Learner, LossFunction, NewWeights,
-    OptimizerStep, WeightsReceiver, WeightsSource,
+    AdamParameters, AnswerFault, BackendError, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
+    WeightsReceiver, WeightsSource,
 };
 
 /// Seconds after which the service may delete weights that were saved for sampling, where it keeps count: a run that

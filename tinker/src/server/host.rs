@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{
-    BackendError, Datum, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest,
-    SampleStream, Sampler,
+    BackendError, ForwardBackward, Learner, LossFunction, PromptQuestions, PromptScores, SampleRequest, SampleStream,
+    Sampler,
 };
-use fulgurite_types::WeightsVersion;
+use fulgurite_types::{Datum, WeightsVersion};
 
 use crate::wire::LoraConfig;
 

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters, WeightsVersion};
+
 use crate::scripted::{Reply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind};
 use fulgurite_backends::{
-    AdamParameters, AnswerFault, BackendError, Chunk, Datum, Learner, LossFunction, LossInputs, RatioBounds,
-    SampleEvent, SampleRequest, Sampler, WeightsSource,
+    AdamParameters, AnswerFault, BackendError, Learner, LossFunction, RatioBounds, SampleEvent, SampleRequest, Sampler,
+    WeightsSource,
 };
 use fulgurite_tinker::wire::LoraConfig;
 use fulgurite_tinker::wire::protobuf::{ForwardBackwardOutput, ForwardBackwardRequest, LossConfigValue};
 use fulgurite_tinker::{
     TinkerLearner, TinkerLearnerOptions, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService,
 };
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 use prost::Message;
 use serde_json::{Value, json};
 use tokio::sync::Notify;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{SamplingParameters, WeightsVersion};
+
 use crate::scripted::{Reply, ScriptedServer, Step};
 use crate::tinker_host::{Fault, PATIENCE, Tinker, TinkerKind, answer};
 use fulgurite_backends::{
@@ -10,7 +12,6 @@ use fulgurite_backends::{
 };
 use fulgurite_tinker::wire::protobuf::{SampledSequence, StopReason as WireStopReason, TopkLogprobs};
 use fulgurite_tinker::{Patience, TinkerOptions, TinkerSampler, TinkerSamplerOptions, TinkerService};
-use fulgurite_types::{SamplingParameters, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fulgurite_backends::{Notation, nearest_name, plain_words};
-use fulgurite_renderers::{Message, ToolCall};
+use fulgurite_types::{Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Learner, LossInputs};
+use fulgurite_backends::Learner;
 use fulgurite_renderers::Tokenizer;
+use fulgurite_types::{Datum, LossInputs};
 use serde_json::{Map, Value};
 
 use super::evaluator::{Evaluation, Evaluator};

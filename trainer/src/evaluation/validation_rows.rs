@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Learner, LossInputs};
+use fulgurite_backends::Learner;
+use fulgurite_types::{Datum, LossInputs};
 use serde_json::{Map, Value};
 
 use super::evaluator::{Evaluation, Evaluator};
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn tokens_without_weight_are_not_scored() {
         let row = Datum {
-            model_input: vec![fulgurite_backends::Chunk::Tokens(vec![0; 4])],
+            model_input: vec![fulgurite_types::Chunk::Tokens(vec![0; 4])],
             target_tokens: vec![0; 4],
             loss_inputs: LossInputs::Supervised { weights: vec![0.0, 1.0, 1.0, 0.5] },
         };

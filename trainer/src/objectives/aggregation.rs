@@ -1,6 +1,6 @@
 //! How the losses of tokens add up: each token's advantage is scaled, since every loss is a sum.
 
-use fulgurite_backends::{Datum, LossInputs};
+use fulgurite_types::{Datum, LossInputs};
 use serde::{Deserialize, Serialize};
 
 /// What the losses of the tokens of an optimizer step are divided by.
@@ -52,7 +52,7 @@ fn divide(row: &mut Datum, divisor: f64) {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::Chunk;
+    use fulgurite_types::Chunk;
 
     use super::*;
 

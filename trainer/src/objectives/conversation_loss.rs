@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_adapters::{AdapterError, Reduction, supervised_datum};
-use fulgurite_backends::{Datum, Learner, LossFunction, LossInputs};
+use fulgurite_backends::{Learner, LossFunction};
 use fulgurite_renderers::{Tokenizer, WeightedTokens};
+use fulgurite_types::{Datum, LossInputs};
 use serde_json::Map;
 
 use super::objective::{Lesson, Measurement, Objective, Pass};

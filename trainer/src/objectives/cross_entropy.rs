@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Learner, LossFunction, LossInputs};
+use fulgurite_backends::{Learner, LossFunction};
+use fulgurite_types::{Datum, LossInputs};
 use serde_json::Map;
 
 use super::objective::{Lesson, Measurement, Objective, Pass};
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn weights_of_a_batch_sum_to_one() {
         let datum = |weights: Vec<f32>| Datum {
-            model_input: vec![fulgurite_backends::Chunk::Tokens(vec![0; weights.len()])],
+            model_input: vec![fulgurite_types::Chunk::Tokens(vec![0; weights.len()])],
             target_tokens: vec![0; weights.len()],
             loss_inputs: LossInputs::Supervised { weights },
         };

@@ -1,6 +1,6 @@
 //! A penalty for leaving a reference policy, taken into the advantages.
 
-use fulgurite_backends::{Datum, LossInputs};
+use fulgurite_types::{Datum, LossInputs};
 
 use super::policy_metrics::{PolicyDataError, TrainedTarget, trained_targets};
 
@@ -71,7 +71,7 @@ fn discounted_future_sum(values: &[f32], discount: f32) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::Chunk;
+    use fulgurite_types::Chunk;
     use proptest::prelude::*;
     use serde_json::Value;
 

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Learner, LossFunction};
-use fulgurite_types::GenerationUse;
+use fulgurite_backends::{Learner, LossFunction};
+use fulgurite_types::{Datum, GenerationUse};
 use serde_json::{Map, Value};
 
 use crate::sources::DataPosition;

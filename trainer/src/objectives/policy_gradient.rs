@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Learner, LossFunction};
+use fulgurite_backends::{Learner, LossFunction};
+use fulgurite_types::Datum;
 use serde_json::{Map, Value};
 
 use super::aggregation::LossAggregation;

@@ -1,6 +1,6 @@
 //! How far the policy that trains has moved from the policy that sampled.
 
-use fulgurite_backends::{Datum, LossInputs};
+use fulgurite_types::{Datum, LossInputs};
 
 /// The name that [`PolicyMetrics::greatest_logprob_difference`] is logged by.
 pub(crate) const GREATEST_LOGPROB_DIFFERENCE: &str = "optim/logprob_difference_max";
@@ -170,7 +170,7 @@ fn effective_sample_fraction(ratios: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::Chunk;
+    use fulgurite_types::Chunk;
     use proptest::prelude::*;
 
     use super::*;

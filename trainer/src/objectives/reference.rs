@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fulgurite_backends::{BackendError, Datum, Learner};
+use fulgurite_backends::{BackendError, Learner};
+use fulgurite_types::Datum;
 
 /// Whose logprobs a policy's are held against.
 #[derive(Clone)]

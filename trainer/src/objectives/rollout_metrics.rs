@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fulgurite_adapters::{EpisodeStop, Trajectory, TrajectoryGroup, Transition};
-use fulgurite_backends::Chunk;
+use fulgurite_types::Chunk;
 
 use super::advantages::is_constant;
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data, zero_reward_on_limit};
-use fulgurite_backends::Datum;
-use fulgurite_types::Generation;
+use fulgurite_types::{Datum, Generation};
 
 use super::advantages::{AdvantageOptions, batch_advantages, is_constant};
 use super::rollout_metrics::rollout_metrics;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Datum, Notation, derive_seed, plain_words};
-use fulgurite_renderers::{Message, Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_backends::{Notation, derive_seed, plain_words};
+use fulgurite_renderers::{Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_types::{Datum, Message};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -90,7 +91,7 @@ impl Source<Vec<Datum>> for CorpusRows {
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_backends::LossInputs;
+    use fulgurite_types::LossInputs;
 
     use super::*;
     use crate::TrainedMessages;

@@ -7,9 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fulgurite_agentlightning::Overdue;
 use fulgurite_api::{RouteNeeds, Serving};
-use fulgurite_backends::{
-    AdamParameters, BackendError, Datum, ForwardBackward, Learner, LossFunction, LossInputs, OptimizerStep,
-};
+use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
 use fulgurite_client::{Server, ServerOptions};
 use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{
@@ -17,8 +15,8 @@ use fulgurite_trainer::{
     TrainError, TrainEvent, TrainerOptions,
 };
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, AttemptedRollout, NewGeneration, NewRun, RecordedSampling, Reward, RolloutConfig,
-    RolloutFilter, WeightsFrom, WeightsVersion,
+    AttemptStatus, AttemptUpdate, AttemptedRollout, Datum, LossInputs, NewGeneration, NewRun, RecordedSampling, Reward,
+    RolloutConfig, RolloutFilter, WeightsFrom, WeightsVersion,
 };
 use serde_json::json;
 use tokio::sync::watch;

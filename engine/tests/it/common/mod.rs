@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_backends::{
-    AdamParameters, Chunk, Datum, Learner, LossFunction, LossInputs, SampleEvent, SampleRequest, SampledToken, Sampler,
-    StopReason,
+    AdamParameters, Learner, LossFunction, SampleEvent, SampleRequest, SampledToken, Sampler, StopReason,
 };
 use fulgurite_engine::{EmbeddedLearner, Engine, EngineOptions, ModelConfig, create_model};
-use fulgurite_types::SamplingParameters;
+use fulgurite_types::{Chunk, Datum, LossInputs, SamplingParameters};
 use tempfile::TempDir;
 
 /// Two layers; hardly a dimension is a multiple of the vectors' width.

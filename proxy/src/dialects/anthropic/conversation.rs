@@ -1,5 +1,6 @@
 use fulgurite_backends::{Notation, plain_words};
-use fulgurite_renderers::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use fulgurite_renderers::arguments_text;
+use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -177,7 +178,7 @@ fn tool_call(mut block: Block) -> Result<ToolCall, ProxyError> {
     }
     let mut function = FunctionCall { name, arguments: input, extra: Map::new() };
     // As most models spell it, so that the call is recorded as it was when it was answered.
-    function.arguments = Value::String(function.arguments_text().into_owned());
+    function.arguments = Value::String(arguments_text(&function).into_owned());
     Ok(ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() })
 }
 

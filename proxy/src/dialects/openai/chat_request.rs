@@ -1,4 +1,4 @@
-use fulgurite_renderers::{Content, ContentPart, Message};
+use fulgurite_types::{Content, ContentPart, Message};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,8 @@
 use std::borrow::Cow;
 
 use fulgurite_backends::SampledToken;
-use fulgurite_renderers::{Content, Message, Tokenizer};
+use fulgurite_renderers::Tokenizer;
+use fulgurite_types::{Content, Message};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -19,11 +19,11 @@ use fulgurite_backends::{
 };
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{
-    Continuation, FormatOptions, Message, Renderer, RendererChoice, Tokenizer, ToolWriting, open_renderer, renderer_of,
+    Continuation, FormatOptions, Renderer, RendererChoice, Tokenizer, ToolWriting, open_renderer, renderer_of,
     train_byte_level_tokenizer, write_tokenizer_directory,
 };
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{Generation, GenerationFilter, NewRollout, SpanFilter, WeightsVersion};
+use fulgurite_types::{Generation, GenerationFilter, Message, NewRollout, SpanFilter, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -1,10 +1,11 @@
 //! Agent-lightning's gateway (1.0) over real sockets.
 
+use fulgurite_types::NewRollout;
+
 use crate::common::{BODY_LIMIT, Script, Setup, body, chunks};
 use crate::scripted::{Reply, ScriptedServer};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_types::NewRollout;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

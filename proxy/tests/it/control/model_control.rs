@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use fulgurite_types::{NewRollout, WeightsVersion};
+
 use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_types::{NewRollout, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -1,10 +1,11 @@
 //! What answers must be: JSON of a schema, a call, no more than one call. What reaches the model's host of it, and what
 //! is refused.
 
+use fulgurite_types::Constraint;
+
 use crate::common::families::{FAMILIES, KIMI, request, tools};
 use crate::common::{Script, Setup};
 use fulgurite_backends::{Capabilities, StopReason};
-use fulgurite_types::Constraint;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

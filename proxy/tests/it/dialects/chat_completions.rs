@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use fulgurite_types::{Message, NewRollout, RolloutFilter};
+
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup, body, chunks, events};
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::Message;
-use fulgurite_types::{NewRollout, RolloutFilter};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

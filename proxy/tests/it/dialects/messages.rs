@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use fulgurite_types::RolloutFilter;
+
 use crate::common::families::{FAMILIES, Family, QWEN3, message_below, recorded, tools};
 use crate::common::messages::{assembled, events};
 use crate::common::{BODY_LIMIT, CONTEXT_LENGTH, Script, Setup};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::ProxyOptions;
-use fulgurite_types::RolloutFilter;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -1,9 +1,10 @@
 //! A conversation is sampled from the same tokens in whichever dialect it is held.
 
+use fulgurite_types::GenerationFilter;
+
 use crate::common::families::{Family, GPT_OSS, KIMI, QWEN3, tools};
 use crate::common::{Script, Setup, messages};
 use fulgurite_backends::StopReason;
-use fulgurite_types::GenerationFilter;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

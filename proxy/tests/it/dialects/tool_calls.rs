@@ -1,9 +1,11 @@
 //! Reasoning and tool calls over real sockets, in the formats of several families, streamed and whole.
 
+use fulgurite_types::Message;
+
 use crate::common::families::{FAMILIES, GPT_OSS, KIMI, QWEN3, QWEN3_5, message_below, recorded, request, tools};
 use crate::common::{Script, Setup, chunks};
 use fulgurite_backends::StopReason;
-use fulgurite_renderers::{Message, ToolWriting};
+use fulgurite_renderers::ToolWriting;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::{Generation, GenerationFilter, NewRollout, WeightsFrom};
+
 use crate::scripted::{Reply, ScriptedServer, Step, Vllm, generated, generated_by};
 use fulgurite_api::RouteNeeds;
 use fulgurite_backends::{RemoteOptions, ReplicaOptions, Replicas, Sampler, VllmSampler};
 use fulgurite_proxy::{Proxy, ProxyOptions, SampledModel, ServedModel};
 use fulgurite_renderers::{Renderer, open_renderer, train_byte_level_tokenizer, write_tokenizer_directory};
 use fulgurite_store::{Store, StoreOptions};
-use fulgurite_types::{Generation, GenerationFilter, NewRollout, WeightsFrom};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};

@@ -1,8 +1,9 @@
 //! Requests that are sent again, over real sockets: a retry is no turn.
 
+use fulgurite_types::{WeightsFrom, WeightsVersion};
+
 use crate::common::{Script, Setup, body, chunks};
 use fulgurite_backends::StopReason;
-use fulgurite_types::{WeightsFrom, WeightsVersion};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

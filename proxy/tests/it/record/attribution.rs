@@ -1,10 +1,11 @@
 //! Whose a call is, over real sockets: by its path, by ids in headers, by its client's session.
 
-use crate::common::{Script, Setup, body};
-use fulgurite_backends::{StopReason, derive_seed};
 use fulgurite_types::{
     Attempt, AttemptStatus, AttemptUpdate, Generation, NewRollout, Rollout, RolloutFilter, RolloutStatus,
 };
+
+use crate::common::{Script, Setup, body};
+use fulgurite_backends::{StopReason, derive_seed};
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;

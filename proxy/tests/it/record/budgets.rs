@@ -1,9 +1,10 @@
 //! What the calls of an attempt may take together, and how each dialect is told that it is spent.
 
+use fulgurite_types::NewRollout;
+
 use crate::common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::StopReason;
 use fulgurite_proxy::{Budget, ProxyOptions};
-use fulgurite_types::NewRollout;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

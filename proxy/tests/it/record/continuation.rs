@@ -1,8 +1,9 @@
 //! Conversations over real sockets: what was sampled is never rendered again, whatever clients do to it.
 
+use fulgurite_types::Generation;
+
 use crate::common::{Script, Setup};
 use fulgurite_backends::StopReason;
-use fulgurite_types::Generation;
 use serde_json::{Value, json};
 
 const CALL: &str = "<think>\nhm\n</think>\n\nLooking.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \

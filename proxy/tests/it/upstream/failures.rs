@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fulgurite_types::StatusCode;
+
 use crate::common::upstreams::{
     KEY, Setup, bytes, chat, chat_answer, chunk, named, serve, serve_proxy, streamed, upstream_model, with_headers,
 };
 use crate::scripted::{Reply, ScriptedServer, Step};
 use fulgurite_backends::UpstreamDialect;
 use fulgurite_proxy::{Proxy, ProxyOptions, SamplingLimits};
-use fulgurite_types::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, oneshot};
 

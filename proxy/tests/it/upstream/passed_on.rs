@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use fulgurite_types::StatusCode;
+
 use crate::common::upstreams::{self, KEY, Setup, bytes, chat, chat_answer, chunk, named, streamed, with_headers};
 use crate::scripted::{Reply, Step};
 use fulgurite_backends::{KeyHeader, ReplicaOptions, Upstream, UpstreamDialect, UpstreamOptions};
 use fulgurite_proxy::{ServedModel, UpstreamModel};
-use fulgurite_types::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -1,5 +1,8 @@
 use std::borrow::Cow;
 
+use fulgurite_types::Message;
+
+use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -7,7 +10,7 @@ use crate::formats::format_options::FormatOptions;
 use crate::formats::gpt_oss::harmony_tools::namespace;
 use crate::formats::plain_text::PlainText;
 use crate::python::python_time::today;
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 /// Roles of messages that the format adds: Harmony's own system message, and the developer's with the tools.
 const SYSTEM: &str = "harmony_system";
@@ -189,7 +192,7 @@ fn calls<'m>(message: &ChatMessage<'m>, preamble: Cow<'m, str>) -> Chunk<'m> {
     for (index, call) in message.tool_calls.iter().enumerate() {
         chunk = chunk.format(if index == 0 { "" } else { NEXT_MESSAGE }).format(" to=functions.");
         chunk = chunk.content(&*call.function.name).format("<|channel|>commentary <|constrain|>json<|message|>");
-        chunk = chunk.content(call.function.arguments_text()).format("<|call|>");
+        chunk = chunk.content(arguments_text(&call.function)).format("<|call|>");
     }
     chunk
 }

@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
+use fulgurite_types::{Message, ToolCall};
 use serde_json::{Value, json};
 
+use crate::call_arguments::arguments_text;
 use crate::chat_message::{ChatContent, ChatMessage, ChatPart};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -9,7 +11,7 @@ use crate::formats::kimi::kimi_tools::typescript;
 use crate::formats::plain_text::PlainText;
 use crate::formats::reasoning::parts_with_reasoning;
 use crate::python::python_json::{JsonStyle, dumps};
-use crate::{Message, RenderError, ResponseFormat, ToolCall};
+use crate::{RenderError, ResponseFormat};
 
 const END: &str = "<|im_end|>";
 const TOOL_DECLARE: &str = "tool_declare";
@@ -171,7 +173,7 @@ fn calls<'m>(tool_calls: &'m [ToolCall]) -> Chunk<'m> {
             _ => Cow::Owned(format!("functions.{}:{index}", call.function.name)),
         };
         chunk = chunk.format("<|tool_call_begin|>").content(id).format("<|tool_call_argument_begin|>");
-        chunk = chunk.content(call.function.arguments_text()).format("<|tool_call_end|>");
+        chunk = chunk.content(arguments_text(&call.function)).format("<|tool_call_end|>");
     }
     chunk.format("<|tool_calls_section_end|>")
 }

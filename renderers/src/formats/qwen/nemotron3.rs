@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use fulgurite_types::Message;
+
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -8,7 +10,7 @@ use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, xml_calls, xml_declarations, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
 use crate::python::python_methods::is_space;
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 /// Nemotron 3: Nano, Super, Ultra, and 3.5 Lightning. The prompt opens `<think>`, a turn without reasoning is written
 /// with `<think></think>`, calls are XML in `<tool_call>`, and there is always a system message.

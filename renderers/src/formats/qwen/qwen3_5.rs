@@ -1,5 +1,7 @@
 use std::borrow::Cow;
 
+use fulgurite_types::Message;
+
 use crate::chat_message::{ChatContent, ChatMessage};
 use crate::formats::chunk::Chunk;
 use crate::formats::format::{Conversation, CookbookSplit, Format, RenderedMessage, ToolDeclaration};
@@ -7,7 +9,7 @@ use crate::formats::python_strip::{trimmed, trimmed_cow, trimmed_end_cow};
 use crate::formats::qwen::im_start::{self, END, Part, ToolResponses, header};
 use crate::formats::qwen::qwen_tools::{ValueStyle, json_lines, xml_calls, xml_tools};
 use crate::formats::reasoning::{has_reasoning, single_text, split_reasoning};
-use crate::{Message, RenderError, ResponseFormat};
+use crate::{RenderError, ResponseFormat};
 
 const EMPTY_FRAME: &str = "<think>\n\n</think>\n\n";
 

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 
+use fulgurite_types::ToolCall;
 use serde_json::{Map, Value, json};
 
+use crate::RenderError;
+use crate::call_arguments::arguments_text;
 use crate::chat_message::ChatMessage;
 use crate::formats::chunk::Chunk;
 use crate::formats::format::ToolDeclaration;
 use crate::formats::python_strip::trimmed;
 use crate::python::python_json::{JsonStyle, dumps};
 use crate::python::python_text::{from_json, python_str};
-use crate::{RenderError, ToolCall};
 
 /// How values are written as text.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +91,7 @@ fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> 
             return Err(RenderError::Message { message_index, message });
         }
         // There are no parameters to tell, but what was said can be.
-        _ => chunk.content(call.function.arguments_text()).format("\n"),
+        _ => chunk.content(arguments_text(&call.function)).format("\n"),
     };
     Ok(chunk.format("</function>\n</tool_call>"))
 }

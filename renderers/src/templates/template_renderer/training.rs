@@ -1,12 +1,13 @@
 //! Sequences to train on, as a model's own template writes them.
 
+use fulgurite_types::Message;
 use serde_json::Value;
 
 use super::{NAME, TemplateRenderer};
 use crate::supervised::train_on_what::sampled_messages;
 use crate::templates::pieces::{split_at_last, without_prefix};
 use crate::tokenizer::piece::Piece;
-use crate::{Message, RenderError, Renderer, TrainOnWhat, WeightedTokens};
+use crate::{RenderError, Renderer, TrainOnWhat, WeightedTokens};
 
 /// A turn in a training sequence.
 pub(crate) struct SampledTurn {

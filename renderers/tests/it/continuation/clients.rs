@@ -1,7 +1,7 @@
 //! One test for each way in which a client was seen to send a reply back otherwise than it got it.
 
-use fulgurite_renderers::{Message, NextPrompt};
-use fulgurite_types::DepartureReason;
+use fulgurite_renderers::NextPrompt;
+use fulgurite_types::{DepartureReason, Message};
 use serde_json::{Value, json};
 
 use super::setup::{Rollout, calling, message, plain, result, said, user, weather_tool};

@@ -1,7 +1,7 @@
 //! Where a request leaves what is recorded, and the name that is given to it.
 
-use fulgurite_renderers::{ContinuationPolicy, Message, NextPrompt};
-use fulgurite_types::DepartureReason;
+use fulgurite_renderers::{ContinuationPolicy, NextPrompt};
+use fulgurite_types::{DepartureReason, Message};
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fulgurite_renderers::{Message, Renderer};
+use fulgurite_renderers::Renderer;
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 use super::setup::{

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fulgurite_renderers::{
-    ContinuationPolicy, Continued, FormatOptions, Fresh, Message, NextPrompt, RecordedTurn, RecordedTurns, Renderer,
-    Tokenizer, VolatileRules, renderer_of, train_byte_level_tokenizer,
+    ContinuationPolicy, Continued, FormatOptions, Fresh, NextPrompt, RecordedTurn, RecordedTurns, Renderer, Tokenizer,
+    VolatileRules, renderer_of, train_byte_level_tokenizer,
 };
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 pub fn vectors() -> PathBuf {

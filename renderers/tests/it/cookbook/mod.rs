@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use departures::departure;
-use fulgurite_renderers::{FormatOptions, Message, NamedRenderer, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
+use fulgurite_renderers::{FormatOptions, NamedRenderer, Renderer, Tokenizer, TrainOnWhat, WeightedTokens};
+use fulgurite_types::Message;
 use serde_json::Value;
 
 /// Files of the vectors that named formats are held against.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fulgurite_renderers::{FormatOptions, Message, NamedRenderer, RenderError, Tokenizer};
+use fulgurite_renderers::{FormatOptions, NamedRenderer, RenderError, Tokenizer};
+use fulgurite_types::Message;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

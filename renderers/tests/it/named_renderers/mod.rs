@@ -8,7 +8,8 @@ mod supervised;
 use std::collections::BTreeSet;
 
 use conversations::{RENDERERS, control_tokens, conversation, open, open_with, shapes, tools, try_open};
-use fulgurite_renderers::{Continuation, FormatOptions, Message, Renderer};
+use fulgurite_renderers::{Continuation, FormatOptions, Renderer};
+use fulgurite_types::Message;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! What Qwen's and Nemotron's formats write, by value.
 
-use fulgurite_renderers::{Message, Renderer};
+use fulgurite_renderers::Renderer;
+use fulgurite_types::Message;
 use serde_json::{Value, json};
 
 use super::conversations::open;

@@ -1,6 +1,7 @@
 //! What is trained is what the model would sample.
 
-use fulgurite_renderers::{FormatOptions, Message, NamedRenderer, Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_renderers::{FormatOptions, NamedRenderer, Renderer, TrainOnWhat, WeightedTokens};
+use fulgurite_types::Message;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};

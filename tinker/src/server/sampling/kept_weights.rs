@@ -1,11 +1,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use fulgurite_types::WeightsVersion;
+
 use crate::server::base::TinkerBase;
 use crate::wire::{CheckpointKind, CheckpointPath};
 use async_trait::async_trait;
 use fulgurite_backends::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
-use fulgurite_types::WeightsVersion;
 
 use crate::server::tinker_server::TinkerServer;
 

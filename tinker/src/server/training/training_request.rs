@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use fulgurite_types::{Chunk, Datum, LossInputs};
+
 use crate::wire::protobuf::{
     self, ArrayRecord, BatchedTensor, ChunkContent, ForwardBackwardOutput, ForwardBackwardRequest,
     LossConfigNumberOrText,
@@ -8,7 +10,7 @@ use crate::wire::{
     Array, ForwardBackwardInput, JsonChunk, JsonDatum, JsonForwardBackwardOutput, ModelInput, Numbers, TensorData,
     TensorDtype,
 };
-use fulgurite_backends::{Chunk, Datum, ForwardBackward, LossFunction, LossInputs};
+use fulgurite_backends::{ForwardBackward, LossFunction};
 use serde_json::{Number, Value};
 
 const TARGETS: &str = "target_tokens";

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
-use fulgurite_renderers::Message;
 use fulgurite_store::{Store, StoreError};
+use fulgurite_types::Message;
 use serde_json::{Map, Value};
 
 use super::output_items::response_of_item;

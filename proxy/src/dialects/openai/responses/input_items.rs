@@ -1,4 +1,4 @@
-use fulgurite_renderers::{Content, ContentPart, FunctionCall, Message, ToolCall};
+use fulgurite_types::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use serde_json::{Map, Value};
 
 use super::earlier_responses::EarlierResponses;

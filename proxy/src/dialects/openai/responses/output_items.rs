@@ -1,4 +1,4 @@
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 use serde_json::{Map, Value, json};
 
 use crate::reply::assistant_message::Delta;
@@ -358,8 +358,9 @@ impl OutputItem {
 
 #[cfg(test)]
 mod tests {
+    use fulgurite_types::{FunctionCall, ToolCall};
+
     use super::*;
-    use fulgurite_renderers::{FunctionCall, ToolCall};
 
     const RESPONSE: &str = "resp_0a";
 

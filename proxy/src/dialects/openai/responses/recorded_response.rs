@@ -1,5 +1,4 @@
-use fulgurite_renderers::Message;
-use fulgurite_types::StopReason;
+use fulgurite_types::{Message, StopReason};
 use serde_json::{Map, Value, json};
 
 use super::earlier_responses::INSTRUCTIONS_COME_FIRST;

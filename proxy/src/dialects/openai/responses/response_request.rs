@@ -1,4 +1,4 @@
-use fulgurite_renderers::Message;
+use fulgurite_types::Message;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -1,10 +1,5 @@
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-
-use crate::RenderError;
-use crate::python::python_json::{JsonStyle, dumps};
 
 /// One message of a conversation, in the shape of OpenAI's chat API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,6 +67,25 @@ pub struct FunctionCall {
     pub extra: Map<String, Value>,
 }
 
+/// A content part that is not text, where only text has tokens.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("message {message_index}: content part {part_index} has type `{part_type}`, only text can be rendered")]
+pub struct PartNotText {
+    /// Which message, from 0.
+    pub message_index: usize,
+    /// Which part of it, from 0.
+    pub part_index: usize,
+    /// The part's `type`.
+    pub part_type: String,
+}
+
+impl PartNotText {
+    /// The error of that part.
+    pub fn new(message_index: usize, part_index: usize, part: &ContentPart) -> Self {
+        Self { message_index, part_index, part_type: part.part_type().to_owned() }
+    }
+}
+
 impl Message {
     /// A message of plain text.
     pub fn text(role: impl Into<String>, content: impl Into<String>) -> Self {
@@ -85,32 +99,15 @@ impl Message {
 
     /// The content as one string: text parts joined without a separator, missing content as the empty string.
     /// `message_index` is named in the error for a part that is not text.
-    pub fn plain_text(&self, message_index: usize) -> Result<String, RenderError> {
+    pub fn plain_text(&self, message_index: usize) -> Result<String, PartNotText> {
         match &self.content {
             None => Ok(String::new()),
             Some(Content::Text(text)) => Ok(text.clone()),
             Some(Content::Parts(parts)) => parts
                 .iter()
                 .enumerate()
-                .map(|(part_index, part)| {
-                    part.text().ok_or_else(|| RenderError::PartNotText {
-                        message_index,
-                        part_index,
-                        part_type: part.part_type().to_owned(),
-                    })
-                })
+                .map(|(part_index, part)| part.text().ok_or_else(|| PartNotText::new(message_index, part_index, part)))
                 .collect(),
-        }
-    }
-}
-
-impl FunctionCall {
-    /// The arguments as text: a string as it was given, anything else as JSON in the spelling of Python's `json.dumps`.
-    pub fn arguments_text(&self) -> Cow<'_, str> {
-        match &self.arguments {
-            Value::String(text) => Cow::Borrowed(text),
-            Value::Null => Cow::Borrowed("{}"),
-            object => Cow::Owned(dumps(object, &JsonStyle { ensure_ascii: false, ..JsonStyle::default() })),
         }
     }
 }

@@ -1,0 +1,4 @@
+//! What a model is given and what it answers, before it is tokens.
+
+pub(crate) mod conversation;
+pub(crate) mod message;

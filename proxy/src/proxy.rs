@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) planning: PlanningRules,
     /// Requests that belong to no attempt.
     pub(crate) session_requests: Arc<RequestLog>,
-    pub(crate) passed: Arc<ForwardedCalls>,
+    pub(crate) forwarded_calls: Arc<ForwardedCalls>,
     /// Places in which large requests are worked at.
     pub(crate) large_requests: FairShare,
     pub(crate) telemetry: Arc<Telemetry>,
@@ -50,7 +50,7 @@ const SESSION_REQUESTS_KEPT: usize = 10_000;
 
 impl Proxy {
     /// A proxy in front of `models`. With no models every call is answered with "no such model".
-    /// Fails if a rule for side requests cannot be used.
+    /// Fails if a rule for auxiliary calls cannot be used.
     pub fn new(store: Store, models: Vec<ServedModel>, options: ProxyOptions) -> Result<Self, AuxiliaryRuleError> {
         let models = ServedModels::new(models);
         let planning = PlanningRules {
@@ -79,7 +79,7 @@ impl Proxy {
             services,
             planning,
             session_requests: RequestLog::new(SESSION_REQUESTS_KEPT),
-            passed: Arc::new(ForwardedCalls::new(SESSION_REQUESTS_KEPT)),
+            forwarded_calls: Arc::new(ForwardedCalls::new(SESSION_REQUESTS_KEPT)),
             gateway_pause: PauseState::default(),
             registered_models: RegisteredModels::default(),
             started: now(),

@@ -31,13 +31,13 @@ pub(crate) async fn restore(
         calls.retain(|call| memory.is_own(&call.generation.generation_id).is_some());
     }
     // Forwarded calls count against the budget, but cannot be continued here.
-    let (passed_on, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_forwarded);
+    let (forwarded, calls): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_forwarded);
     // The answers to one request share its reply's id.
     let failed: HashSet<&str> = calls.iter().filter(|call| has_failed(call)).map(reply_id).collect();
     for call in &calls {
         restore_call(models, &memory, call, failed.contains(reply_id(call)));
     }
-    for RecordedCall { usage: (prompt_tokens, sampled_tokens), .. } in passed_on {
+    for RecordedCall { usage: (prompt_tokens, sampled_tokens), .. } in forwarded {
         memory.spending.call(prompt_tokens as usize);
         memory.spending.sampled(sampled_tokens as usize);
     }

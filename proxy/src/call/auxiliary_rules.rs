@@ -73,7 +73,7 @@ struct CompiledRule {
     without_tools: bool,
 }
 
-/// Why a rule for side requests cannot be used.
+/// Why a rule for auxiliary calls cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuxiliaryRuleError {
     /// It would recognise every call.

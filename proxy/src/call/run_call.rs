@@ -26,11 +26,11 @@ pub(crate) fn start(services: &Arc<CallServices>, request: OpenRequest, calls: V
         clippy::disallowed_methods,
         reason = "a call goes on to its record, and ends when nobody listens; shutdown counts those in flight"
     )]
-    tokio::spawn(fly(Arc::clone(services), request, calls, in_flight));
+    tokio::spawn(run_all(Arc::clone(services), request, calls, in_flight));
 }
 
 /// Runs all calls of a request, and notes whether their answers were delivered.
-async fn fly(services: Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
+async fn run_all(services: Arc<CallServices>, request: OpenRequest, calls: Vec<Call>, _in_flight: Option<InFlight>) {
     let _under_way = services.shutdown.begin();
     let count = calls.len();
     let runs = calls.into_iter().enumerate().map(|(choice, call)| run(&services, call, choice, &request.flight));

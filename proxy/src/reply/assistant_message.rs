@@ -144,7 +144,7 @@ impl AssistantMessage {
             }
             ParseEvent::Text(text) => {
                 let text = self.stop_strings.feed(text).text;
-                self.say(text)
+                self.text_delta(text)
             }
             ParseEvent::ToolCall { index, id, name } => {
                 let id = self.ids.choose(index, id, &self.calls);
@@ -169,7 +169,7 @@ impl AssistantMessage {
     /// Releases text that was held back because a stop string might have started with it.
     pub(crate) fn finish(&mut self) -> Option<Delta> {
         let held = self.stop_strings.finish();
-        self.say(held)
+        self.text_delta(held)
     }
 
     /// Whether a call is whole.
@@ -193,7 +193,7 @@ impl AssistantMessage {
         assistant_message(self.reasoning, self.text, tool_calls)
     }
 
-    fn say(&mut self, text: String) -> Option<Delta> {
+    fn text_delta(&mut self, text: String) -> Option<Delta> {
         self.text.push_str(&text);
         (!text.is_empty()).then_some(Delta::Text(text))
     }

@@ -51,7 +51,7 @@ pub(crate) struct StreamedBody {
     writer: Box<dyn ReplyWriter>,
     /// Events that were received before the body was created.
     first_event: Option<ChoiceEvent>,
-    has_begun: bool,
+    has_started: bool,
     /// Answers that have not finished yet.
     unfinished: usize,
     /// The last piece has been handed over.
@@ -76,7 +76,7 @@ impl StreamedBody {
             listener,
             writer,
             first_event,
-            has_begun: false,
+            has_started: false,
             unfinished: choices,
             has_ended: false,
             quiet,
@@ -88,7 +88,7 @@ impl StreamedBody {
 
     /// Writes what is to be sent of an event.
     fn write(&mut self, event: &ChoiceEvent, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if !std::mem::replace(&mut self.has_started, true) {
             self.writer.begin(out);
         }
         match &event.event {
@@ -135,7 +135,7 @@ impl StreamedBody {
         if !is_quiet {
             return;
         }
-        if !std::mem::replace(&mut self.has_begun, true) {
+        if !std::mem::replace(&mut self.has_started, true) {
             self.writer.begin(out);
         }
         self.writer.keep_alive(out);

@@ -35,7 +35,7 @@ pub(crate) async fn forward_call(
     route: Route,
     mut incoming: IncomingRequest,
 ) -> Result<Response, Arc<ProxyError>> {
-    let Shared { options, models, services, passed, .. } = &*proxy.shared;
+    let Shared { options, models, services, forwarded_calls, .. } = &*proxy.shared;
     check_dialect(model, route)?;
     let attribution = match route.is_recorded() {
         true => {
@@ -55,13 +55,13 @@ pub(crate) async fn forward_call(
     if let Some(Attribution { rollout_id, attempt_id, .. }) = &attribution {
         facts.attempt.get_or_init(|| (rollout_id.clone(), attempt_id.clone()));
     }
-    let open = match passed.requests.claim(identity, reply_id, now() as u64).await? {
+    let open = match forwarded_calls.requests.claim(identity, reply_id, now() as u64).await? {
         Claim::Join(joined) => {
             metrics.joined.increment(1);
             facts.is_answered_in(&joined.request.attempt);
             return respond(joined.listener, route, facts).await;
         }
-        Claim::Replay(open) => match passed.reply_cache.get(&open.request.reply_id) {
+        Claim::Replay(open) => match forwarded_calls.reply_cache.get(&open.request.reply_id) {
             Some(kept) => {
                 metrics.replayed.increment(1);
                 return replay(services, open, kept, route, facts).await;
@@ -91,7 +91,7 @@ pub(crate) async fn forward_call(
         facts,
         start_time: now(),
     };
-    fly(services, passed, open, call, incoming.caller.in_flight.take()).await
+    start(services, forwarded_calls, open, call, incoming.caller.in_flight.take()).await
 }
 
 /// Refuses dialects that the upstream does not have, by name.
@@ -127,9 +127,9 @@ fn identity(route: Route, incoming: &IncomingRequest, attribution: Option<&Attri
     }
 }
 
-async fn fly(
+async fn start(
     services: &Arc<CallServices>,
-    passed: &Arc<ForwardedCalls>,
+    forwarded_calls: &Arc<ForwardedCalls>,
     mut open: OpenRequest<ForwardedPart>,
     call: ForwardedCall,
     in_flight: Option<InFlight>,
@@ -145,7 +145,7 @@ async fn fly(
         clippy::disallowed_methods,
         reason = "a call goes on to its record, and ends when nobody listens; shutdown counts those in flight"
     )]
-    tokio::spawn(run(Arc::clone(services), Arc::clone(passed), open, call, in_flight));
+    tokio::spawn(run(Arc::clone(services), Arc::clone(forwarded_calls), open, call, in_flight));
     respond(listener, route, facts).await
 }
 
@@ -160,10 +160,10 @@ async fn run(
     let _under_way = services.shutdown.begin();
     let outcome = Relay::new(&services, &call, &open.flight).run().await;
     let was_delivered = open.flight.settled().await;
-    let Some(Answered { passed, recorded }) = outcome else { return };
+    let Some(Answered { parts, recorded }) = outcome else { return };
     if mark(&services.store, recorded.as_slice(), was_delivered).await {
         let generation_id = recorded.map(|recorded| recorded.generation_id);
-        forwarded_calls.reply_cache.keep(&open.request.reply_id, Arc::new(CachedReply { generation_id, passed }));
+        forwarded_calls.reply_cache.keep(&open.request.reply_id, Arc::new(CachedReply { generation_id, parts }));
         open.answered(was_delivered);
     }
 }
@@ -182,7 +182,7 @@ async fn replay(
     let services = Arc::clone(services);
     #[expect(clippy::disallowed_methods, reason = "it ends when the flight has settled")]
     tokio::spawn(async move {
-        kept.passed.iter().for_each(|passed| open.flight.publish(passed.clone()));
+        kept.parts.iter().for_each(|part| open.flight.publish(part.clone()));
         let was_delivered = open.flight.settled().await;
         if let (Some(generation_id), true) = (&kept.generation_id, was_delivered)
             && let Err(error) = services.store.set_client_gone(generation_id, false).await

@@ -68,8 +68,8 @@ impl http_body::Body for ForwardedBody {
             return Poll::Ready(None);
         }
         loop {
-            let Poll::Ready(passed) = self.listener.poll_next(context) else { return Poll::Pending };
-            match passed {
+            let Poll::Ready(part) = self.listener.poll_next(context) else { return Poll::Pending };
+            match part {
                 Some(ForwardedPart::Piece(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(ForwardedPart::Head(_)) => {}
                 Some(ForwardedPart::Failed(error)) => {

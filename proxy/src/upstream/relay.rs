@@ -31,7 +31,7 @@ const TIME_AFTER_END: Duration = Duration::from_secs(5);
 
 /// An answer, all of which was forwarded.
 pub(super) struct Answered {
-    pub(super) passed: Vec<ForwardedPart>,
+    pub(super) parts: Vec<ForwardedPart>,
     pub(super) recorded: Option<Recorded>,
 }
 
@@ -40,14 +40,14 @@ pub(super) struct Relay<'r> {
     services: &'r CallServices,
     call: &'r ForwardedCall,
     flight: &'r Flight<ForwardedPart>,
-    passed: Vec<ForwardedPart>,
+    parts: Vec<ForwardedPart>,
     /// While the model is paused, only that of the attempt's budget.
     deadline: Option<Deadline>,
 }
 
 impl<'r> Relay<'r> {
     pub(super) fn new(services: &'r CallServices, call: &'r ForwardedCall, flight: &'r Flight<ForwardedPart>) -> Self {
-        Self { services, call, flight, passed: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
+        Self { services, call, flight, parts: Vec::new(), deadline: Deadline::of_budget(&call.owner) }
     }
 
     /// Sends the request, once its model is not paused, and forwards the answer. Returns a whole answer, or none where it
@@ -70,19 +70,19 @@ impl<'r> Relay<'r> {
         }
     }
 
-    fn tell(&mut self, passed: ForwardedPart) {
-        self.passed.push(passed.clone());
-        self.flight.publish(passed);
+    fn publish(&mut self, part: ForwardedPart) {
+        self.parts.push(part.clone());
+        self.flight.publish(part);
     }
 
     fn publish_head(&mut self, reply: &UpstreamReply, is_stream: bool) {
         let headers = response_headers(&reply.headers, self.key());
-        self.tell(ForwardedPart::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
+        self.publish(ForwardedPart::Head(Arc::new(Head { status: reply.status, headers, is_stream })));
     }
 
     fn publish_piece(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
-            self.tell(ForwardedPart::Piece(bytes.into()));
+            self.publish(ForwardedPart::Piece(bytes.into()));
         }
     }
 
@@ -108,9 +108,9 @@ impl<'r> Relay<'r> {
             Err(error) => return self.fail_unrecorded(error),
         };
         self.publish_head(&reply, false);
-        self.tell(ForwardedPart::Piece(body));
-        self.tell(ForwardedPart::End);
-        reply.status.is_success().then_some(Answered { passed: self.passed, recorded })
+        self.publish(ForwardedPart::Piece(body));
+        self.publish(ForwardedPart::End);
+        reply.status.is_success().then_some(Answered { parts: self.parts, recorded })
     }
 
     async fn record_whole(&self, reply: &UpstreamReply, body: &[u8]) -> Result<Option<Recorded>, ProxyError> {
@@ -143,10 +143,10 @@ impl<'r> Relay<'r> {
             };
             let fault = match came {
                 Ok(Some(bytes)) => match events.feed(&bytes) {
-                    Ok(ended) => match self.pass(&mut assembly, ended) {
+                    Ok(ended) => match self.forward_events(&mut assembly, ended) {
                         Some(held) => break held,
                         None => {
-                            if assembly.has_begun() {
+                            if assembly.has_started() {
                                 self.deadline = Some(deadlines.next_token());
                             }
                             continue;
@@ -168,31 +168,31 @@ impl<'r> Relay<'r> {
             Err(error) => return self.fail_unrecorded(error),
         };
         self.publish_piece(held);
-        self.tell(ForwardedPart::End);
+        self.publish(ForwardedPart::End);
         // Only a connection that was read to its end can be used again; one with more to come is closed.
         #[expect(clippy::disallowed_methods, reason = "it ends with its time limit")]
         tokio::spawn(async move { timeout(TIME_AFTER_END, reply.body(LIMIT_AFTER_END)).await.map(drop) });
-        (end == End::Whole).then_some(Answered { passed: self.passed, recorded })
+        (end == End::Whole).then_some(Answered { parts: self.parts, recorded })
     }
 
     /// Passes events on up to the one that ends the stream: what is held back begins with that.
-    fn pass(&mut self, assembly: &mut Assembly, events: Vec<Vec<u8>>) -> Option<Vec<u8>> {
-        let mut passed = Vec::new();
+    fn forward_events(&mut self, assembly: &mut Assembly, events: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        let mut pending = Vec::new();
         let mut held = None;
         for event in events {
             let event = without_key(event, self.key());
             let data = data(&event);
             if held.is_none() && !data.is_empty() {
-                let had_begun = assembly.has_begun();
+                let had_started = assembly.has_started();
                 assembly.take(&data);
-                if assembly.has_begun() && !had_begun {
+                if assembly.has_started() && !had_started {
                     self.call.facts.first_token();
                 }
             }
             let has_ended = assembly.has_ended().then(|| held.get_or_insert_default());
-            has_ended.unwrap_or(&mut passed).extend_from_slice(&event);
+            has_ended.unwrap_or(&mut pending).extend_from_slice(&event);
         }
-        self.publish_piece(passed);
+        self.publish_piece(pending);
         held
     }
 
@@ -224,7 +224,7 @@ impl<'r> Relay<'r> {
 
     /// Whoever still listens to an answer that is broken off does so because the server ends.
     fn publish_end(&mut self) {
-        self.tell(ForwardedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
+        self.publish(ForwardedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
     }
 
     /// Records what has come of an answer.
@@ -254,20 +254,20 @@ impl<'r> Relay<'r> {
 
     async fn broken(mut self, reply: &UpstreamReply, assembly: Assembly, error: ProxyError) -> Option<Answered> {
         let recorded = self.record_partly(reply, assembly, End::Broken).await;
-        self.tell(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.publish(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// Tells and records that there is no answer.
     async fn fail(mut self, kind: &str, error: ProxyError) -> Option<Answered> {
         let recorded = record_failure(&self.services.store, self.call, kind, &error.to_string()).await;
-        self.tell(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
+        self.publish(ForwardedPart::Failed(Arc::new(recorded.err().unwrap_or(error))));
         None
     }
 
     /// What could not be recorded does not leave.
     fn fail_unrecorded(mut self, error: ProxyError) -> Option<Answered> {
-        self.tell(ForwardedPart::Failed(Arc::new(error)));
+        self.publish(ForwardedPart::Failed(Arc::new(error)));
         None
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct ReplyCache {
 pub(super) struct CachedReply {
     /// Where it is recorded.
     pub(super) generation_id: Option<String>,
-    pub(super) passed: Vec<ForwardedPart>,
+    pub(super) parts: Vec<ForwardedPart>,
 }
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl ReplyCache {
 
 impl CachedReply {
     fn size(&self) -> usize {
-        self.passed.iter().map(ForwardedPart::size).sum()
+        self.parts.iter().map(ForwardedPart::size).sum()
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
 
     fn reply(size: usize) -> Arc<CachedReply> {
         let piece = ForwardedPart::Piece(Bytes::from(vec![0; size]));
-        Arc::new(CachedReply { generation_id: None, passed: vec![piece] })
+        Arc::new(CachedReply { generation_id: None, parts: vec![piece] })
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) struct Assembly {
     reply: Map<String, Value>,
     /// JSON text of the inputs of Anthropic's blocks, by index.
     inputs: Vec<String>,
-    has_begun: bool,
+    has_started: bool,
     has_ended: bool,
     error: Option<String>,
 }
@@ -20,7 +20,7 @@ const REPEATED_FIELDS: [&str; 6] = ["id", "type", "role", "name", "object", "fin
 
 impl Assembly {
     pub(super) fn new(route: Route) -> Self {
-        Self { route, reply: Map::new(), inputs: Vec::new(), has_begun: false, has_ended: false, error: None }
+        Self { route, reply: Map::new(), inputs: Vec::new(), has_started: false, has_ended: false, error: None }
     }
 
     /// Takes the data of the next event.
@@ -39,8 +39,8 @@ impl Assembly {
     }
 
     /// Whether something of the answer itself has come.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// Whether the event that ends every stream of the dialect has come.
@@ -90,7 +90,7 @@ impl Assembly {
         }
         for choice in choices.as_ref().and_then(Value::as_array).into_iter().flatten() {
             let Value::Object(mut choice) = choice.clone() else { continue };
-            self.has_begun |= says_something(&choice);
+            self.has_started |= says_something(&choice);
             if let Some(delta) = choice.shift_remove("delta") {
                 choice.insert("message".to_owned(), delta);
             }
@@ -108,7 +108,7 @@ impl Assembly {
                 self.inputs.push(String::new());
             }
             Some("content_block_delta") => {
-                self.has_begun = true;
+                self.has_started = true;
                 self.take_block_delta(index, &event["delta"]);
             }
             Some("message_delta") => {
@@ -147,7 +147,7 @@ impl Assembly {
     fn take_response_event(&mut self, mut event: Value) {
         let index = |field: &str| event[field].as_u64().and_then(|index| usize::try_from(index).ok());
         let (item, part) = (index("output_index"), index("content_index"));
-        self.has_begun |= event["type"].as_str().is_some_and(|kind| kind.ends_with(".delta"));
+        self.has_started |= event["type"].as_str().is_some_and(|kind| kind.ends_with(".delta"));
         match event["type"].as_str() {
             Some("response.created" | "response.in_progress") => self.begin(&event["response"]),
             Some("response.output_item.added" | "response.output_item.done") => {
@@ -416,8 +416,8 @@ mod tests {
                 json!({ "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "a" }),
             ),
         ] {
-            assert!(!assembled(route, std::slice::from_ref(&head)).has_begun(), "{head}");
-            assert!(assembled(route, &[head, first.clone()]).has_begun(), "{first}");
+            assert!(!assembled(route, std::slice::from_ref(&head)).has_started(), "{head}");
+            assert!(assembled(route, &[head, first.clone()]).has_started(), "{first}");
         }
     }
 

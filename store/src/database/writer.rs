@@ -51,7 +51,7 @@ impl Write {
     }
 
     /// After the commit, the rollout is known to have this attempt as its latest.
-    pub(crate) fn attempt_began(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
+    pub(crate) fn attempt_started(&mut self, rollout: &mut Rollout, attempt: &Attempt) {
         // It may be large, and model calls do not use it.
         let input = rollout.input.take();
         self.effects.rollouts.push(Change::Started(Arc::new((rollout.clone(), Some(attempt.clone())))));

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::database::sql::count;
 use crate::recording::call_listener::CallListener;
 use crate::recording::new_call::NewCall;
-use crate::spans::of_call::span_of;
+use crate::spans::call_span::call_span;
 use crate::{Result, Store};
 
 /// Why a call ended, as the store has it, and as OpenTelemetry's conventions do.
@@ -42,7 +42,7 @@ impl Store {
         if let Some(reason) = generation.attributes.get(FINISH_REASON) {
             attributes.insert(FINISH_REASONS.to_owned(), json!([reason]));
         }
-        Some(CallNotification { listener, span: span_of(generation, attributes, 0) })
+        Some(CallNotification { listener, span: call_span(generation, attributes, 0) })
     }
 
     /// Gives spans that have none, their `sequence_id` being 0, their places in their rollouts. One that is not stored

@@ -7,7 +7,7 @@ use crate::generations::conversations::{MessagesHash, RecordedConversation, Writ
 use crate::generations::tokens::{ContextHash, PrefixHasher, TOKEN_BYTES};
 use crate::recording::new_call::NewCall;
 use crate::recording::validation::validate;
-use crate::spans::of_call::span_of;
+use crate::spans::call_span::call_span;
 
 /// A call that is to be recorded, in the form that its rows take.
 pub(crate) struct CallRecord {
@@ -55,7 +55,7 @@ impl CallRecord {
         validate(&generation)?;
         let conversation = conversation.or_else(|| RecordedConversation::take(&mut generation.attributes));
         let attributes = std::mem::take(&mut generation.attributes);
-        let body = SpanBody::new(&span_of(&generation, attributes, 0))?;
+        let body = SpanBody::new(&call_span(&generation, attributes, 0))?;
         let mut packed_tokens = pack_tokens(&generation.prompt_tokens);
         packed_tokens.extend(pack_tokens(&generation.sampled_tokens));
         let conversation = conversation.as_ref().map(RecordedConversation::written).transpose()?;

@@ -3,7 +3,7 @@
 pub(crate) mod cached;
 pub(crate) mod changes;
 pub(crate) mod completions;
-pub(crate) mod orchestrated;
+pub(crate) mod gateway_rollouts;
 pub(crate) mod pages;
 pub(crate) mod queue;
 pub(crate) mod reading;

@@ -61,7 +61,7 @@ impl Store {
                 let session = NewRollout { rollout_id: Some(rollout_id.clone()), ..NewRollout::session() };
                 let (mut rollout, _) = insert_rollout(write, session, RolloutStatus::Preparing).await?;
                 let attempt = insert_attempt(write.connection(), &rollout_id, &attempt_id, None, None).await?;
-                write.attempt_began(&mut rollout, &attempt);
+                write.attempt_started(&mut rollout, &attempt);
                 Ok(())
             })
         })
@@ -155,7 +155,7 @@ async fn hand_out(
     if let Some(worker_id) = worker_id {
         worker_took(write.connection(), worker_id, &attempt).await?;
     }
-    write.attempt_began(&mut rollout, &attempt);
+    write.attempt_started(&mut rollout, &attempt);
     Ok(AttemptedRollout { rollout, attempt })
 }
 

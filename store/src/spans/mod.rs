@@ -1,8 +1,8 @@
 //! Spans: of model calls, and those that other programs send.
 
+pub(crate) mod call_span;
 pub(crate) mod incoming;
 pub(crate) mod instant_spans;
-pub(crate) mod of_call;
 pub(crate) mod pages;
 pub(crate) mod reading;
 pub(crate) mod rows;

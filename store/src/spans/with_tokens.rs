@@ -179,7 +179,7 @@ mod tests {
     use fulgurite_types::{AttemptRef, AttemptedRollout, NewGeneration, Page, Paginated, SpanFilter, TextFilter};
 
     use super::*;
-    use crate::spans::of_call::span_of;
+    use crate::spans::call_span::call_span;
     use crate::testing::{TestStore, generation};
 
     fn of(attempted: &AttemptedRollout) -> SpanFilter {
@@ -283,7 +283,7 @@ mod tests {
         let (attempted, other) = (store.start().await, store.start().await);
         store.record_generation(generation("a", &attempted, &[1, 2], &[3])).await.unwrap();
         let call = generation("a", &attempted, &[1, 2], &[3]);
-        let recorded = span_of(&call, call.attributes.clone(), 7);
+        let recorded = call_span(&call, call.attributes.clone(), 7);
         let own = |attempted: &AttemptedRollout, id: &str, attributes: Value| Span {
             rollout_id: attempted.rollout.rollout_id.clone(),
             attempt_id: attempted.attempt.attempt_id.clone(),

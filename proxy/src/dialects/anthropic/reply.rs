@@ -80,7 +80,7 @@ impl MessageWriter {
         }
     }
 
-    fn say(&mut self, deltas: &[Delta], out: &mut Vec<u8>) {
+    fn write_deltas(&mut self, deltas: &[Delta], out: &mut Vec<u8>) {
         for delta in deltas {
             self.blocks.take(delta).iter().for_each(|event| write(out, event));
         }
@@ -109,11 +109,11 @@ impl ReplyWriter for MessageWriter {
 
     fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
         self.keep(taken);
-        self.say(&taken.deltas, out);
+        self.write_deltas(&taken.deltas, out);
     }
 
     fn finish(&mut self, _choice: usize, finished: &Finished, out: &mut Vec<u8>) {
-        self.say(&finished.held_back, out);
+        self.write_deltas(&finished.held_back, out);
         self.blocks.finish().iter().for_each(|event| write(out, event));
         let usage = self.usage(finished.sampled_tokens, finished.cached_tokens);
         let mut event = json!({ "type": "message_delta", "delta": end(finished), "usage": usage });

@@ -46,7 +46,7 @@ struct AssistantTurn {
 impl Conversation {
     fn add(&mut self, item: &Item<'_>, earlier: &EarlierResponses) -> Result<(), ProxyError> {
         match item.kind()? {
-            "message" if item.role()? == "assistant" => self.say(item.response_id(), item.text("content")?),
+            "message" if item.role()? == "assistant" => self.add_text(item.response_id(), item.text("content")?),
             "message" => self.turn(Message {
                 role: item.role()?.to_owned(),
                 content: Some(item.content("content")?),
@@ -85,11 +85,11 @@ impl Conversation {
         turn
     }
 
-    fn say(&mut self, response_id: Option<String>, text: String) {
+    fn add_text(&mut self, response_id: Option<String>, text: String) {
         if self.assistant.as_ref().is_some_and(|turn| turn.ends_in_text) {
             self.end_assistant_turn();
         }
-        self.answer(response_id).say(&text);
+        self.answer(response_id).add_text(&text);
     }
 
     /// Adds an item of an earlier response. All of a response's text is in its first message, and all of its reasoning in
@@ -106,7 +106,7 @@ impl Conversation {
                 self.answer(Some(response_id))
                     .reason(reply.extra.get("reasoning_content").and_then(Value::as_str).unwrap_or_default());
             }
-            (ItemKind::Message, "0") => self.say(Some(response_id), reply.plain_text(item.index)?),
+            (ItemKind::Message, "0") => self.add_text(Some(response_id), reply.plain_text(item.index)?),
             (ItemKind::Reasoning | ItemKind::Message, _) => {}
             (ItemKind::Call, call_id) => match reply.tool_calls.iter().find(|call| call.id.as_deref() == Some(call_id))
             {
@@ -134,7 +134,7 @@ impl AssistantTurn {
         self.ends_in_text = false;
     }
 
-    fn say(&mut self, text: &str) {
+    fn add_text(&mut self, text: &str) {
         self.text.get_or_insert_default().push_str(text);
         self.ends_in_text = true;
     }

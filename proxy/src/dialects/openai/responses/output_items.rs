@@ -381,7 +381,7 @@ mod tests {
         Delta::Text(text.to_owned())
     }
 
-    fn says(deltas: &[Delta], message: &Message, is_whole: bool) -> (OutputItems, Vec<Value>) {
+    fn items_of(deltas: &[Delta], message: &Message, is_whole: bool) -> (OutputItems, Vec<Value>) {
         let mut items = OutputItems::new(RESPONSE, ReasoningForm::default());
         let mut events = Vec::new();
         for delta in deltas {
@@ -423,7 +423,7 @@ mod tests {
             Message { tool_calls: vec![call("c1", "{}"), call("c2", "")], ..Message::text("assistant", "ab") };
         let reasoning = Delta::Reasoning("hm".to_owned());
         let deltas = [reasoning, text("a"), text("b"), begins(0, "c1"), arguments(0, "{}"), begins(1, "c2")];
-        let (items, events) = says(&deltas, &message, true);
+        let (items, events) = items_of(&deltas, &message, true);
         assert_eq!(
             kinds(&events),
             [
@@ -468,7 +468,7 @@ mod tests {
     fn a_call_that_broke_is_incomplete_and_no_item_of_the_answer() {
         let deltas = [begins(0, "c1"), arguments(0, "{\"a\": "), text("<call>"), begins(1, "c2"), arguments(1, "{}")];
         let message = Message { tool_calls: vec![call("c2", "{}")], ..Message::text("assistant", "<call>") };
-        let (items, events) = says(&deltas, &message, true);
+        let (items, events) = items_of(&deltas, &message, true);
         let done: Vec<(&Value, &Value)> = events
             .iter()
             .filter(|event| event["type"] == "response.output_item.done")
@@ -486,10 +486,11 @@ mod tests {
     #[test]
     fn an_answer_that_says_nothing_is_a_message_and_a_limit_breaks_off_the_last_item() {
         let nothing = Delta::Reasoning(String::new());
-        let (items, events) = says(&[nothing], &Message::text("assistant", ""), true);
+        let (items, events) = items_of(&[nothing], &Message::text("assistant", ""), true);
         assert_eq!(kinds(&events).len(), 5);
         assert_eq!(items.values()[0]["content"][0]["text"], "");
-        let (items, _) = says(&[Delta::Reasoning("hm".to_owned()), text("a")], &Message::text("assistant", "a"), false);
+        let (items, _) =
+            items_of(&[Delta::Reasoning("hm".to_owned()), text("a")], &Message::text("assistant", "a"), false);
         assert_eq!(
             (&items.values()[0]["status"], &items.values()[1]["status"]),
             (&json!("completed"), &json!("incomplete"))
@@ -501,7 +502,7 @@ mod tests {
         let mut message = Message { tool_calls: vec![call("c1", "{}")], ..Message::text("assistant", "a") };
         message.extra.insert("reasoning_content".to_owned(), "hm".into());
         let deltas = [Delta::Reasoning("hm".to_owned()), text("a"), begins(0, "c1"), arguments(0, "{}")];
-        let (items, _) = says(&deltas, &message, true);
+        let (items, _) = items_of(&deltas, &message, true);
         let form = ReasoningForm::default();
         assert_eq!(OutputItems::of_message(RESPONSE, form, &message, true).values(), items.values());
         let form = ReasoningForm { summary: true, encrypted: true };

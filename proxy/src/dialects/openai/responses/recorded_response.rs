@@ -3,7 +3,7 @@ use serde_json::{Map, Value, json};
 
 use super::earlier_responses::INSTRUCTIONS_COME_FIRST;
 use super::output_items::{OutputItems, ReasoningForm};
-use super::response_object::{Standing, echo, response};
+use super::response_object::{ResponseStatus, echo, response};
 use super::tools::declaration;
 use crate::record::recorded_call::RecordedCall;
 
@@ -11,20 +11,20 @@ use crate::record::recorded_call::RecordedCall;
 /// tokens is not known any more.
 pub(super) fn recorded_response(call: &RecordedCall) -> Value {
     let generation = &call.generation;
-    let standing = match generation.stop_reason {
-        StopReason::Length => Standing::Incomplete,
-        StopReason::ClientGone => Standing::Cancelled,
-        StopReason::Error => Standing::Failed("the model's host failed".to_owned()),
-        StopReason::Stop | StopReason::Other(_) => Standing::Completed,
+    let response_status = match generation.stop_reason {
+        StopReason::Length => ResponseStatus::Incomplete,
+        StopReason::ClientGone => ResponseStatus::Cancelled,
+        StopReason::Error => ResponseStatus::Failed("the model's host failed".to_owned()),
+        StopReason::Stop | StopReason::Other(_) => ResponseStatus::Completed,
     };
-    let is_whole = matches!(standing, Standing::Completed);
+    let is_whole = matches!(response_status, ResponseStatus::Completed);
     let form = ReasoningForm::asked_in(&call.request_extra);
     let no_reply = Message::default();
     let reply = call.reply.as_ref().unwrap_or(&no_reply);
     let output = OutputItems::of_message(&generation.generation_id, form, reply, is_whole).values();
     let created = generation.start_time as u64;
     let echo = echo(&request(call));
-    let mut response = response(&generation.generation_id, created, &generation.model, &echo, &standing, output);
+    let mut response = response(&generation.generation_id, created, &generation.model, &echo, &response_status, output);
     let (input, output) = (generation.prompt_tokens.len(), generation.sampled_tokens.len());
     response["usage"] = json!({
         "input_tokens": input,

@@ -2,7 +2,7 @@ use fulgurite_backends::SampledToken;
 use serde_json::{Map, Value, json};
 
 use super::output_items::{Change, OutputItems, ReasoningForm};
-use super::response_object::{Standing, response, usage};
+use super::response_object::{ResponseStatus, response, usage};
 use crate::call::model_request::ReplyFormat;
 use crate::dialects::json_text::write_json;
 use crate::dialects::openai::error::body;
@@ -63,7 +63,7 @@ struct Kept {
 
 impl ResponseWriter {
     /// Takes what tokens made certain.
-    fn say(&mut self, deltas: &[Delta]) -> Vec<Change> {
+    fn take_deltas(&mut self, deltas: &[Delta]) -> Vec<Change> {
         let mut changes = Vec::new();
         for delta in deltas {
             match delta {
@@ -92,11 +92,11 @@ impl ResponseWriter {
 
     fn take(&mut self, taken: &AnswerToken) -> Vec<Change> {
         self.tokens.push(Kept { token: taken.token.clone(), is_text: taken.is_text });
-        self.say(&taken.deltas)
+        self.take_deltas(&taken.deltas)
     }
 
     fn end_items(&mut self, finished: &Finished) -> Vec<Change> {
-        let mut changes = self.say(&finished.held_back);
+        let mut changes = self.take_deltas(&finished.held_back);
         changes.extend(self.items.finish(&finished.message, finished.reason != FinishReason::Length));
         changes
     }
@@ -118,18 +118,18 @@ impl ResponseWriter {
         entries.iter().map(|entry| json!(entry)).collect()
     }
 
-    fn response(&self, standing: &Standing) -> Value {
+    fn response(&self, response_status: &ResponseStatus) -> Value {
         let ReplyContext { id, created, model, .. } = &self.context;
-        let output = match standing {
-            Standing::InProgress => Vec::new(),
+        let output = match response_status {
+            ResponseStatus::InProgress => Vec::new(),
             _ => self.items.values(),
         };
-        response(id, *created, model, &self.format.echo, standing, output)
+        response(id, *created, model, &self.format.echo, response_status, output)
     }
 
     /// The response once its answer has ended. Token ids are all that was sampled, and logprobs match them one to one.
     fn ended(&self, finished: &Finished) -> Value {
-        let mut response = self.response(&standing(finished));
+        let mut response = self.response(&response_status(finished));
         response["usage"] = usage(finished, self.reasoning_tokens);
         if self.context.token_ids {
             response["prompt_token_ids"] = json!(*self.context.prompt);
@@ -155,16 +155,16 @@ impl ResponseWriter {
         out.extend_from_slice(format!("event: {name}\ndata: {event}\n\n").as_bytes());
     }
 
-    fn write_standing(&mut self, name: &str, response: Value, out: &mut Vec<u8>) {
+    fn write_status(&mut self, name: &str, response: Value, out: &mut Vec<u8>) {
         self.write(json!({ "type": format!("response.{name}"), "response": response }), out);
     }
 }
 
 /// How an answer ended.
-fn standing(finished: &Finished) -> Standing {
+fn response_status(finished: &Finished) -> ResponseStatus {
     match finished.reason {
-        FinishReason::Stop | FinishReason::ToolCalls => Standing::Completed,
-        FinishReason::Length => Standing::Incomplete,
+        FinishReason::Stop | FinishReason::ToolCalls => ResponseStatus::Completed,
+        FinishReason::Length => ResponseStatus::Incomplete,
     }
 }
 
@@ -181,9 +181,9 @@ impl ReplyWriter for ResponseWriter {
     }
 
     fn begin(&mut self, out: &mut Vec<u8>) {
-        let response = self.response(&Standing::InProgress);
-        self.write_standing("created", response.clone(), out);
-        self.write_standing("in_progress", response, out);
+        let response = self.response(&ResponseStatus::InProgress);
+        self.write_status("created", response.clone(), out);
+        self.write_status("in_progress", response, out);
     }
 
     fn token(&mut self, _choice: usize, taken: &AnswerToken, out: &mut Vec<u8>) {
@@ -195,16 +195,16 @@ impl ReplyWriter for ResponseWriter {
         let changes = self.end_items(finished);
         self.write_changes(&changes, out);
         let response = self.ended(finished);
-        self.write_standing(standing(finished).name(), response, out);
+        self.write_status(response_status(finished).name(), response, out);
     }
 
     fn end(&mut self, _out: &mut Vec<u8>) {}
 
     /// For two kinds of clients: those that read how a response ended, and those that stop at an error.
     fn fail(&mut self, error: &ProxyError, out: &mut Vec<u8>) {
-        let standing = Standing::Failed(error.in_dialect(Dialect::OpenAi).message);
-        let response = self.response(&standing);
-        self.write_standing(standing.name(), response, out);
+        let response_status = ResponseStatus::Failed(error.in_dialect(Dialect::OpenAi).message);
+        let response = self.response(&response_status);
+        self.write_status(response_status.name(), response, out);
         let mut event = body(error)["error"].take();
         event["type"] = json!("error");
         self.write(event, out);

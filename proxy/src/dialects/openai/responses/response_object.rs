@@ -23,7 +23,7 @@ const ECHOED: [&str; 16] = [
 ];
 
 /// How a response stands.
-pub(super) enum Standing {
+pub(super) enum ResponseStatus {
     InProgress,
     Completed,
     /// The answer reached a limit of tokens.
@@ -34,15 +34,15 @@ pub(super) enum Standing {
     Failed(String),
 }
 
-impl Standing {
+impl ResponseStatus {
     /// As events call it, too.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Standing::InProgress => "in_progress",
-            Standing::Completed => "completed",
-            Standing::Incomplete => "incomplete",
-            Standing::Cancelled => "cancelled",
-            Standing::Failed(_) => "failed",
+            ResponseStatus::InProgress => "in_progress",
+            ResponseStatus::Completed => "completed",
+            ResponseStatus::Incomplete => "incomplete",
+            ResponseStatus::Cancelled => "cancelled",
+            ResponseStatus::Failed(_) => "failed",
         }
     }
 }
@@ -81,19 +81,20 @@ pub(super) fn response(
     created: u64,
     model: &str,
     echo: &Map<String, Value>,
-    standing: &Standing,
+    response_status: &ResponseStatus,
     output: Vec<Value>,
 ) -> Value {
-    let error = match standing {
-        Standing::Failed(message) => json!({ "code": "server_error", "message": message }),
+    let error = match response_status {
+        ResponseStatus::Failed(message) => json!({ "code": "server_error", "message": message }),
         _ => Value::Null,
     };
-    let incomplete = matches!(standing, Standing::Incomplete).then(|| json!({ "reason": "max_output_tokens" }));
+    let incomplete =
+        matches!(response_status, ResponseStatus::Incomplete).then(|| json!({ "reason": "max_output_tokens" }));
     let mut response = json!({
         "id": id,
         "object": "response",
         "created_at": created,
-        "status": standing.name(),
+        "status": response_status.name(),
         "background": false,
         "error": error,
         "incomplete_details": incomplete,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fulgurite_types::{NewGeneration, Object, Span, SpanStatus, StatusCode};
 
 /// The span of a generation, with these of its attributes and without its tokens.
-pub(crate) fn span_of(generation: &NewGeneration, attributes: Object, sequence_id: u64) -> Span {
+pub(crate) fn call_span(generation: &NewGeneration, attributes: Object, sequence_id: u64) -> Span {
     Span {
         rollout_id: generation.rollout_id.clone(),
         attempt_id: generation.attempt_id.clone(),

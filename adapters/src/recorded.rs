@@ -1,7 +1,7 @@
 //! Generations and rewards as a store would give them, for the tests.
 
-use fulgurite_types::{Generation, RecordedReward, RecordedSampling, Reward, Span, WeightsFrom};
-use serde_json::{Value, json};
+use fulgurite_types::{Generation, RecordedReward, RecordedSampling, Reward, WeightsFrom};
+use serde_json::json;
 
 /// A generation that may be trained, with the logprobs -1, -2, ...
 pub(crate) fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]) -> Generation {
@@ -44,15 +44,4 @@ pub(crate) fn reward(sequence_id: u64, generation_id: Option<&str>, value: f64) 
         reward: Reward::new(value),
         giver: None,
     }
-}
-
-/// A span of a second, sequence id 1.
-pub(crate) fn span(span_id: &str, parent_id: Option<&str>, name: &str, attributes: Value) -> Span {
-    let span = json!({
-        "rollout_id": "ro-1", "attempt_id": "at-1", "sequence_id": 1, "trace_id": "00000000000000000000000000000007",
-        "span_id": span_id, "parent_id": parent_id, "name": name, "status": {"status_code": "OK"},
-        "attributes": attributes, "events": [], "links": [], "start_time": 1.0, "end_time": 2.0, "context": null,
-        "parent": null, "resource": {"attributes": {}, "schema_url": ""},
-    });
-    serde_json::from_value(span).unwrap()
 }

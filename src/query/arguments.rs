@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use fulgurite_adapters::RewardMatch;
+use fulgurite_agentlightning::RewardMatch;
 use fulgurite_types::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 

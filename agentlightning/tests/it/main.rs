@@ -9,6 +9,7 @@
     unreachable_pub
 )]
 
+mod adapters;
 mod agent_lightning_replies;
 mod gateway;
 mod given_rewards;

@@ -1,7 +1,7 @@
 //! `fulgurite triplets`.
 
 use anyhow::{Result, bail};
-use fulgurite_adapters::{
+use fulgurite_agentlightning::{
     PassedOver, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, tracer_triplets,
 };
 use fulgurite_store::Store;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
+use fulgurite_adapters::exclusion;
 use fulgurite_types::{Generation, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{Triplet, exclusion};
+use super::triplet::Triplet;
 
 /// Why a span is not a triplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,8 +1,7 @@
+use fulgurite_adapters::exclusion;
 use fulgurite_types::{BranchReason, Generation, Object, RecordedSampling, StopReason, UntrainedCause, WeightsFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::exclusion;
 
 /// One model call and what it earned. Where Agent-lightning's triplets have the same thing, it has the same place; see
 /// [`Triplet::to_agent_lightning`].

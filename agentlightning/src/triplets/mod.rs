@@ -1,4 +1,4 @@
-//! Spans to triplets and conversations, whoever recorded them.
+//! Spans to triplets and conversations, as Agent-lightning's adapters read them, of its tracers and of any other source.
 
 mod any_source;
 mod attributes;
@@ -13,6 +13,7 @@ mod rewards;
 mod tests;
 mod tracer;
 mod tree;
+mod triplet;
 mod walk;
 
 pub use any_source::any_triplets;
@@ -22,3 +23,4 @@ pub use options::{RewardMatch, TripletOptions};
 pub use python_literal::{LiteralError, parse_python_literal};
 pub use report::{PassedOver, Reason, TripletReport};
 pub use tracer::tracer_triplets;
+pub use triplet::{GenerationFacts, Triplet, TripletMetadata, TripletPrompt, TripletResponse};

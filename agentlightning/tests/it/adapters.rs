@@ -1,10 +1,8 @@
 //! The adapters against what Agent-lightning 0.3.0's give for the same spans: cases made by hand, and random trees.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
-
 use std::path::Path;
 
-use fulgurite_adapters::{
+use fulgurite_agentlightning::{
     RewardMatch, Triplet, TripletOptions, TripletReport, any_triplets, llm_proxy_triplets, messages, tracer_triplets,
 };
 use fulgurite_types::Span;

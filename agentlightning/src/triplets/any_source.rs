@@ -30,7 +30,7 @@ struct Account<'s> {
 /// Spans with one response id tell one call. Its tokens and logprobs are from our own proxy's span if there is one, which
 /// has them from the sampler, else from the first span that knows most of them; messages and metadata are from whoever
 /// has them. A call is an agent's, or a reward's, if one of its spans is. Rewards find calls as in
-/// [`tracer_triplets`](crate::tracer_triplets). A span is a model call if its name matches, and in any case if it is our
+/// [`tracer_triplets`](super::tracer_triplets). A span is a model call if its name matches, and in any case if it is our
 /// proxy's or LiteLLM's.
 pub fn any_triplets(spans: &[Span], options: &TripletOptions) -> TripletReport {
     let tree = SpanTree::of(spans, options.repair_hierarchy);

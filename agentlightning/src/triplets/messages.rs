@@ -157,7 +157,7 @@ fn tool(function: &Value) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::span;
+    use crate::triplets::tests::span;
 
     /// The one conversation of spans, or what keeps the first span from being one.
     fn read(spans: &[Span]) -> Result<Value, String> {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::attributes::{TokenIds, logprobs, nested, parsed, text};
 use super::report::Reason;
-use crate::{Triplet, TripletMetadata, TripletPrompt, TripletResponse};
+use super::triplet::{Triplet, TripletMetadata, TripletPrompt, TripletResponse};
 
 /// The spans of LiteLLM's proxy that tell of a model call: as it was sent on, and as it was asked.
 const RAW_REQUEST: &str = "raw_gen_ai_request";

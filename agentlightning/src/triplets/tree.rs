@@ -187,7 +187,7 @@ impl<'s> SpanTree<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorded::span;
+    use crate::triplets::tests::span;
 
     fn between(id: &str, parent: Option<&str>, start: f64, end: f64) -> Span {
         Span { start_time: Some(start), end_time: Some(end), ..span(id, parent, "x", serde_json::json!({})) }

@@ -1,11 +1,51 @@
 //! What the adapters do beyond Agent-lightning's: links, several sources at once, reasons.
 
-use fulgurite_types::Span;
+use fulgurite_types::{Generation, RecordedSampling, Span, WeightsFrom};
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::recorded::{generation, span};
+
+/// A generation that may be trained, with the logprobs -1, -2, ...
+fn generation(generation_id: &str, prompt_tokens: &[u32], sampled_tokens: &[u32]) -> Generation {
+    Generation {
+        generation_id: generation_id.into(),
+        rollout_id: "ro-1".into(),
+        attempt_id: "at-1".into(),
+        span_id: "00000000000000aa".into(),
+        trace_id: "000000000000000000000000000000aa".into(),
+        name: "openai.chat.completion".into(),
+        sequence_id: 1,
+        parent_id: None,
+        branch_reason: None,
+        start_time: 1.0,
+        end_time: 2.0,
+        model: "tiny".into(),
+        prompt_tokens: prompt_tokens.into(),
+        sampled_tokens: sampled_tokens.into(),
+        logprobs: Some((1..=sampled_tokens.len()).map(|place| -(place as f32)).collect()),
+        stop_reason: "stop".into(),
+        weights_versions: vec![WeightsFrom { version: 3, first_token: 0 }],
+        sampling: RecordedSampling(json!({"temperature": 1.0, "top_p": 1.0, "top_k": null})),
+        seed: 7,
+        renderer: "template".into(),
+        tokenizer: "fingerprint".into(),
+        request_digest: String::new(),
+        client_gone: false,
+        defect: None,
+    }
+}
+
+/// A span of a second, sequence id 1.
+pub(super) fn span(span_id: &str, parent_id: Option<&str>, name: &str, attributes: Value) -> Span {
+    let span = json!({
+        "rollout_id": "ro-1", "attempt_id": "at-1", "sequence_id": 1, "trace_id": "00000000000000000000000000000007",
+        "span_id": span_id, "parent_id": parent_id, "name": name, "status": {"status_code": "OK"},
+        "attributes": attributes, "events": [], "links": [], "start_time": 1.0, "end_time": 2.0, "context": null,
+        "parent": null, "resource": {"attributes": {}, "schema_url": ""},
+    });
+    serde_json::from_value(span).unwrap()
+}
 
 fn timed(span: Span, sequence_id: u64, start: f64, end: f64) -> Span {
     Span { sequence_id, start_time: Some(start), end_time: Some(end), ..span }

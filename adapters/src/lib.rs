@@ -5,7 +5,7 @@
 //!   [`Datum`](fulgurite_types::Datum), by token-exact prefixes.
 //! - [`exclusion`], [`UntrainedCause`](fulgurite_types::UntrainedCause): what is not trained, and why, by name.
 //! - [`zero_reward_on_limit`]: a reward that running into a limit cannot earn.
-//! - [`supervised_datum`]: one row for cross entropy.
+//! - [`supervised_datum`]: one row for cross entropy; [`sampled_sequences`]: what was sampled, to learn it again.
 
 mod error;
 mod exclusion;
@@ -24,7 +24,7 @@ mod vectors;
 pub use error::AdapterError;
 pub use exclusion::exclusion;
 pub use generations::merge_generations;
-pub use supervised::{Reduction, supervised_datum};
+pub use supervised::{Reduction, sampled_sequences, supervised_datum};
 pub use termination::zero_reward_on_limit;
 pub use trajectory::{Action, EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 pub use trajectory_data::trajectory_to_data;

@@ -1,6 +1,7 @@
-use fulgurite_types::{Chunk, Datum, LossInputs};
+use fulgurite_types::{Chunk, Datum, Generation, LossInputs};
 
 use crate::AdapterError;
+use crate::merging::{CallTokens, merging_order};
 
 /// How the weights of one supervised example are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,29 @@ pub fn supervised_datum(
     Ok(datum)
 }
 
+/// The tokens of calls of one attempt, in any order, with weight 1 where they were sampled. Calls that continue each other
+/// token by token share a sequence, so that every sampled token has weight 1 exactly once, after exactly what the sampler
+/// saw.
+pub fn sampled_sequences(calls: &[&Generation]) -> Vec<(Vec<u32>, Vec<f32>)> {
+    let mut in_order = calls.to_vec();
+    in_order.sort_by_key(|generation| generation.sequence_id);
+    let calls: Vec<CallTokens<'_>> = in_order
+        .iter()
+        .map(|generation| CallTokens { prompt: &generation.prompt_tokens, sampled: &generation.sampled_tokens })
+        .collect();
+    let mut sequences: Vec<(Vec<u32>, Vec<f32>)> = Vec::new();
+    for index in merging_order(&calls) {
+        let CallTokens { prompt, sampled } = calls[index];
+        let (mut tokens, mut weights) = sequences.pop_if(|(tokens, _)| prompt.starts_with(tokens)).unwrap_or_default();
+        tokens.extend_from_slice(&prompt[tokens.len()..]);
+        weights.resize(tokens.len(), 0.0);
+        tokens.extend_from_slice(sampled);
+        weights.resize(tokens.len(), 1.0);
+        sequences.push((tokens, weights));
+    }
+    sequences
+}
+
 #[cfg(test)]
 mod tests {
     use fulgurite_types::DatumError;
@@ -67,6 +91,29 @@ mod tests {
             let result = supervised_datum(&tokens(&case["tokens"]), &floats(&case["weights"]), max_length, reduction);
             assert_eq!(result, Ok(datum(&case["datum"])), "{case}");
         }
+    }
+
+    #[test]
+    fn sampled_tokens_count_once_where_they_were_sampled() {
+        let generation = |sequence_id, prompt: &[u32], sampled: &[u32]| Generation {
+            sequence_id,
+            ..crate::recorded::generation("g", prompt, sampled)
+        };
+        let calls = [
+            generation(2, &[1, 2, 3, 4], &[5]),
+            generation(1, &[1], &[2, 3]),
+            generation(3, &[1, 2, 3, 6], &[7, 8]),
+            generation(4, &[9], &[2]),
+        ];
+        assert_eq!(
+            sampled_sequences(&calls.iter().collect::<Vec<_>>()),
+            [
+                (vec![1, 2, 3, 4, 5], vec![0.0, 1.0, 1.0, 0.0, 1.0]),
+                (vec![1, 2, 3, 6, 7, 8], vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0]),
+                (vec![9, 2], vec![0.0, 1.0]),
+            ]
+        );
+        assert!(sampled_sequences(&[]).is_empty());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 mod at_server;
 mod checks;
 pub mod exclusive_lock;
+mod parquet_conversations;
+mod recorded_rollouts;
 mod reference;
 pub mod reporters;
 mod run_directory;

@@ -1,11 +1,14 @@
 //! `objective = "sft"`: a model learns from conversations that are there, and nobody samples.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use fulgurite_trainer::{ConversationsFile, Record, RowUnit, RunIdentity, Sft, Validation};
+use fulgurite_store::Store;
+use fulgurite_trainer::{ConversationsFile, DataSource, Record, RowUnit, RunIdentity, Sft, SftData, Validation};
 
+use super::parquet_conversations::{is_parquet, write_as_json_lines};
+use super::recorded_rollouts;
 use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_directory, run_store_url};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
@@ -16,16 +19,23 @@ use crate::train::exclusive_lock::ExclusiveLock;
 
 /// Looks at what the config says of such a run.
 pub fn check(loaded: &LoadedConfig) -> Result<()> {
-    let Config { tasks, runner, .. } = &loaded.config;
+    let Config { tasks, runner, trainer, store, .. } = &loaded.config;
     if tasks.is_some() || !runner.command.is_empty() || !runner.grade.is_empty() {
         bail!(
             "objective = \"sft\" learns from conversations that are there, and nobody samples: leave out [tasks], \
              [runner] command and [runner] grade"
         );
     }
-    for path in files(loaded)?.into_iter().flatten() {
-        std::fs::metadata(&path.path)
-            .with_context(|| format!("[trainer] source: cannot read {}", path.path.display()))?;
+    let Some(source) = &trainer.source else { return Ok(()) };
+    if source.rollouts.is_some() && store.url.is_none() {
+        bail!(
+            "[trainer] source.rollouts are those of [store] url, which is missing: url = \"sqlite://FILE\", of a server's \
+             store or of a run's"
+        );
+    }
+    for path in [source.conversations.as_deref(), validation_file(source)].into_iter().flatten() {
+        let path = loaded.resolve(path);
+        std::fs::metadata(&path).with_context(|| format!("[trainer] source: cannot read {}", path.display()))?;
     }
     Ok(())
 }
@@ -61,14 +71,17 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let mut interruptions = Interruptions::listen()?;
     let record: Arc<dyn Record> = Arc::new(store.clone());
-    let [conversations, validation] = files(&loaded)?;
+    let source = loaded.config.trainer.source.clone().context("[trainer] source is missing")?;
+    let validation = validation_file(&source);
+    let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
+    let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
     let sft = Sft {
         record,
         learner: opened.learner.clone(),
         renderer: opened.served.renderer.clone(),
         options: loaded.config.trainer.clone(),
         context_length: context_length(&model_directory)?,
-        conversations: conversations.context("[trainer] source says not where")?,
+        data,
         validation,
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
     };
@@ -83,17 +96,38 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     Ok(())
 }
 
-/// The files of the source: what is trained, and what is scored if it is in one of its own.
-fn files(loaded: &LoadedConfig) -> Result<[Option<ConversationsFile>; 2]> {
-    let Some(source) = &loaded.config.trainer.source else { return Ok([None, None]) };
-    let validation = match &source.validation {
-        Some(Validation::File(path)) => Some(path),
-        Some(Validation::Share(_)) | None => None,
-    };
-    Ok([source.conversations.as_ref(), validation].map(|path| path.map(|path| file(loaded, path))))
+/// What is trained.
+async fn data(
+    loaded: &LoadedConfig,
+    source: &DataSource,
+    model: &str,
+    store: &Store,
+    run_directory: &Path,
+) -> Result<SftData> {
+    if let Some(path) = &source.conversations {
+        return Ok(SftData::File(file(loaded, path, run_directory, "conversations.jsonl")?));
+    }
+    let rollouts = source.rollouts.as_ref().context("[trainer] source says not where")?;
+    let rollout_ids = recorded_rollouts::selected(store, rollouts, run_directory).await?;
+    let named = rollouts.models();
+    let models = if named.is_empty() { vec![model.to_owned()] } else { named.into_iter().map(str::to_owned).collect() };
+    Ok(SftData::Rollouts { rollout_ids, models })
 }
 
-fn file(loaded: &LoadedConfig, path: &Path) -> ConversationsFile {
-    let resolved: PathBuf = loaded.resolve(path);
-    ConversationsFile { name: resolved.clone(), path: resolved, unit: RowUnit::Line }
+fn validation_file(source: &DataSource) -> Option<&Path> {
+    match source.validation.as_ref()? {
+        Validation::File(path) => Some(path),
+        Validation::Share(_) => None,
+    }
+}
+
+/// A file of conversations; one in Parquet is written out as lines below the run's directory first.
+fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -> Result<ConversationsFile> {
+    let name = loaded.resolve(path);
+    if !is_parquet(&name) {
+        return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });
+    }
+    let path = run_directory.join(lines);
+    write_as_json_lines(&name, &path)?;
+    Ok(ConversationsFile { path, name, unit: RowUnit::Row })
 }

@@ -90,6 +90,20 @@ pub enum TrainError {
         /// What is wrong.
         message: String,
     },
+    /// A recorded rollout cannot be trained on.
+    #[error("rollout {rollout_id} {message}")]
+    Rollout {
+        /// Which one.
+        rollout_id: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// No recorded rollout can be trained on.
+    #[error("[trainer] source.rollouts: {looked_at} rollouts are meant, and none of them can be trained on")]
+    NoRollouts {
+        /// How many were looked at.
+        looked_at: usize,
+    },
     /// A run goes on with other data than it began with.
     #[error(
         "the conversations are not those that the run's checkpoint was made with, so that its place among them means \

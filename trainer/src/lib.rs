@@ -50,6 +50,6 @@ pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer};
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;
-pub use sft::{ConversationsFile, Sft};
+pub use sft::{ConversationsFile, Sft, SftData};
 pub use sources::{HarvestOptions, TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};

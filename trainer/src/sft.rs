@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fulgurite_backends::{AdamParameters, Learner};
 use fulgurite_renderers::Renderer;
 
-use crate::conversations::{ConversationFile, Rendering, RowUnit, Sequences, Split};
+use crate::conversations::{ConversationFile, RecordedRollouts, RecordedRules, Rendering, RowUnit, Sequences, Split};
 use crate::evaluation::ConversationEvaluator;
 use crate::objectives::ConversationLoss;
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
@@ -28,11 +28,25 @@ pub struct Sft {
     /// Tokens that a sequence of the model may have, where that is known.
     pub context_length: Option<usize>,
     /// What is trained.
-    pub conversations: ConversationsFile,
+    pub data: SftData,
     /// What is scored, where that is in a file of its own.
     pub validation: Option<ConversationsFile>,
     /// Which run.
     pub identity: RunIdentity,
+}
+
+/// What a model learns from.
+#[derive(Clone, Debug)]
+pub enum SftData {
+    /// Conversations in a file.
+    File(ConversationsFile),
+    /// Rollouts of the record.
+    Rollouts {
+        /// Which ones, in their order.
+        rollout_ids: Vec<String>,
+        /// Whose answers are trained.
+        models: Vec<String>,
+    },
 }
 
 /// A file of conversations: JSON lines of `{"messages": [...], "tools": [...]}`.
@@ -68,7 +82,10 @@ impl Sft {
 
     async fn read(&self) -> Result<Data, TrainError> {
         let options = &self.options;
-        let trained = self.open(&self.conversations).await?;
+        let trained = match &self.data {
+            SftData::File(file) => self.open(file).await?,
+            SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
+        };
         let all = trained.count();
         let held_out = match options.source.as_ref().and_then(|source| source.validation.as_ref()) {
             Some(Validation::Share(share)) => held_out(all, *share)?,
@@ -86,7 +103,19 @@ impl Sft {
         Ok(Data { trained, split, scored, scored_numbers })
     }
 
-    async fn open(&self, file: &ConversationsFile) -> Result<Arc<ConversationFile>, TrainError> {
+    async fn recorded(&self, rollout_ids: &[String], models: &[String]) -> Result<Arc<dyn Sequences>, TrainError> {
+        let options = &self.options;
+        let rules = RecordedRules {
+            tokenizer: self.renderer.tokenizer().fingerprint().to_owned(),
+            models: models.to_vec(),
+            max_tokens: self.max_tokens()?,
+            truncate: options.truncate,
+        };
+        let opened = RecordedRollouts::open(self.record.clone(), rules, rollout_ids, options.unusable_rows);
+        Ok(Arc::new(opened.await?))
+    }
+
+    async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
         let options = &self.options;
         let rendering = Rendering {
             renderer: self.renderer.clone(),

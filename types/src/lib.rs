@@ -12,9 +12,11 @@
 //! - [`RolloutRecord`]: a rollout with all that was recorded of it.
 //! - [`Reward`]: how good something was, and who says so.
 //! - [`Run`], [`Step`], [`Checkpoint`]: what a trainer records of itself.
+//! - [`RolloutExpression`]: which rollouts are meant, in words that people write.
 //! - [`RolloutFilter`], [`ListFilter`], [`Page`]: which of them.
 
 mod datum;
+mod filter;
 mod gateway;
 mod generations;
 mod ids;
@@ -27,6 +29,7 @@ mod span;
 mod words;
 
 pub use datum::{Chunk, Datum, DatumError, LossInputs};
+pub use filter::{Comparison, Condition, ExpressionError, Field, Operand, RolloutExpression, RolloutFacts};
 pub use gateway::{Completions, Event, GatewayRollout, GatewayState, GatewayUpdate, NewGatewayRollout};
 pub use generations::defect::{AuxiliaryMark, Defect};
 pub use generations::departure::{BranchReason, DepartureReason};

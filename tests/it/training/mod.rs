@@ -5,3 +5,4 @@ mod policy_runs;
 mod resumption;
 mod run;
 mod sft;
+mod sft_sources;

@@ -179,7 +179,7 @@ fn keys_and_sections_of_another_objective_are_refused_by_name() {
             "validation = 1",
             "[trainer] source.validation is 1, but must be a share above 0 and below 1",
         ),
-        ("conversations = \"chats.jsonl\", ", "", "[trainer] source says not where"),
+        ("conversations = \"chats.jsonl\", ", "", "[trainer] source is one of { conversations"),
         ("chats.jsonl", "none.jsonl", "none.jsonl"),
         ("[trainer]", "[runner]\ncommand = [\"x\"]\n[trainer]", "leave out [tasks], [runner] command"),
         ("backend = \"embedded\"", "backend = \"vllm\"\nurls = [\"http://h\"]", "samples and does not learn"),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
-use super::sft::{DataSource, Validation};
+use super::sft::{DataSource, TrainOn, Validation};
 use super::supervised::SupervisedOptions;
 use super::trainer::{KlOptions, TrainerOptions};
 use crate::TrainError;
@@ -73,6 +73,10 @@ impl TrainerOptions {
         least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
         least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
         least("[trainer] max_steps", self.max_steps.unwrap_or(1), 1, "otherwise nothing is trained")?;
+        if self.source.as_ref().is_some_and(|source| source.rollouts.is_some()) && self.train_on != TrainOn::default() {
+            let message = "is of conversations: of rollouts what was sampled is trained";
+            return Err(TrainError::Option { key: "[trainer] train_on".to_owned(), message: message.to_owned() });
+        }
         least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
         match &self.source {
             Some(source) => source.check(),
@@ -148,9 +152,13 @@ impl TrainerOptions {
 
 impl DataSource {
     fn check(&self) -> Result<(), TrainError> {
-        if self.conversations.is_none() {
-            let message = "says not where: source = { conversations = \"FILE\" }".to_owned();
+        if self.conversations.is_some() == self.rollouts.is_some() {
+            let message = "is one of { conversations = \"FILE\" } and { rollouts = \"reward >= 1\" }".to_owned();
             return Err(TrainError::Option { key: "[trainer] source".to_owned(), message });
+        }
+        if self.rollouts.is_some() && matches!(self.validation, Some(Validation::File(_))) {
+            let message = "is a share of the rollouts: validation = 0.1".to_owned();
+            return Err(TrainError::Option { key: "[trainer] source.validation".to_owned(), message });
         }
         match self.validation {
             Some(Validation::Share(share)) if !(share > 0.0 && share < 1.0) => {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use fulgurite_types::RolloutExpression;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -12,6 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct DataSource {
     /// A file of JSON lines, or a Parquet file.
     pub conversations: Option<PathBuf>,
+    /// In its place, which rollouts of the store are learnt from, token by token as they were sampled:
+    /// `"reward >= 1 and mode = train"`.
+    pub rollouts: Option<RolloutExpression>,
     /// Conversations that are scored and not trained: another such file, or a share of this one between 0 and 1.
     pub validation: Option<Validation>,
 }

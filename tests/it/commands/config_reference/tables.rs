@@ -8,9 +8,10 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_says, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 3] = [
+const FORMS: [(&str, &str); 4] = [
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
+    ("RolloutExpression", "string (docs/sft.md)"),
     ("Validation", "path, or share between 0 and 1"),
 ];
 

@@ -1,0 +1,212 @@
+//! Conversations in a Parquet file, written out as JSON lines that a run reads in any order.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, bail};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::reader::RowIter;
+use parquet::record::{Field, Row};
+use parquet::schema::types::Type;
+use serde_json::{Map, Value};
+
+/// The columns that are read, if they are there.
+const COLUMNS: [&str; 2] = ["messages", "tools"];
+
+/// What a Parquet file begins with.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Whether a file is, or should be, a Parquet file.
+pub fn is_parquet(path: &Path) -> bool {
+    let mut begin = [0; MAGIC.len()];
+    let has_magic = File::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && &begin == MAGIC;
+    has_magic || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet"))
+}
+
+/// Writes each row of `from` as a line of `to`, in order.
+///
+/// # Errors
+/// Names the file, and the row or the column that is no conversation's.
+pub fn write_as_json_lines(from: &Path, to: &Path) -> Result<()> {
+    let file = || from.display().to_string();
+    let reader =
+        File::open(from).map_err(anyhow::Error::from).and_then(|opened| Ok(SerializedFileReader::new(opened)?));
+    let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
+    let columns = columns(&reader).with_context(file)?;
+    let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
+    for (index, row) in RowIter::from_file(Some(columns), &reader).with_context(file)?.enumerate() {
+        let place = || format!("{} row {}", from.display(), index + 1);
+        let line = row.map_err(anyhow::Error::from).and_then(line_of).with_context(place)?;
+        writeln!(out, "{line}").with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    out.flush().with_context(|| format!("cannot write {}", to.display()))
+}
+
+/// The schema of the columns that are read.
+fn columns(reader: &SerializedFileReader<File>) -> Result<Type> {
+    let schema = reader.metadata().file_metadata().schema();
+    let fields = schema.get_fields();
+    let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
+    if !names.contains(&COLUMNS[0]) {
+        bail!("has no column `messages`; its columns are `{}`", names.join("`, `"));
+    }
+    let read: Vec<Arc<Type>> = fields.iter().filter(|field| COLUMNS.contains(&field.name())).cloned().collect();
+    for field in &read {
+        let is_text = field.is_primitive() && field.get_physical_type() == parquet::basic::Type::BYTE_ARRAY;
+        if !is_text && !is_list(field) {
+            bail!("has a column `{}` that is neither a list nor text of JSON", field.name());
+        }
+    }
+    Ok(Type::group_type_builder(schema.name()).with_fields(read).build()?)
+}
+
+fn is_list(field: &Type) -> bool {
+    let info = field.get_basic_info();
+    let is_repeated = info.has_repetition() && info.repetition() == parquet::basic::Repetition::REPEATED;
+    is_repeated || info.converted_type() == parquet::basic::ConvertedType::LIST
+}
+
+/// A row as a line.
+fn line_of(row: Row) -> Result<Value> {
+    let mut line = Map::new();
+    for (name, field) in row.into_columns() {
+        let value = match field {
+            Field::Null => continue,
+            // Some tables hold the conversation as the text that it was.
+            Field::Str(text) => parsed(&name, &text)?,
+            Field::Bytes(bytes) => parsed(&name, bytes.as_utf8().with_context(|| format!("column `{name}`"))?)?,
+            field => json_of(field).with_context(|| format!("column `{name}`"))?,
+        };
+        line.insert(name, value);
+    }
+    Ok(Value::Object(line))
+}
+
+fn parsed(name: &str, text: &str) -> Result<Value> {
+    serde_json::from_str(text).with_context(|| format!("column `{name}` is text, and no JSON"))
+}
+
+/// A field as JSON. What a struct does not have is null in a table, and is left out but for a message's content.
+fn json_of(field: Field) -> Result<Value> {
+    Ok(match field {
+        Field::Null => Value::Null,
+        Field::Bool(truth) => truth.into(),
+        Field::Byte(number) => number.into(),
+        Field::Short(number) => number.into(),
+        Field::Int(number) => number.into(),
+        Field::Long(number) => number.into(),
+        Field::UByte(number) => number.into(),
+        Field::UShort(number) => number.into(),
+        Field::UInt(number) => number.into(),
+        Field::ULong(number) => number.into(),
+        Field::Float(number) => number.into(),
+        Field::Double(number) => number.into(),
+        Field::Str(text) => text.into(),
+        Field::Group(row) => {
+            let mut object = Map::new();
+            for (name, field) in row.into_columns() {
+                if !matches!(field, Field::Null) || name == "content" {
+                    object.insert(name, json_of(field)?);
+                }
+            }
+            Value::Object(object)
+        }
+        Field::ListInternal(list) => {
+            list.elements().iter().map(|element| json_of(element.clone())).collect::<Result<Vec<Value>>>()?.into()
+        }
+        Field::MapInternal(map) => {
+            let entry = |(key, value): &(Field, Field)| match key {
+                Field::Str(key) => Ok((key.clone(), json_of(value.clone())?)),
+                key => Err(anyhow!("has a map whose key {key} is no text")),
+            };
+            Value::Object(map.entries().iter().map(entry).collect::<Result<_>>()?)
+        }
+        other => bail!("has {other}, which is nothing that a message says"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A table of one column after the other: values, definition and repetition levels.
+    fn write(
+        path: &Path,
+        schema: &str,
+        columns: &[(&[&str], &[i16], &[i16])],
+        weights: Option<(&[f64], &[i16], &[i16])>,
+    ) {
+        let schema = Arc::new(parse_message_type(schema).unwrap());
+        let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+        let mut group = file.next_row_group().unwrap();
+        for (texts, definition, repetition) in columns {
+            let values: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(*text)).collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&values, Some(definition), Some(repetition)).unwrap();
+            column.close().unwrap();
+        }
+        if let Some((values, definition, repetition)) = weights {
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<DoubleType>().write_batch(values, Some(definition), Some(repetition)).unwrap();
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        file.close().unwrap();
+    }
+
+    fn lines(path: &Path) -> Result<Vec<Value>> {
+        let out = path.with_extension("jsonl");
+        write_as_json_lines(path, &out)?;
+        let text = std::fs::read_to_string(out).unwrap();
+        Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    #[test]
+    fn rows_are_lines_with_nothing_in_them_that_the_table_has_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.parquet");
+        let schema = "message t { OPTIONAL GROUP messages (LIST) { REPEATED GROUP list { OPTIONAL GROUP element {
+            OPTIONAL BYTE_ARRAY role (STRING); OPTIONAL BYTE_ARRAY content (STRING); OPTIONAL DOUBLE weight; } } } }";
+        // Two rows: of two messages, the second without content, and of one.
+        let roles: (&[&str], &[i16], &[i16]) = (&["user", "assistant", "user"], &[4, 4, 4], &[0, 1, 0]);
+        let contents: (&[&str], &[i16], &[i16]) = (&["a", "b"], &[4, 3, 4], &[0, 1, 0]);
+        write(&path, schema, &[roles, contents], Some((&[0.5], &[3, 4, 3], &[0, 1, 0])));
+        assert!(is_parquet(&path));
+        assert_eq!(
+            lines(&path).unwrap(),
+            [
+                json!({ "messages": [{ "role": "user", "content": "a" }, { "role": "assistant", "content": null, "weight": 0.5 }] }),
+                json!({ "messages": [{ "role": "user", "content": "b" }] }),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_of_other_columns_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.parquet");
+        let refused = |path: &Path| format!("{:#}", lines(path).unwrap_err());
+        let text: (&[&str], &[i16], &[i16]) = (&["[{}]", "[", "[]"], &[1, 1, 1], &[0, 0, 0]);
+        write(&path, "message t { OPTIONAL BYTE_ARRAY messages (STRING); }", &[text], None);
+        assert!(
+            refused(&path).ends_with(
+                "a.parquet row 2: column `messages` is text, and no JSON: EOF while parsing a list at line 1 column 1"
+            ),
+            "{}",
+            refused(&path)
+        );
+        write(&path, "message t { OPTIONAL BYTE_ARRAY chat (STRING); }", &[text], None);
+        assert!(refused(&path).ends_with("has no column `messages`; its columns are `chat`"));
+        write(&path, "message t { OPTIONAL DOUBLE messages; }", &[], Some((&[1.0], &[1], &[0])));
+        assert!(refused(&path).ends_with("has a column `messages` that is neither a list nor text of JSON"));
+        std::fs::write(&path, "no table").unwrap();
+        assert!(is_parquet(&path) && refused(&path).contains("as Parquet"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Which rollouts of a store a run learns from: chosen once, when it begins.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_store::Store;
+use fulgurite_trainer::Record;
+use fulgurite_types::{Rollout, RolloutExpression, RolloutFacts, RolloutFilter};
+use serde_json::Value;
+
+/// Name of the file in a run's directory that says which ones they were, one a line.
+const CHOSEN: &str = "rollouts.txt";
+
+/// The rollouts that the expression means, in the order in which they were made. A run that goes on has those that it began
+/// with, whatever was recorded since.
+pub async fn selected(store: &Store, expression: &RolloutExpression, run_directory: &Path) -> Result<Vec<String>> {
+    let path = run_directory.join(CHOSEN);
+    if let Ok(chosen) = std::fs::read_to_string(&path) {
+        return Ok(chosen.lines().map(str::to_owned).collect());
+    }
+    let mut chosen = Vec::new();
+    let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
+    let all = pages.total;
+    while let Some(page) = pages.next().await? {
+        let over: Vec<String> =
+            page.into_iter().filter(|(rollout, _)| is_over(rollout)).map(|(rollout, _)| rollout.rollout_id).collect();
+        for record in store.rollout_records(&over).await?.into_iter().flatten() {
+            let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
+            let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
+            let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
+            let facts = RolloutFacts { rollout: &record.rollout, rewards: &record.rewards, models: &models };
+            if expression.matches(&facts) {
+                chosen.push(record.rollout.rollout_id);
+            }
+        }
+    }
+    if chosen.is_empty() {
+        bail!("[trainer] source.rollouts: none of the store's {all} rollouts is meant by {expression}");
+    }
+    let lines: String = chosen.iter().map(|rollout_id| format!("{rollout_id}\n")).collect();
+    let fresh = path.with_extension("new");
+    let written = std::fs::write(&fresh, lines).and_then(|()| std::fs::rename(&fresh, &path));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(chosen)
+}
+
+/// Whether nothing more will be recorded of a rollout; of a client's session nobody knows.
+fn is_over(rollout: &Rollout) -> bool {
+    let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
+    rollout.status.is_finished() || kind.and_then(Value::as_str) == Some("session")
+}

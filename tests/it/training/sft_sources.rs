@@ -1,0 +1,162 @@
+//! Where `objective = "sft"` has its conversations from: rollouts of a store, Parquet, files of any size.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, weights};
+use crate::common::{Ran, fulgurite, tiny_model};
+
+/// A config that learns from `source`, with these lines before it.
+fn config(lines: &str, model: &str, source: &str) -> String {
+    format!(
+        "[run]\nname = \"s\"\n{lines}\n[[models]]\nname = \"hello\"\nbackend = \"embedded\"\npath = \"{model}\"\n\n\
+         [trainer]\nobjective = \"sft\"\nbatch_size = 4\nepochs = 2\nlearning_rate = 1e-2\nsource = {source}\n"
+    )
+}
+
+fn command(directory: &Path, run: &str) -> Command {
+    let mut command = fulgurite(["train", "--json"]);
+    command.arg(directory.join("s.toml")).arg("--run-directory").arg(directory.join(run));
+    command
+}
+
+fn train(directory: &Path, run: &str, arguments: &[&str]) -> (Vec<Value>, Value) {
+    let mut lines = Ran::from(command(directory, run).args(arguments).output().unwrap()).json_lines();
+    let summary = lines.pop().unwrap();
+    (lines, summary)
+}
+
+fn refused(directory: &Path, run: &str) -> String {
+    let ran = Ran::from(command(directory, run).output().unwrap());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(recorded_steps(&directory.join(run)), 0);
+    ran.stderr
+}
+
+#[test]
+fn rollouts_that_earned_enough_are_learnt_token_by_token() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
+    project.train("grpo", &[]);
+    let directory = project.directory.path();
+    let write = |filter: &str| {
+        let store = "[store]\nurl = \"sqlite://grpo/fulgurite.db\"\n";
+        let source = format!("{{ rollouts = \"{filter}\" }}");
+        std::fs::write(directory.join("s.toml"), config(store, "model-1", &source)).unwrap();
+    };
+    write("reward >= 1 and mode = train and run = grpo");
+    let chosen =
+        |rollout: &Value| rollout["reward"].as_f64().is_some_and(|reward| reward >= 1.0) && rollout["mode"] == "train";
+    let rollouts: Vec<Value> = project.query("rollouts", "grpo").into_iter().filter(chosen).collect();
+    let ids: Vec<&str> = rollouts.iter().map(|rollout| rollout["rollout_id"].as_str().unwrap()).collect();
+    assert!(ids.len() > 4, "{ids:?}");
+    let generations = project.query("generations", "grpo");
+    let of_chosen = generations.iter().filter(|generation| ids.contains(&generation["rollout_id"].as_str().unwrap()));
+    let sampled: usize = of_chosen.map(|generation| generation["sampled_tokens"].as_array().unwrap().len()).sum();
+
+    let (steps, summary) = train(directory, "sft", &[]);
+    let per_epoch = ids.len().div_ceil(4);
+    assert_eq!(summary["steps"], json!(2 * per_epoch));
+    let tokens: f64 = steps[..per_epoch].iter().map(|step| step["num_loss_tokens"].as_f64().unwrap()).sum();
+    assert_eq!(tokens, sampled as f64, "what was sampled, and nothing else");
+    assert_eq!(summary["trained_tokens"], json!(sampled), "each counts once in the account, however many epochs");
+    assert_eq!(summary["untrained_tokens"]["other"], 0);
+
+    // Resumed, it goes on with the rollouts that it began with.
+    train(directory, "stopped", &["--max-steps", "1"]);
+    let resumed = train(directory, "stopped", &["--resume"]).1;
+    let undisturbed = train(directory, "again", &[]).1;
+    assert!(weights(&undisturbed) == weights(&summary));
+    assert_eq!(resumed["steps"], summary["steps"]);
+
+    for (filter, expected) in [
+        ("reward > 1000", "none of the store's"),
+        ("rewrd >= 1", "`rewrd` is no field"),
+        ("mode = train or (reward >= 1", "a `)` is missing"),
+        ("reward >= 1; DELETE FROM rollouts", "`;` is nothing that a filter has"),
+    ] {
+        write(filter);
+        let said = refused(directory, &format!("refused-{}", filter.len()));
+        assert!(said.contains(expected), "{filter}: {said}");
+    }
+    let without_store = config("", "model-1", "{ rollouts = \"reward >= 1\" }");
+    std::fs::write(directory.join("s.toml"), without_store).unwrap();
+    assert!(refused(directory, "no-store").contains("[store] url, which is missing"));
+}
+
+fn row(n: usize) -> Value {
+    let message = |role: &str, text: String| json!({ "role": role, "content": text });
+    json!([message("user", format!("Say you are {n}.")), message("assistant", format!("I am {n}."))])
+}
+
+#[test]
+fn a_parquet_file_trains_as_the_same_lines_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tiny_model(directory, 256);
+    let lines: String = (0..12).map(|n| format!("{}\n", json!({ "messages": row(n) }))).collect();
+    std::fs::write(directory.join("chats.jsonl"), lines).unwrap();
+    let write = |name: &str, rows: &[Value]| {
+        let schema = Arc::new(parse_message_type("message t { REQUIRED BYTE_ARRAY messages (STRING); }").unwrap());
+        let mut file =
+            SerializedFileWriter::new(File::create(directory.join(name)).unwrap(), schema, Arc::default()).unwrap();
+        let mut group = file.next_row_group().unwrap();
+        let values: Vec<ByteArray> = rows.iter().map(|row| ByteArray::from(row.to_string().as_str())).collect();
+        let mut column = group.next_column().unwrap().unwrap();
+        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        file.close().unwrap();
+    };
+    write("chats.parquet", &(0..12).map(row).collect::<Vec<_>>());
+    write("bad.parquet", &[row(1), json!([{ "role": "usr", "content": "a" }])]);
+    let with = |file: &str| {
+        std::fs::write(directory.join("s.toml"), config("", "model", &format!("{{ conversations = \"{file}\" }}")))
+            .unwrap();
+    };
+    with("chats.jsonl");
+    let lines = train(directory, "lines", &[]).1;
+    with("chats.parquet");
+    let table = train(directory, "table", &[]).1;
+    assert!(weights(&table) == weights(&lines));
+    with("bad.parquet");
+    let said = refused(directory, "bad");
+    assert!(said.contains("bad.parquet row 2: message 0 has the role `usr`; did you mean `user`?"), "{said}");
+}
+
+#[test]
+fn a_file_ten_times_as_large_takes_the_memory_of_the_small_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    tiny_model(directory, 256);
+    // What a row has beside its conversation is not rendered, and makes the file large.
+    let note = "x".repeat(20_000);
+    let peak = |rows: usize| -> u64 {
+        let lines: String =
+            (0..rows).map(|n| format!("{}\n", json!({ "messages": row(n % 100), "note": note }))).collect();
+        std::fs::write(directory.join("chats.jsonl"), lines).unwrap();
+        std::fs::write(
+            directory.join("s.toml"),
+            config("", "model", "{ conversations = \"chats.jsonl\", validation = 0.1 }"),
+        )
+        .unwrap();
+        let run = format!("run-{rows}");
+        let mut command = command(directory, &run);
+        command.args(["--max-steps", "2"]);
+        let measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); \
+                       print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+        let mut measured = Command::new("python3");
+        measured.args(["-c", measure]).arg(command.get_program()).args(command.get_args());
+        let output = measured.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    };
+    let (small, large) = (peak(300), peak(3000));
+    assert!(large as f64 <= 1.2 * small as f64, "{small} kB for 6 MB, {large} kB for 60 MB");
+}

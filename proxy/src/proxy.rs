@@ -88,8 +88,8 @@ impl Proxy {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Puts weights back that were behind models before the server was started anew; those of models that are not served
-    /// are passed over. A model's calls are held meanwhile, so that none is answered from others.
+    /// Restores the weights that models had before the server was restarted; models that are not served are skipped. A
+    /// model's calls are held meanwhile, so that none is answered with other weights.
     pub fn restore_weights(&self, kept: Vec<ModelWeights>) {
         restore_weights(&self.shared.models, kept);
     }

@@ -100,7 +100,7 @@ impl<'c> GenerationColumns<'c> {
     }
 }
 
-/// The digest of a span's JSON text but for its sequence id, given as what stands before the number and behind it.
+/// The digest of a span's JSON text but for its sequence id, given as the text before and after the number.
 pub(crate) fn span_digest(before: &str, after: &str) -> i64 {
     let mut fields = Fields::new();
     fields.push(Some(before.as_bytes())).push(Some(after.as_bytes()));

@@ -15,10 +15,10 @@ pub enum StoreError {
         /// Its id.
         id: String,
     },
-    /// It is there already.
+    /// It exists already.
     #[error("{kind} already exists: {id}")]
     Conflict {
-        /// What is there.
+        /// What exists.
         kind: &'static str,
         /// Its id.
         id: String,
@@ -28,7 +28,7 @@ pub enum StoreError {
     IllegalTransition {
         /// Which rollout.
         rollout_id: String,
-        /// Where it stands.
+        /// Its state.
         from: GatewayState,
         /// Where it cannot go.
         to: GatewayState,
@@ -41,7 +41,7 @@ pub enum StoreError {
         /// Its id.
         id: String,
     },
-    /// Whoever gives a reward may not.
+    /// The sender may not give the reward.
     #[error(transparent)]
     RewardRefused(#[from] RewardRefused),
     /// A request came before with the same `Idempotency-Key` and another body.

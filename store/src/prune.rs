@@ -51,7 +51,7 @@ impl std::ops::AddAssign for Pruned {
 /// What became of the space that deleted rows had taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The file was written anew, without them.
+    /// The file was rewritten, without them.
     GivenBack,
     /// The database server uses it again by itself, after its next vacuum.
     LeftToTheServer,

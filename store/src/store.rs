@@ -67,10 +67,9 @@ struct Inner {
 }
 
 impl Store {
-    /// Opens a database and brings it up to date. `url` is `sqlite://PATH` or a plain path, of a file that is made if
-    /// it is not there; or `postgres://USER:PASSWORD@HOST/DATABASE`, of a database that is there. Several servers may
-    /// have the same PostgreSQL database open; each needs connections of its own, without a pooler of transactions in
-    /// between.
+    /// Opens a database and migrates it. `url` is `sqlite://PATH` or a plain path, of a file that is created if it does not
+    /// exist; or `postgres://USER:PASSWORD@HOST/DATABASE`, of an existing database. Several servers may have the same
+    /// PostgreSQL database open; each needs connections of its own, without a pooler of transactions in between.
     pub async fn open(url: &str, options: StoreOptions) -> Result<Self> {
         let location = Location::parse(url)?;
         let (dialect, busy) = (location.dialect(), options.busy_timeout);
@@ -96,8 +95,8 @@ impl Store {
         Ok(Self::new(readers, Some(writer), signals, rollout_cache, listener))
     }
 
-    /// Opens a database that is there and up to date, and never changes it. It may be open elsewhere for writing, and may be
-    /// where nothing can be written.
+    /// Opens an existing, migrated database, and never changes it. It may be open elsewhere for writing, and may be on a
+    /// read-only file system.
     pub async fn open_read_only(url: &str) -> Result<Self> {
         let location = Location::parse(url)?;
         if location.is_missing() {

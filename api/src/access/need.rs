@@ -18,13 +18,8 @@ impl Need {
     pub fn is_met_by(self, holder: &KeyHolder, rollout_id: Option<&str>) -> Result<(), KeyRefused> {
         match (self, holder) {
             (Need::Nothing, _) | (_, KeyHolder::Admin) | (Need::ModelCalls, KeyHolder::ModelCalls) => Ok(()),
-            (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. }) => match rollout_id {
-                Some(requested) if requested != of => {
-                    Err(KeyRefused::OtherRollout { of: of.clone(), requested: requested.to_owned() })
-                }
-                _ => Ok(()),
-            },
-            (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
+            (Need::ModelCalls | Need::Rollout, KeyHolder::Attempt { rollout_id: of, .. })
+            | (Need::Rollout, KeyHolder::Grader { rollout_id: of, .. }) => match rollout_id {
                 Some(requested) if requested != of => {
                     Err(KeyRefused::OtherRollout { of: of.clone(), requested: requested.to_owned() })
                 }

@@ -143,7 +143,7 @@ impl Spending {
     /// Counts tokens in that were sampled and are recorded in the place of so many.
     pub(crate) fn sampled_anew(&self, before: usize, tokens: usize) {
         let mut spent = self.spent();
-        // An answer that begins anew may be shorter than what it replaces.
+        // An answer that is sampled again may be shorter than what it replaces.
         spent.tokens = (spent.tokens + tokens as u64).saturating_sub(before as u64);
     }
 
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!((second.answer_tokens, spending.spent().reserved), (Some(20), 50));
         assert_eq!(spending.readmit(allowance, &[1]).unwrap().answer_tokens, Some(0));
         drop((first, second));
-        // It began anew, and was broken off sooner.
+        // It was sampled again, and broke off sooner.
         spending.sampled_anew(10, 4);
         assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 44, reserved: 0 });
         assert!(spending.readmit(allowance, &[]).is_none(), "there is nothing to sample");

@@ -12,7 +12,7 @@ pub(crate) enum Owner {
     Known(Attribution),
     Session {
         ids: SessionIds,
-        /// Set once it is there.
+        /// Set once it exists.
         opened: OnceCell<()>,
         /// Calls that are not recorded yet.
         unfinished: AtomicUsize,

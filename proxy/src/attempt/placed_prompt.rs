@@ -1,7 +1,7 @@
 use fulgurite_renderers::Departure;
 use fulgurite_types::DepartureReason;
 
-/// A prompt, and how it stands to what was recorded before.
+/// A prompt, and how it continues earlier calls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlacedPrompt {
     pub(crate) tokens: Vec<u32>,

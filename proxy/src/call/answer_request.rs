@@ -125,7 +125,7 @@ struct Answered<'a> {
     keep_alive: Duration,
 }
 
-/// Hands the answers over to one who listens to them.
+/// Sends the answers to a listener.
 async fn respond(
     request: ModelRequest,
     answered: Answered<'_>,

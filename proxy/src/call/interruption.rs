@@ -6,7 +6,7 @@ use crate::reply::flight::Flight;
 
 /// Why a model's host is waited for no longer.
 pub(crate) enum Interruption {
-    /// Nobody listens any more.
+    /// There are no listeners left.
     Abandoned,
     /// The server ends.
     ShutDown,

@@ -47,7 +47,7 @@ pub(crate) struct Endpoint {
 pub(crate) enum Prompt {
     /// A conversation, which the model's renderer turns into tokens.
     Messages(Arc<Conversation>),
-    /// Text that is tokenised as it stands; text that spells a control token is that token.
+    /// Text that is tokenised unchanged; text that spells a control token is that token.
     Text(String),
     /// The tokens themselves.
     Tokens(Vec<u32>),

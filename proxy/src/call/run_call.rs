@@ -81,7 +81,7 @@ async fn sample(
 ) -> (WholeAnswer, End) {
     let mut answer = SampledAnswer::new(call);
     let clock = call.clock.take();
-    // What was sampled of other answers is left, and they begin anew.
+    // Other answers are dropped and sampled again.
     let goes_on = whole.is_some() || !call.sampling.depends_on_answer();
     if let Some(earlier) = earlier.filter(|_| goes_on) {
         let tokens = answer.continue_after(sampled_tokens(earlier));

@@ -96,8 +96,8 @@ impl SampledAnswer {
         self.cached_tokens = Some(cached_tokens);
     }
 
-    /// Whether no more is to be sampled, though the sampler does not know: the client's stop string stands there, the
-    /// only call that it wants, or the format's own end of a turn that is no stop token.
+    /// Whether sampling is to stop, which the sampler cannot know: at the client's stop string, after the only call that it
+    /// allows, or at the format's own end of a turn that is no stop token.
     pub(crate) fn has_ended(&self) -> bool {
         let last_is_text = self.tokens.last().is_some_and(|token| !self.stop_tokens.contains(&token.id));
         let has_called = self.single_call && self.message.has_called();

@@ -46,7 +46,7 @@ impl<'s> Sampling<'s> {
     pub(crate) async fn run(mut self, call: &Call) -> End {
         let of_budget = Deadline::of_budget(&call.owner);
         self.deadline = of_budget;
-        // Whoever pauses a model holds its calls back for as long as that takes.
+        // A paused model holds its calls back until it is resumed.
         let inside = match self.unless_interrupted(call.gate.enter()).await {
             Ok(inside) => inside,
             Err(why) => return self.end_of(why),
@@ -76,7 +76,7 @@ impl<'s> Sampling<'s> {
         }
     }
 
-    /// Takes what came together, up to the answer's end if that is there.
+    /// Takes tokens that came together, up to the answer's end if that is among them.
     fn take(&mut self, events: Vec<Sampled>) -> (Vec<AnswerToken>, Option<End>) {
         let mut taken = Vec::with_capacity(events.len());
         for event in events {

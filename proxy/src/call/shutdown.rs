@@ -19,7 +19,7 @@ impl Shutdown {
 
     /// Counts a request in.
     pub(crate) fn begin(&self) -> OngoingCall {
-        // Nobody waits for more of them.
+        // No task waits for more of them.
         self.under_way.send_if_modified(|count| {
             *count += 1;
             false

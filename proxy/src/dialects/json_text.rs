@@ -15,7 +15,7 @@ impl<'o> ObjectText<'o> {
         Self { out, is_empty: true }
     }
 
-    /// Adds a field. Its name must be one that JSON writes as it stands.
+    /// Adds a field. Its name must need no escaping.
     pub(crate) fn field(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) {
         write_json(self.named(name), value);
     }

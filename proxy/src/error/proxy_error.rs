@@ -280,7 +280,7 @@ impl From<PartNotText> for ProxyError {
 }
 
 impl From<RenderError> for ProxyError {
-    /// Of a conversation that stands where chats have it.
+    /// Of a conversation in the field of chats.
     fn from(error: RenderError) -> Self {
         ProxyError::Render { parameter: "messages", error }
     }

@@ -15,9 +15,9 @@ pub(crate) struct Gate {
 /// Who may hold a model's calls. Each lets go for itself alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Holder {
-    /// Whoever paused the model itself.
+    /// The model itself was paused.
     Operator,
-    /// Whoever paused Agent-lightning's gateway.
+    /// Agent-lightning's gateway was paused.
     Gateway,
     /// Weights that are put back after a restart.
     Restore,
@@ -84,7 +84,7 @@ impl Gate {
         self.state.send_if_modified(|state| {
             entered = !state.is_paused();
             state.in_flight += usize::from(entered);
-            // Nobody waits for more of them.
+            // No task waits for more of them.
             false
         });
         entered.then(|| Inside(self.clone()))

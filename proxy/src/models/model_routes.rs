@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Router<Proxy> {
         .route(&format!("{MODEL}/weights"), post(load_weights))
 }
 
-/// How a model stands.
+/// The state of a model.
 #[derive(Serialize)]
 struct ModelState {
     model: String,
@@ -116,7 +116,7 @@ async fn resume(State(proxy): State<Proxy>, Path(model): Path<String>) -> Result
     Ok(ModelState::of(&proxy.shared.models, &model)?)
 }
 
-/// Answers once the host confirms the weights and that is noted for a server that is started anew.
+/// Answers once the host confirms the weights and they are recorded for a restarted server.
 async fn load_weights(
     State(proxy): State<Proxy>,
     Path(model): Path<String>,

@@ -8,8 +8,8 @@ use crate::models::served_models::ServedModels;
 /// What a model is held for meanwhile.
 const RESTORING: &str = "its weights are put back after a restart";
 
-/// Puts weights back that were behind models before the server was started anew; those of models that are not served
-/// are passed over. A model's calls are held meanwhile, so that none is answered from others.
+/// Restores the weights that models had before the server was restarted; models that are not served are skipped. A model's
+/// calls are held meanwhile, so that none is answered with other weights.
 pub(crate) fn restore_weights(models: &ServedModels, kept: Vec<ModelWeights>) {
     for ModelWeights { model, version, source } in kept {
         let (Ok(served), Ok(gate), Ok(loads)) =

@@ -80,8 +80,8 @@ impl WeightsLoads {
         load
     }
 
-    /// Restores the weights from before a restart: retries until the host is there or has others. A host that will never
-    /// take them continues with its own, whose version is recorded.
+    /// Restores the weights from before a restart: retries until the host is reachable or has others. A host that will
+    /// never take them continues with its own, whose version is recorded.
     pub(crate) async fn restore(&self, model: &str, sampler: &dyn Sampler, weights: &NewWeights) {
         let version = weights.version.0;
         let mut is_replaced = self.shared.is_replaced.subscribe();

@@ -51,7 +51,7 @@ struct Entry {
 
 impl Entry {
     fn end(mut self, status: StatusCode, end: BodyEnd) {
-        // Nobody takes the body of an answer to HEAD.
+        // The body of an answer to HEAD is not read.
         let is_whole = end.is_whole || self.method == Method::HEAD;
         (self.status, self.end) = (Some(status), BodyEnd { is_whole, ..end });
     }

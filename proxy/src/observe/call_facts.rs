@@ -7,7 +7,7 @@ use axum::response::Response;
 
 use crate::observe::telemetry::{ModelMetrics, OperationMetrics, SamplingClock};
 
-/// Headers of an answer: in whose record it stands, which can be rewarded.
+/// Headers of an answer with the rollout and attempt that it is recorded under, which can be rewarded.
 const ROLLOUT_ID: &str = "x-fulgurite-rollout-id";
 const ATTEMPT_ID: &str = "x-fulgurite-attempt-id";
 
@@ -100,7 +100,7 @@ impl CallFacts {
         self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 
-    /// In whose record the answer stands, once that is known.
+    /// The rollout and attempt that the answer is recorded under, once they are known.
     pub(crate) fn is_answered_in(&self, attempt: &OnceLock<(String, String)>) {
         if let Some(names) = attempt.get() {
             self.session.get_or_init(|| names.clone());

@@ -73,7 +73,7 @@ pub(crate) enum Api {
 impl Api {
     const ALL: [Self; 4] = [Self::ChatCompletions, Self::Completions, Self::Responses, Self::Messages];
 
-    /// Of a path, whatever stands before.
+    /// Of a path, with any prefix.
     pub(crate) fn of_path(path: &str) -> Option<Self> {
         // The longest first: one name ends with another.
         [

@@ -13,7 +13,7 @@ type Object = Map<String, Value>;
 /// Fields of a message that hold the assistant's reasoning.
 pub(crate) const REASONING_FIELDS: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// Where the answer's message stands.
+/// Prefix of the answer's message.
 pub(crate) const ANSWER: &str = "gen_ai.completion.0";
 const PROMPT: &str = "gen_ai.prompt";
 const FUNCTIONS: &str = "gen_ai.request.functions";
@@ -216,7 +216,7 @@ impl Fields {
         StoreError::Corrupt { column: format!("{}.{field}", self.prefix), message: message.into() }
     }
 
-    /// A field's text, if the field is there.
+    /// A field's text, if the field exists.
     fn text(&mut self, field: &str) -> Result<Option<String>, StoreError> {
         match self.values.shift_remove(field) {
             None => Ok(None),
@@ -229,7 +229,7 @@ impl Fields {
         self.text(field)?.ok_or_else(|| self.corrupt(field, "it is missing"))
     }
 
-    /// A field's JSON text, parsed, if the field is there.
+    /// A field's JSON text, parsed, if the field exists.
     fn json<T: DeserializeOwned>(&mut self, field: &str) -> Result<Option<T>, StoreError> {
         let Some(text) = self.text(field)? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|error| self.corrupt(field, error.to_string()))

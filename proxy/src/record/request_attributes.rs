@@ -68,7 +68,7 @@ pub(crate) fn request_attributes(
     attributes
 }
 
-/// How a prompt stands to what was recorded before it.
+/// How a prompt continues earlier calls.
 pub(crate) fn place_attributes(placed: &PlacedPrompt) -> Map<String, Value> {
     let departure = placed.departure.as_ref().map(|PlacedDeparture { departure, generation }| {
         [

@@ -390,7 +390,7 @@ mod tests {
         take(&mut reply, arguments(0, "{\"x\": \"END\"}"));
         take(&mut reply, ParseEvent::ToolCallEnd { index: 0 });
         assert!(!reply.has_stopped());
-        // What a call stands between is one text.
+        // Text before and after a call is one text.
         assert_eq!(take(&mut reply, text("ND b")), None);
         assert!(reply.has_stopped());
         assert_eq!(take(&mut reply, begins(1, None)), None);

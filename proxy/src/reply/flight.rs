@@ -29,9 +29,9 @@ struct State<E> {
     /// Of listeners that have received every event, and wait for more.
     waiting: Vec<Waker>,
     listening: usize,
-    /// Somebody got all of it.
+    /// A listener received all of it.
     delivered: bool,
-    /// Nobody may join any more.
+    /// No more listeners may join.
     closed: bool,
 }
 
@@ -137,7 +137,7 @@ impl<E> Flight<E> {
     }
 }
 
-/// One who listens. Whoever is the last to drop it stops the sampling.
+/// A listener. Dropping the last one stops the sampling.
 pub(crate) struct Listener<E = ChoiceEvent> {
     /// How many of the events.
     received: usize,

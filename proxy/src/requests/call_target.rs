@@ -44,8 +44,8 @@ pub(crate) struct CallPath {
 }
 
 impl CallTarget {
-    /// Reads path, key and headers, which must not name different ones. Whether a key opens the path was found out before;
-    /// who holds it stands in the extensions.
+    /// Reads path, key and headers, which must not name different ones. The key was checked against the path before; its
+    /// holder is in the extensions.
     pub(crate) fn read(path: CallPath, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, ProxyError> {
         let path = match (path.rollout_id, extensions.get()) {
             (None, Some(KeyHolder::Attempt { rollout_id, attempt_id })) => {

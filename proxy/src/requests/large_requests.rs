@@ -10,7 +10,7 @@ use crate::requests::call_target::CallTarget;
 /// Bodies up to this size are worked at where they arrive: less than a millisecond.
 const SMALL: usize = 64 * 1024;
 
-/// Bytes of JSON for a byte of a prompt's text: what is escaped, and marks that stand for few tokens.
+/// Bytes of JSON for a byte of a prompt's text: escapes, and punctuation of few tokens.
 const JSON_PER_BYTE: usize = 2;
 
 /// Bytes of a body that are no text of its prompt, such as tools, metadata and reasoning that templates leave out.
@@ -33,7 +33,7 @@ impl Default for LargeRequestLimits {
 }
 
 impl LargeRequestLimits {
-    /// What is shared out among those who send them.
+    /// The places that are shared out among their clients.
     pub(crate) fn share(self) -> FairShare {
         FairShare::new(ShareLimits {
             places: self.at_once.max(1),

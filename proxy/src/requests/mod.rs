@@ -1,4 +1,4 @@
-//! Where requests come in: the routes, whose a call is, and the reading of bodies.
+//! Where requests come in: routes, the attempt that a request names, and the reading of bodies.
 
 pub(crate) mod call_target;
 pub(crate) mod caller;

@@ -38,9 +38,9 @@ pub(crate) enum Progress<E> {
         flight: Arc<Flight<E>>,
         before: Before,
     },
-    /// Nobody got the whole answer.
+    /// The whole answer was never delivered.
     Broken,
-    /// Somebody got the whole answer.
+    /// The whole answer was delivered.
     Delivered,
     /// There is no answer; a retry is a new call.
     Failed,
@@ -197,7 +197,7 @@ impl<E> Alike<E> {
 }
 
 impl<E> LoggedRequest<E> {
-    /// A request that stands so.
+    /// A request in this state.
     pub(crate) fn new(identity: Identity, reply_id: String, created: u64, progress: Progress<E>) -> Arc<Self> {
         let retries = AtomicU32::new(identity.retries);
         let (prompt, progress) = (Mutex::default(), Mutex::new(progress));

@@ -48,7 +48,7 @@ impl Events {
         }
     }
 
-    /// What has come of an event that has not ended.
+    /// The beginning of an event that has not ended.
     pub(super) fn finish(self) -> Vec<u8> {
         self.pending
     }

@@ -28,7 +28,7 @@ use crate::retries::request_log::{Claim, OpenRequest};
 use crate::upstream::forwarded_call::{Admitted, ForwardedCall};
 use crate::upstream::forwarded_calls::ForwardedCalls;
 
-/// Passes a request on to the upstream of its model, unless it is there already, and its answer back.
+/// Forwards a request to the upstream of its model, unless it is a retry, and the answer back.
 pub(crate) async fn forward_call(
     proxy: &Proxy,
     model: &UpstreamModel,

@@ -15,7 +15,7 @@ use crate::observe::call_facts::CallFacts;
 use crate::reply::flight::Listener;
 use crate::reply::response_body::WholeBody;
 
-/// The response to one who listens: of a stream as soon as it begins, otherwise once all of it is there.
+/// The response to a listener: of a stream as soon as it begins, otherwise once it is complete.
 pub(super) async fn respond(
     mut listener: Listener<ForwardedPart>,
     route: Route,

@@ -90,12 +90,12 @@ impl<'r> Relay<'r> {
         self.call.model.upstream.api_key()
     }
 
-    /// What comes of some work, for as long as there is a reason to wait for it.
+    /// The result of some work, unless it is interrupted.
     async fn unless_interrupted<T>(&self, work: impl Future<Output = T>) -> Result<T, Interruption> {
         unless_interrupted(work, self.flight, &mut self.services.shutdown.cut(), self.deadline).await
     }
 
-    /// An answer in one piece: it leaves once all of it is there, and recorded.
+    /// An answer in one piece: it is sent once it is complete and recorded.
     async fn whole(mut self, mut reply: UpstreamReply) -> Option<Answered> {
         let body = match self.unless_interrupted(reply.body(BODY_LIMIT)).await {
             Err(why) => return self.stopped_before_an_answer(why).await,
@@ -222,12 +222,12 @@ impl<'r> Relay<'r> {
         None
     }
 
-    /// Whoever still listens to an answer that is broken off does so because the server ends.
+    /// If an answer that is broken off still has listeners, the server is shutting down.
     fn publish_end(&mut self) {
         self.publish(ForwardedPart::Failed(Arc::new(Refused::ShuttingDown.into())));
     }
 
-    /// Records what has come of an answer.
+    /// Records the part of an answer that has arrived.
     async fn record_partly(
         &self,
         reply: &UpstreamReply,

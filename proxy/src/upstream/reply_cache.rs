@@ -6,8 +6,8 @@ use super::forwarded_part::ForwardedPart;
 /// Bytes of replies that are kept.
 const LIMIT: usize = 64 * 1024 * 1024;
 
-/// Whole replies of upstreams, for those who send a request again whose answer they did not get. The oldest give way,
-/// and none outlives the process: such a request is sent on again.
+/// Whole replies of upstreams, for retries of clients that did not get them. The oldest are dropped first, and none
+/// outlives the process: then the request is forwarded again.
 #[derive(Default)]
 pub(crate) struct ReplyCache {
     state: Mutex<State>,

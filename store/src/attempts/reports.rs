@@ -92,8 +92,8 @@ impl Store {
         .await
     }
 
-    /// Says that these attempts (rollout id, attempt id) are alive. Gives those that are known as they stand, so that
-    /// a runner sees which of its attempts have been ended from outside; those are not changed.
+    /// Records heartbeats of these attempts (rollout id, attempt id). Returns those that exist with their state, so that a
+    /// runner sees which of its attempts have ended; these are not changed.
     pub async fn heartbeat_attempts(&self, attempts: Vec<(String, String)>) -> Result<Vec<Attempt>> {
         self.write(move |write| {
             Box::pin(async move {

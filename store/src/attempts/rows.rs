@@ -115,7 +115,7 @@ pub(crate) async fn no_such_attempt(
     }
 }
 
-/// The id of an attempt that is to be made. In paths, one word stands for whichever is the latest.
+/// The id of a new attempt. In paths, one reserved word is the latest attempt.
 pub(crate) fn new_attempt_name(attempt_id: &str) -> Result<&str> {
     match attempt_id {
         LATEST => Err(StoreError::invalid("attempt_id", "must not be `latest`, which stands for the latest attempt")),

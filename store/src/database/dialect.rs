@@ -6,8 +6,8 @@ use sqlx::AnyConnection;
 
 use crate::database::options::Synchronous;
 
-/// How long a transaction on PostgreSQL may stand still before the server ends it, so that a server that is frozen
-/// does not keep the others from writing for ever.
+/// How long a transaction on PostgreSQL may be idle before the server ends it, so that a frozen process does not keep the
+/// others from writing for ever.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Which of the two databases.
@@ -49,7 +49,7 @@ impl Dialect {
         }
     }
 
-    /// Appends the place of a statement's argument, given that the arguments before it stand before it; counted from 1.
+    /// Appends the placeholder of a statement's argument, of which the earlier ones come first; counted from 1.
     pub(crate) fn push_argument(self, text: &mut String, number: usize) {
         match self {
             // Without a name, for the driver looks every name up among all that the statement has.
@@ -90,8 +90,8 @@ impl Dialect {
     pub(crate) fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "BEGIN IMMEDIATE",
-            // Whoever has got the lock sees what was committed before, which only this level of isolation gives. The
-            // number is `fulgurit` in ASCII.
+            // The holder of the lock sees everything that was committed before, which only this isolation level guarantees.
+            // The number is `fulgurit` in ASCII.
             Self::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(7382926355751659892)",
         }
     }

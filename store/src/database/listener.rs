@@ -48,7 +48,7 @@ async fn listen(url: &str, signals: &Signals) -> Result<Infallible, sqlx::Error>
                     signals.raise(&effects);
                 }
             }
-            // The connection was lost, and is there again.
+            // The connection was lost and has been restored.
             None => signals.raise_all(),
         }
     }

@@ -22,7 +22,7 @@ pub(crate) enum Access {
     Create,
     Change,
     Read,
-    /// Where nothing can be written, not even what those who read together share.
+    /// For read-only file systems, where not even the files that readers share can be written.
     ReadFrozen,
 }
 
@@ -78,7 +78,7 @@ impl Location {
         }
     }
 
-    /// Whether it is known, without asking anyone, that nothing is there.
+    /// Whether the database certainly does not exist, without connecting to it.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Sqlite(path) if !Path::new(path).exists())
     }

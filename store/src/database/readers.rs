@@ -16,7 +16,7 @@ const READERS: u32 = 4;
 /// Where connections for reading come from.
 pub(crate) enum Readers {
     File(FileReaders),
-    /// A server may go away, and its connections are tried and made anew.
+    /// A server may go away: connections are tested and reconnected.
     Server(AnyPool),
 }
 

@@ -30,7 +30,8 @@ pub(crate) enum Change {
     Other(String),
 }
 
-/// Rollouts whose latest attempts take calls. Whatever is written goes by here, in the order in which it is committed.
+/// A cache of the rollouts whose latest attempts take calls. All changes pass through it, in the order in which they are
+/// committed.
 pub(crate) struct RolloutCache {
     /// `None` where other servers write to the database, whose writes are not seen here.
     halves: Option<Mutex<Halves>>,
@@ -47,7 +48,7 @@ struct Halves {
 
 enum Entry {
     Cached(CachedRollout, Instant),
-    /// Somebody reads it, whose number this is. What was read is out of date if this is not here any more.
+    /// A read under this number is running; its result is out of date if this entry has changed.
     Reading(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Waking those who wait for something to be committed, here and at other servers on the same database.
+//! Wakes tasks that wait for commits, here and at other servers on the same database.
 
 use std::sync::OnceLock;
 
@@ -33,7 +33,7 @@ impl Effects {
 /// Called with attempts that have ended, by rollout and attempt.
 type EndListener = Box<dyn Fn(&str, &str) + Send + Sync>;
 
-/// Wakes those who wait.
+/// Wakes waiting tasks.
 pub(crate) struct Signals {
     /// One notification per rollout that was put into the queue.
     pub queued: Notify,

@@ -200,8 +200,8 @@ impl Sql {
         self.push(if separator == "(" { "(NULL)" } else { ")" })
     }
 
-    /// Appends `(a, b, ..)` of at most so many numbers, of which there is at least one. The last stands there several
-    /// times, so that there is one text, which the databases prepare once.
+    /// Appends `(a, b, ..)` of at most so many numbers, of which there is at least one. The last is repeated, so that there
+    /// is one text, which the databases prepare once.
     pub(crate) fn integers(&mut self, values: impl IntoIterator<Item = i64>, at_most: usize) -> &mut Self {
         let mut last = None;
         let mut values = values.into_iter();
@@ -214,8 +214,8 @@ impl Sql {
         self.push(")")
     }
 
-    /// Appends `(a, b, ..)` of hashes, of which there is at least one. The last stands there several times, so that there
-    /// are few texts, which the databases prepare once.
+    /// Appends `(a, b, ..)` of hashes, of which there is at least one. The last is repeated, so that there are few texts,
+    /// which the databases prepare once.
     pub(crate) fn hashes<const N: usize>(&mut self, hashes: &[[u8; N]]) -> &mut Self {
         let repeated = std::iter::repeat_n(hashes.last(), hashes.len().next_power_of_two() - hashes.len());
         let mut separator = "(";
@@ -361,7 +361,7 @@ impl Sql {
 /// Later than any time, and a number in both databases.
 const END_OF_TIME: &str = "1.7976931348623157e308";
 
-/// What stands for null in an order.
+/// The value that sorts like null.
 #[derive(Clone, Copy)]
 enum Null {
     EndOfTime,

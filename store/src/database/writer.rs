@@ -35,12 +35,12 @@ impl Write {
         &mut self.connection
     }
 
-    /// After the commit, one of those who wait for work is woken.
+    /// After the commit, a task that waits for work is woken.
     pub(crate) fn rollout_was_queued(&mut self) {
         self.effects.queued += 1;
     }
 
-    /// After the commit, those who wait for rollouts to finish are woken.
+    /// After the commit, tasks that wait for rollouts to finish are woken.
     pub(crate) fn rollout_finished(&mut self) {
         self.effects.finished = true;
     }
@@ -118,7 +118,7 @@ where
     }
 
     fn answer(self: Box<Self>, transaction: Result<()>) {
-        // Nobody listens any more if the caller has been dropped; what was committed stays.
+        // The caller may have been dropped; what was committed stays.
         let _ = self.caller.send(transaction.and(self.result));
     }
 }

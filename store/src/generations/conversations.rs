@@ -25,9 +25,9 @@ const IDS_PER_QUERY: usize = 10_000;
 /// The messages, tools and answer of a model call, as attributes of its span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordedConversation {
-    /// Each with the ends of its attributes' names: `role`, `content` and whatever else. The first has the attributes of
-    /// the tools too, under their whole names: who declares other tools begins another conversation, as to the model,
-    /// whose prompt they stand at the beginning of.
+    /// Each by the ends of its attributes' names: `role`, `content` and others. The first has the attributes of the tools
+    /// too, under their whole names: other tools begin another conversation, because tools are at the beginning of the
+    /// model's prompt.
     messages: Vec<Object>,
     answer: Object,
 }
@@ -140,7 +140,7 @@ impl WrittenConversation {
         self.hashes.get(length..).unwrap_or_default().concat()
     }
 
-    /// Those from this one on as they stand in a list behind others, each with a comma before it.
+    /// Those from this one on as elements of a longer JSON list, each with a comma before it.
     pub(crate) fn listed_from(&self, index: usize) -> String {
         self.messages.iter().skip(index).flat_map(|message| [",", message]).collect()
     }

@@ -37,7 +37,7 @@ impl Store {
         Ok(DriftReport::of(rollout_id, listed.items))
     }
 
-    /// Calls, and how each stands to those before it.
+    /// Calls, and how each continues those before it.
     pub async fn list_drift(&self, filter: &ListFilter, part: &Part) -> Result<Listed<CallDrift>> {
         let mut sql = start(&CALLS, filter);
         if let Some(model) = &filter.model {

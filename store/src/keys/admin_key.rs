@@ -12,7 +12,7 @@ pub struct AdminKey {
 }
 
 impl AdminKey {
-    /// A key that can stand in a header: visible ASCII, at least one character. White space around it is no part of it.
+    /// A key that fits into a header: visible ASCII, at least one character, without white space around it.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! Whom a key makes of its bearer, and why one opens nothing.
+//! The holder of a key, and why a key is refused.
 
-/// Whom a key makes of its bearer.
+/// The holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyHolder {
-    /// Whoever runs the server.
+    /// The operator of the server.
     Admin,
     /// An agent: its rollout's model calls and rewards.
     Attempt {
@@ -12,7 +12,7 @@ pub enum KeyHolder {
         /// The attempt that the key was made for, and which calls that name no attempt belong to.
         attempt_id: String,
     },
-    /// Whoever runs an attempt's grader: its rewards, and nothing else.
+    /// The grader of an attempt: its rewards, and nothing else.
     Grader {
         /// Its rollout.
         rollout_id: String,

@@ -15,7 +15,7 @@ pub(crate) fn sql_words<W: Display>(words: &[W]) -> String {
     words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(", ")
 }
 
-/// Where a rollout stands once its latest attempt has `status`.
+/// The state of a rollout once its latest attempt has `status`.
 pub(crate) fn propagate(status: AttemptStatus, sequence_id: u32, config: &RolloutConfig) -> RolloutStatus {
     match status {
         AttemptStatus::Preparing => RolloutStatus::Preparing,
@@ -31,7 +31,7 @@ pub(crate) fn propagate(status: AttemptStatus, sequence_id: u32, config: &Rollou
     }
 }
 
-/// What the clock makes of an attempt that has not ended: `Timeout`, `Unresponsive`, or nothing.
+/// The status of an attempt that is overdue: `Timeout`, `Unresponsive`, or nothing.
 pub(crate) fn overdue(
     now: f64,
     start_time: f64,

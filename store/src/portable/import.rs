@@ -19,8 +19,8 @@ use crate::spans::writing::{insert_span, raise_sequence_id};
 use crate::{Result, Store, StoreError};
 
 impl Store {
-    /// Stores records of an archive in one transaction, all or none. What is there already is left as it is and
-    /// counted. A record that cannot be stored is named by its place among these.
+    /// Stores records of an archive in one transaction, all or none. Existing ones are left as they are and counted. A
+    /// record that cannot be stored is named by its place among these.
     pub async fn import(&self, records: Vec<ArchiveRecord>) -> std::result::Result<Imported, (usize, StoreError)> {
         let at = Arc::new(AtomicUsize::new(0));
         let place = Arc::clone(&at);

@@ -38,8 +38,8 @@ pub(crate) const ROLLOUTS: Kind = Kind {
     name: None,
 };
 
-/// Attempts have no position of their own. The time of their making, in microseconds, stands in for it; the clocks of
-/// several servers may be apart by the slack.
+/// Attempts have no position of their own. Their creation time, in microseconds, is used instead; the clocks of several
+/// servers may differ by the slack.
 pub(crate) const ATTEMPTS: Kind = Kind {
     select: "SELECT attempts.*, CAST(start_time * 1000000 AS BIGINT) AS position FROM attempts",
     key: "rollout_id || '/' || attempt_id",

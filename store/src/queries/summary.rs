@@ -43,7 +43,7 @@ pub struct TableSize {
 /// How many rollouts there are of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RolloutCount {
-    /// Where they stand.
+    /// Their status.
     pub status: String,
     /// What they are for.
     pub mode: Option<String>,

@@ -176,7 +176,7 @@ impl CallRecord {
         self.packed_tokens.get(TOKEN_BYTES * self.generation.prompt_tokens.len()..).unwrap_or_default()
     }
 
-    /// Tokens of prompt and answer, and the hash that stands for them.
+    /// Tokens of prompt and answer, and their hash.
     pub(crate) fn context(&self) -> (usize, ContextHash) {
         self.known.context.unwrap_or_default()
     }

@@ -11,8 +11,8 @@ const CALLS: usize = 32;
 /// Rollout and attempt.
 type AttemptKey = (String, String);
 
-/// The latest calls of the attempts that recorded some lately: a guess at what their next calls continue. Whoever writes
-/// checks it, so that it does no harm where it is out of date or has been forgotten.
+/// The latest calls of the attempts that recorded some lately: a guess at what their next calls continue. Writes check it,
+/// so that it does no harm where it is out of date or incomplete.
 #[derive(Default)]
 pub(crate) struct LatestCalls {
     halves: Mutex<Halves>,

@@ -59,7 +59,7 @@ pub(crate) async fn record_one_by_one(write: &mut Write, call: &CallRecord) -> R
     Ok(())
 }
 
-/// Records a call of an attempt that is there.
+/// Records a call of an existing attempt.
 async fn record_next(write: &mut Write, call: &CallRecord) -> Result<()> {
     let sequence_id = allocate_sequence_id(write, &call.generation.rollout_id).await?;
     record_at(write, call, sequence_id, sequence_id == FIRST, Recorded::default()).await

@@ -28,7 +28,7 @@ pub enum RewardRefused {
         /// How it ended.
         status: &'static str,
     },
-    /// Somebody who ranks higher has given the same reward.
+    /// A giver of higher rank has given the same reward.
     #[error("the reward was given by the {giver}, after whom the agent itself is not asked")]
     Judged {
         /// Who gave it.

@@ -10,7 +10,7 @@ use crate::rewards::annotations::{ANNOTATION, EVENT_TYPE, GIVER, REWARD, attribu
 use crate::rewards::refused::RewardRefused;
 use crate::{Result, StoreError};
 
-/// What stands before the attributes of a reward that does not count.
+/// Prefix of the attributes of a reward that does not count.
 const UNCOUNTED: &str = "fulgurite.uncounted.";
 /// The name of an annotation whose reward does not count.
 const UNCOUNTED_ANNOTATION: &str = "fulgurite.uncounted_annotation";

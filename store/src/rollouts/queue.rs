@@ -36,8 +36,8 @@ impl Store {
         .await
     }
 
-    /// Creates a rollout together with its first attempt; it never stands in the queue. One whose id is supplied and
-    /// known already is given back as it is stored, with its latest attempt.
+    /// Creates a rollout together with its first attempt; it is never queued. One with an id that exists already is
+    /// returned as it is stored, with its latest attempt.
     pub async fn start_rollout(&self, rollout: NewRollout, worker_id: Option<&str>) -> Result<AttemptedRollout> {
         validate(&rollout)?;
         let worker_id = worker_id.map(str::to_owned);

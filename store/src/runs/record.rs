@@ -155,8 +155,8 @@ impl Store {
         .await
     }
 
-    /// Where all sampled tokens in the store went, as this run sees it. `tokens` sums to all sampled tokens there are:
-    /// what the run has not accounted for stands under `other`, which comes last.
+    /// How this run used all sampled tokens in the store. `tokens` sums to all sampled tokens: those that the run has not
+    /// accounted for are under `other`, which comes last.
     pub async fn token_ledger(&self, run_id: &str) -> Result<Vec<LedgerRow>> {
         let mut connection = self.reader().await?;
         require_run(&mut connection, run_id).await?;

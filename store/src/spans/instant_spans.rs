@@ -18,7 +18,7 @@ use crate::{Result, Store, StoreError};
 /// What has just happened in an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewInstantSpan {
-    /// The rollout, which is there.
+    /// The rollout, which must exist.
     pub rollout_id: String,
     /// The attempt, which is made if its rollout has none of that name.
     pub attempt_id: String,

@@ -133,7 +133,7 @@ impl SpanPages {
         if texts.is_empty() { Box::pin(self.next_as_json()).await } else { Ok(Some(texts.join(","))) }
     }
 
-    /// What stands behind the spans.
+    /// The text after the spans.
     fn end(&self, before: &str) -> String {
         let Self { limit, offset, total, .. } = self;
         format!(r#"{before}],"limit":{limit},"offset":{offset},"total":{total}}}"#)

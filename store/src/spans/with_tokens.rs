@@ -1,7 +1,7 @@
 //! The spans of a generation: what is stored of them, and what readers get.
 //!
-//! Agent-lightning reads proxied calls in two ways, and each call is there for both, once each: its tracer's adapter
-//! looks for spans named like `openai.chat.completion`, one for each `gen_ai.response.id`; its proxy's adapter looks for
+//! Agent-lightning reads proxied calls in two ways, and each call is returned once for both: its tracer's adapter looks for
+//! spans named like `openai.chat.completion`, one for each `gen_ai.response.id`; its proxy's adapter looks for
 //! `raw_gen_ai_request` alone, whose attributes are vLLM's fields as text.
 
 use std::collections::HashMap;
@@ -131,8 +131,8 @@ fn named_generation(span: &Span) -> Option<&str> {
     span.attributes.get(key).and_then(Value::as_str).filter(|_| lacks_tokens)
 }
 
-/// What readers of spans expect to find of a generation: token ids, and logprobs as JSON text in OpenAI's shape. A
-/// token's text is not known here; its id stands in its place as vLLM writes it.
+/// The attributes of a generation that readers of spans expect: token ids, and logprobs as JSON text in OpenAI's shape. The
+/// text of a token is not known here and is replaced by its id, as vLLM writes it.
 fn token_attributes(generation: &Generation) -> Object {
     let mut attributes = Object::new();
     if generation.prompt_tokens.is_empty() && generation.sampled_tokens.is_empty() {

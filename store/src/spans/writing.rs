@@ -17,7 +17,7 @@ pub(crate) fn body(span: &Span) -> Result<String> {
     to_json("span", span)
 }
 
-/// Stores a span of an attempt that is there; whether the span is new.
+/// Stores a span of an existing attempt; whether the span is new.
 pub(crate) async fn insert_span(write: &mut Write, span: &Span) -> Result<bool> {
     let body = body(span)?;
     let recorded = Recorded::span(&body, span.sequence_id)?;
@@ -97,7 +97,7 @@ pub(crate) async fn insert_rows(connection: &mut AnyConnection, rows: Vec<(&Span
     if inserted == span_ids.len() as u64 {
         return Ok(vec![true; span_ids.len()]);
     }
-    // Nobody else writes meanwhile, so the latest of the attempt's spans are the ones that were just inserted.
+    // There are no other writes meanwhile, so the latest of the attempt's spans are the ones that were just inserted.
     let mut latest = Sql::new("SELECT span_id FROM spans WHERE rollout_id = ");
     latest.text(&first.rollout_id).push(" AND attempt_id = ").text(&first.attempt_id);
     latest.push(" ORDER BY position DESC").part(Some(inserted), 0)?;

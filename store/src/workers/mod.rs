@@ -1,4 +1,4 @@
-//! Workers: those who take rollouts.
+//! Workers: the programs that take rollouts off the queue.
 
 pub(crate) mod reports;
 pub(crate) mod rows;

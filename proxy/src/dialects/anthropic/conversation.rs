@@ -88,7 +88,7 @@ fn texts(content: WireContent, field: &str) -> Result<Vec<String>, ProxyError> {
     blocks.into_iter().enumerate().map(text).collect()
 }
 
-/// Results of tools are messages of their own, what stands between them the user's.
+/// Results of tools are messages of their own; the text between them is the user's.
 fn add_user_turn(conversation: &mut Vec<Message>, content: WireContent, field: &str) -> Result<(), ProxyError> {
     let blocks = match content {
         WireContent::Text(text) => {
@@ -182,7 +182,7 @@ fn tool_call(mut block: Block) -> Result<ToolCall, ProxyError> {
     Ok(ToolCall { id: Some(id), call_type: "function".to_owned(), function, extra: Map::new() })
 }
 
-/// A content block and where it stands.
+/// A content block and its path.
 struct Block {
     field: String,
     fields: Map<String, Value>,
@@ -205,7 +205,7 @@ impl Block {
         string.map(str::to_owned).ok_or_else(|| ProxyError::invalid(&field, format!("{field} must be a string")))
     }
 
-    /// The error for a block that cannot stand here.
+    /// The error for a block that is not allowed here.
     fn refused(&self) -> ProxyError {
         let field = format!("{}.type", self.field);
         let message = match self.kind() {

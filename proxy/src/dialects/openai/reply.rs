@@ -189,8 +189,8 @@ impl OpenAiReply {
 }
 
 impl OpenAiWriter {
-    /// Whether a token stands in the reply. Token ids are all that was sampled, and logprobs beside them match them one
-    /// to one; alone, they are of the text only.
+    /// Whether a token is part of the reply. Token ids are all that was sampled, and logprobs beside them match them one to
+    /// one; alone, they are of the text only.
     fn carries(&self, taken: &AnswerToken) -> bool {
         taken.is_text || self.context.token_ids
     }

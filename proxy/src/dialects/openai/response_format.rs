@@ -4,8 +4,8 @@ use crate::call::structured_output::JsonForm;
 use crate::dialects::field_checks::refuse;
 use crate::error::ProxyError;
 
-/// Reads the response format in `field`: text, JSON, or JSON that matches a schema. The schema stands in `json_schema` as
-/// in Chat Completions, or beside the type as in the other dialects.
+/// Reads the response format in `field`: text, JSON, or JSON that matches a schema. The schema is in `json_schema` as in
+/// Chat Completions, or beside the type as in the other dialects.
 pub(crate) fn read(field: &'static str, format: Option<&Value>) -> Result<Option<JsonForm>, ProxyError> {
     let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
     let schema = match format.get("type").and_then(Value::as_str) {

@@ -45,7 +45,7 @@ struct TokenLogprob<'t> {
     logprob: f64,
 }
 
-/// A token's text; what is no text of its own stands there as replacement characters.
+/// A token's text; bytes that are no text of their own become replacement characters.
 pub(crate) fn token_text(id: u32, tokenizer: &Tokenizer) -> Cow<'_, str> {
     String::from_utf8_lossy(tokenizer.id_to_bytes(id).unwrap_or_default())
 }

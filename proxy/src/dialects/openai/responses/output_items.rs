@@ -3,8 +3,8 @@ use serde_json::{Map, Value, json};
 
 use crate::reply::assistant_message::Delta;
 
-/// What stands before the reasoning in an item's `encrypted_content`, which clients send back as it is. It is no secret
-/// to those who run the model.
+/// Prefix of the reasoning in an item's `encrypted_content`, which clients send back unchanged. It is no secret from the
+/// operator of the model.
 pub(super) const ENCRYPTED_PREFIX: &str = "fulgurite-reasoning:";
 const RESPONSE_PREFIX: &str = "resp_";
 

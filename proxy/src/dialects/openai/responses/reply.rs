@@ -101,7 +101,7 @@ impl ResponseWriter {
         changes
     }
 
-    /// Those tokens, the last ones, that a text is made of; what stands before them is markup.
+    /// Those tokens, the last ones, that make up a text; those before them are markup.
     fn tokens_of_text<'t>(&self, tokens: &'t [Kept], text: &str) -> &'t [Kept] {
         let end = tokens.iter().rposition(|kept| kept.is_text).map_or(0, |last| last + 1);
         let (mut start, mut bytes) = (end, 0);

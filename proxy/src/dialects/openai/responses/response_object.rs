@@ -22,7 +22,7 @@ const ECHOED: [&str; 16] = [
     "top_p",
 ];
 
-/// How a response stands.
+/// The status of a response.
 pub(super) enum ResponseStatus {
     InProgress,
     Completed,

@@ -310,7 +310,7 @@ mod tests {
                 let observation = vec![Chunk::Tokens(history.clone())];
                 let mut logprobs = Vec::new();
                 for token in &sampled {
-                    // Distinct, so that it tells which sampled token a target is.
+                    // Distinct, so that it shows which sampled token a target is.
                     logprob -= 1.0;
                     logprobs.push(logprob);
                     expected.push((history.clone(), *token, logprob, if masked { 0.0 } else { 1.0 }));

@@ -1,6 +1,6 @@
 use crate::DamagedFiles;
 
-/// Why a model host could not do what it was asked.
+/// Why a model host could not do what was requested.
 ///
 /// The variants are what a caller acts on: fix the request, shorten the prompt, come back later, or give up.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ pub enum AnswerFault {
     /// No JSON, or not the JSON that the wire has.
     #[error("what came cannot be read: {message}")]
     Unreadable {
-        /// What the reader says.
+        /// The reader's message.
         message: String,
     },
     /// The host itself says that it failed.
@@ -178,10 +178,10 @@ pub enum AnswerFault {
     /// The host sampled after another prompt than was sent.
     #[error("the prompt that it was sampled after is not the one that was sent")]
     PromptDiffers,
-    /// More than was asked for.
+    /// More than was requested.
     #[error("more than the {limit} tokens that were asked for came")]
     TooManyTokens {
-        /// What was asked for.
+        /// What was requested.
         limit: usize,
     },
     /// A stop token with tokens behind it.

@@ -73,7 +73,7 @@ impl FairShare {
             state.free -= 1;
             return Ok(None);
         }
-        state.forget_those_who_left();
+        state.remove_closed();
         let in_all = state.owners.iter().map(|(_, queue)| queue.len()).sum();
         let own = state.owners.iter().find(|(name, _)| name == owner).map_or(0, |(_, queue)| queue.len());
         if own >= self.limits.waiting_of_owner {
@@ -114,7 +114,7 @@ impl FairShare {
 }
 
 impl State {
-    fn forget_those_who_left(&mut self) {
+    fn remove_closed(&mut self) {
         self.owners.iter_mut().for_each(|(_, queue)| queue.retain(|sender| !sender.is_closed()));
         self.owners.retain(|(_, queue)| !queue.is_empty());
     }

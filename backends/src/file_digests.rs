@@ -30,7 +30,7 @@ pub enum FileDamage {
     Unreadable {
         /// Its path in the directory.
         file: String,
-        /// What the system said.
+        /// The system's error.
         message: String,
         /// The digest that it had.
         saved: String,

@@ -2,15 +2,15 @@
 //!
 //! - [`Sampler`]: tokens in; sampled tokens and their logprobs out, as they are sampled, by a [`SampleStream`].
 //! - [`Learner`]: datums in; gradients, optimizer steps, checkpoints and new weights out.
-//! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], told of by
+//! - [`VllmSampler`], [`SglangSampler`], [`LlamaCppSampler`]: remote hosts behind [`Sampler`], described by
 //!   [`RemoteOptions`].
 //! - [`PromptScores`]: how likely the tokens of a prompt were, and what else [`PromptQuestions`] ask of its places.
 //! - [`NewWeights`]: what is put behind a sampler, and where it is. [`PublishingLearner`] puts there what it learns.
 //! - [`remote`]: what remote hosts are built of.
 //! - [`Replicas`]: several hosts of one model as one.
-//! - [`Upstream`]: servers that are asked in a dialect's own words, and whose answers are passed on as they come.
+//! - [`Upstream`]: servers that take requests in their own dialect, and whose replies are forwarded as they come.
 //! - [`FairShare`]: places for work whose size clients choose, which take turns. [`aside`] keeps other tasks from waiting for it.
-//! - [`plain_words`]: what serde says of wrong input, in words of the input.
+//! - [`plain_words`]: serde's errors about wrong input, in terms of the input.
 //! - [`derive_seed`]: how the seed of a request follows from what it belongs to.
 
 mod error;

@@ -13,12 +13,12 @@ use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream
 
 /// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
 ///
-/// Probabilities are asked for after the samplers (`post_sampling_probs`), so that they are those of what was sampled
-/// from. Under a schema they are not: a token that is sampled without it and fits is told with its probability without
+/// Probabilities are requested after the samplers (`post_sampling_probs`), so that they are those of what was sampled
+/// from. Under a schema they are not: a token that is sampled without it and fits is reported with its probability without
 /// it, though another would have been sampled again. So schemas are refused, except at temperature 0.
 ///
 /// It stops at the model's own end of a text and at strings; the request's stop tokens are watched for here, and end the
-/// request. Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not tell which
+/// request. Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not report which
 /// weights it has. While a character is incomplete, the server keeps its tokens to itself and tells their number alone:
 /// there an answer is broken, by name, since what follows is not known to follow what came before.
 pub type LlamaCppSampler = RemoteSampler<LlamaCpp>;
@@ -72,7 +72,7 @@ impl Wire for LlamaCpp {
         Ok(request.sampling.constraint.is_some().then(|| why.to_owned()))
     }
 
-    async fn ask(
+    async fn start_sampling(
         remote: &Remote,
         server: &LlamaCppServer,
         request: &SampleRequest,
@@ -85,7 +85,7 @@ impl Wire for LlamaCpp {
 }
 
 /// A request. The server's defaults change the distribution, and may be set where it is started, so that each of them
-/// is written out. Probabilities of what is sampled on another device are not always told.
+/// is written out. Probabilities of what is sampled on another device are not always reported.
 fn body(request: &SampleRequest) -> Value {
     let sampling = &request.sampling;
     let mut fields = Map::new();
@@ -175,7 +175,7 @@ impl ReadEvent for LlamaCppReader {
             return Err(AnswerFault::PromptDiffers);
         }
         if event.stop {
-            untold(&event, taken)?;
+            check_token_count(&event, taken)?;
             // Once the context is full it either ends there, or drops the oldest tokens to make room, and what follows is
             // sampled after another prompt.
             if event.truncated && prompt_tokens + taken > context_length {
@@ -185,7 +185,7 @@ impl ReadEvent for LlamaCppReader {
             return Ok(Some(Piece { end: Some(end(&event)?), cached, ..Piece::default() }));
         }
         let ids = event.tokens.as_ref().ok_or(AnswerFault::NoTokenIds)?;
-        untold(&event, taken + ids.len())?;
+        check_token_count(&event, taken + ids.len())?;
         let probabilities = event.completion_probabilities;
         if ids.len() != probabilities.len() {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: probabilities.len() });
@@ -207,8 +207,8 @@ impl ReadEvent for LlamaCppReader {
     }
 }
 
-/// Fails where more tokens were sampled than the event and those before it have told.
-fn untold(event: &Event, told: usize) -> Result<(), AnswerFault> {
+/// Fails where more tokens were sampled than this event and those before it have reported.
+fn check_token_count(event: &Event, told: usize) -> Result<(), AnswerFault> {
     match event.tokens_predicted {
         Some(sampled) if sampled != told => Err(AnswerFault::TokensUntold { sampled, told }),
         _ => Ok(()),

@@ -7,7 +7,7 @@ pub enum Notation {
     Json,
 }
 
-/// What serde says of a mistake in somebody's text, said of that text and not of this program.
+/// serde's error about a text, in terms of that text and not of this program's types.
 ///
 /// `place` is the path of what is wrong (`runner.parallel`); empty or `.` is the whole. Words that are not serde's own, as
 /// those of a syntax error, stay as they are, after the place if there is one.

@@ -86,7 +86,7 @@ pub(crate) struct HostMetrics {
     pub(crate) queue: Histogram,
     pub(crate) well: Counter,
     pub(crate) failed: Counter,
-    /// Whoever asked had left before it was known.
+    /// The caller had left before it was known.
     pub(crate) abandoned: Counter,
 }
 

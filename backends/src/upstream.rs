@@ -11,7 +11,7 @@ use crate::remote::http::error_words::describe;
 use crate::replicas::{Replica, Turn, order};
 use crate::{AnswerFault, BackendError, ReplicaOptions};
 
-/// The dialect that an upstream speaks.
+/// The dialect of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamDialect {
     /// OpenAI's.
@@ -85,11 +85,11 @@ impl KeyHeader {
 pub struct UpstreamOptions {
     /// Where it is: one URL for each of its hosts, as the dialect's own clients take it.
     pub urls: Vec<String>,
-    /// What it speaks.
+    /// Its dialect.
     pub dialect: UpstreamDialect,
     /// Never shown.
     pub api_key: Option<String>,
-    /// What the key is sent in; as the dialect sends keys unless told otherwise.
+    /// What the key is sent in; as the dialect sends keys unless configured otherwise.
     pub key_header: Option<KeyHeader>,
     /// How several hosts are used. Their health is seen by how they answer, and never asked for.
     pub replicas: ReplicaOptions,
@@ -122,7 +122,7 @@ pub struct UpstreamRequest {
     pub affinity: Option<String>,
 }
 
-/// Servers that are asked in a dialect's own words, and whose answers are passed on as they come.
+/// Servers that take requests in their own dialect, and whose replies are forwarded as they come.
 ///
 /// Of several hosts, one that gives no answer at all is passed over for another. A status is an answer, whatever it
 /// says; those from 500 on count against the host. A host may be silent for as long as somebody waits for it.
@@ -150,7 +150,7 @@ impl Upstream {
         Ok(Self { dialect: options.dialect, hosts, api_key: options.api_key.clone() })
     }
 
-    /// What it speaks.
+    /// Its dialect.
     pub fn dialect(&self) -> UpstreamDialect {
         self.dialect
     }

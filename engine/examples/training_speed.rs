@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let threads = arguments.next().map_or(Ok(1), |threads| threads.parse())?;
     let least: f64 = arguments.next().map_or(Ok(3.0), |seconds| seconds.parse())?;
-    let learner = EmbeddedLearner::with_fresh_weights("", &config, 1, threads)?;
+    let learner = EmbeddedLearner::with_initial_weights("", &config, 1, threads)?;
     let data = rows(SEQUENCES, LENGTH, config.vocab_size);
     let step = async || {
         learner.forward_backward(data.clone(), LossFunction::CrossEntropy).await?;

@@ -73,7 +73,7 @@ impl Engine {
 
     /// A model with the weights that [`create_model`] would give it, without writing them. Its tokenizer's files, which
     /// checkpoints take along, are those in `directory`.
-    pub fn with_fresh_weights(
+    pub fn with_initial_weights(
         directory: impl AsRef<Path>,
         config: &ModelConfig,
         seed: u64,
@@ -82,7 +82,7 @@ impl Engine {
         config.check()?;
         let model = Arc::new(Model::new(config.clone()).on(options.device.open()?));
         let need = MemoryNeed::of(config, 0);
-        Self::start(directory.as_ref(), model, need, |model| Ok(Weights::fresh(model, seed)), None, options)
+        Self::start(directory.as_ref(), model, need, |model| Ok(Weights::initial(model, seed)), None, options)
     }
 
     fn start(
@@ -161,7 +161,7 @@ impl Engine {
 /// `generation_config.json` too.
 pub fn create_model(directory: impl AsRef<Path>, config: &ModelConfig, seed: u64) -> Result<(), EngineError> {
     config.check()?;
-    let weights = Weights::fresh(Arc::new(Model::new(config.clone())), seed);
+    let weights = Weights::initial(Arc::new(Model::new(config.clone())), seed);
     let tokens = ["bos_token_id", "eos_token_id", "pad_token_id"];
     let known = tokens.iter().filter_map(|name| Some((name.to_string(), config.other.get(*name)?.clone())));
     let generation_config = serde_json::Value::Object(known.collect()).to_string();
@@ -176,7 +176,7 @@ mod tests {
     use crate::checkpoints::tensor_files::{Content, Written, read_weights, write_tensors, written_tensors};
     use crate::model::element_type::ElementType;
     use crate::model::layout::Layout;
-    use crate::model::weights::put_fresh;
+    use crate::model::weights::write_initial;
     use crate::test_models::tiny_config;
 
     type Tensors<'a> = Vec<(String, Written<'a>)>;
@@ -200,7 +200,7 @@ mod tests {
             assert_ne!(weights("first"), weights("other"));
             let layout = Layout::new(&config);
             let mut expected = vec![0.0; layout.length];
-            put_fresh(&config, &layout, 1, &mut expected);
+            write_initial(&config, &layout, 1, &mut expected);
             assert_eq!(values(&path("first"), &config).unwrap(), expected);
         }
     }

@@ -6,7 +6,7 @@ use fulgurite_types::DatumError;
 
 use crate::device::device_name::Device;
 
-/// Why the engine could not do what it was asked.
+/// Why the engine could not do what was requested.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A file or directory could not be read or written.
@@ -16,7 +16,7 @@ pub enum EngineError {
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file is not what it should be.
@@ -52,7 +52,7 @@ pub enum EngineError {
         /// What the sum is of.
         parts: String,
     },
-    /// The device that was asked for cannot be used.
+    /// The device that was requested cannot be used.
     #[error("no product can be computed on {device}: {source}")]
     Device {
         /// Which one.
@@ -119,7 +119,7 @@ pub enum EngineError {
     /// An answer cannot be kept to what it must look like.
     #[error("the answer's schema or grammar cannot be used: {message}")]
     Constraint {
-        /// What the grammar's compiler says.
+        /// The grammar compiler's message.
         message: String,
     },
     /// A number given to the optimizer makes no sense.

@@ -36,7 +36,7 @@ pub use device::device_name::Device;
 pub use engine::{Engine, create_model};
 pub use engine_options::EngineOptions;
 pub use error::EngineError;
-pub use gguf::{GgufFacts, GgufProgress, convert_gguf, find_kept_gguf, is_gguf, kept_gguf};
+pub use gguf::{GgufFacts, GgufProgress, convert_gguf, converted_gguf, find_converted_gguf, is_gguf};
 pub use kernels::square_product;
 pub use model::architecture::Architecture;
 pub use model::config::ModelConfig;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::model::config::ModelConfig;
 use crate::model::layout::Layout;
-use crate::training::shard::Told;
+use crate::training::shard::ReportedLogprobs;
 
 /// The logprob of each token of `sequence` after the first.
 pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], sequence: &[u32]) -> Vec<f64> {
@@ -193,7 +193,7 @@ mod tests {
         let data = [datum(&tokens)];
         let mut shard = Shard::new(u64::MAX);
         let losses = |_| TokenLoss::CrossEntropy { weight: 1.0 };
-        let scored = shard.score_backward(policy, &examples(&data, losses), Told::Trained);
+        let scored = shard.score_backward(policy, &examples(&data, losses), ReportedLogprobs::Trained);
         for (row, (found, target)) in scored[0].logprobs.iter().zip(&tokens[1..]).enumerate() {
             let expected = fixture["logprobs"][row][*target as usize].as_f64().unwrap();
             assert!((f64::from(*found) - expected).abs() < 1e-5, "{directory:?}, {row}: {found}, not {expected}");
@@ -218,7 +218,7 @@ mod tests {
         let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
         let mut shard = Shard::new(u64::MAX);
         let weights = &policy.weights;
-        shard.score_backward(policy, &examples(&data, &loss), Told::Trained);
+        shard.score_backward(policy, &examples(&data, &loss), ReportedLogprobs::Trained);
         let (config, layout) = (&weights.model.config, &weights.model.layout);
         let exact_loss = |values: &[f64]| -> f64 {
             let of = |sequence: &&[u32]| -> f64 {
@@ -264,7 +264,8 @@ mod tests {
             let mut shard = Shard::new(activation_bytes);
             let loss = |index| TokenLoss::CrossEntropy { weight: 1.0 + index as f32 };
             // The second pass finds the memory of the first.
-            let scored = [(); 2].map(|()| shard.score_backward(&weights, &examples(&data, loss), Told::All));
+            let scored =
+                [(); 2].map(|()| shard.score_backward(&weights, &examples(&data, loss), ReportedLogprobs::All));
             (scored, shard.gradient)
         };
         assert!(run(0) == run(u64::MAX));

@@ -38,7 +38,7 @@ pub struct EmbeddedTinkerModel {
 }
 
 impl EmbeddedTinkerModel {
-    /// The model of an engine. Fails if its directory does not tell what it ends texts with.
+    /// The model of an engine. Fails if its directory does not name its end-of-text token.
     pub fn new(engine: &Engine) -> Result<Self, EngineError> {
         let (directory, config, sampler) = (engine.directory(), engine.config(), engine.sampler());
         let directory = std::fs::canonicalize(directory).map_err(EngineError::io("find", directory))?;
@@ -126,7 +126,7 @@ impl HostedLearner for TrainingRun {
         data: Arc<[Datum]>,
         loss: LossFunction,
     ) -> Result<ForwardBackward, BackendError> {
-        self.learner.forward_backward_telling_all(data, loss).await
+        self.learner.forward_backward_with_all_logprobs(data, loss).await
     }
 
     async fn forward_with_loss(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {

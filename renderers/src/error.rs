@@ -16,7 +16,7 @@ pub enum RenderError {
     /// The tokenizer failed.
     #[error("the tokenizer failed: {message}")]
     Tokenizer {
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The tokenizer lacks a token that the format is made of.
@@ -30,13 +30,13 @@ pub enum RenderError {
     /// No such renderer.
     #[error("there is no renderer `{name}`; there are {}", crate::renderer_names().join(", "))]
     UnknownRenderer {
-        /// What was asked for.
+        /// What was requested.
         name: String,
     },
     /// A renderer that models are known to need and that is not written.
     #[error("the format of the renderer `{name}` is not known here; a model that needs it cannot be rendered")]
     UnsupportedRenderer {
-        /// What was asked for.
+        /// What was requested.
         name: String,
     },
     /// Neither the model's files nor the caller say how to write a conversation.
@@ -56,7 +56,7 @@ pub enum RenderError {
         /// What is wrong with it.
         message: String,
     },
-    /// An answer cannot be kept to what was asked for while it is sampled.
+    /// An answer cannot be kept to what was requested while it is sampled.
     #[error("the {renderer} format cannot keep an answer to this: {message}")]
     ShapeUnsupported {
         /// The format.
@@ -91,7 +91,7 @@ pub enum RenderError {
     /// The template does not compile, refused the conversation by `raise_exception`, or failed on it.
     #[error("the chat template failed: {message}")]
     Template {
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The template looks into the messages' text, so that text spelling a control token cannot be told from the

@@ -53,7 +53,7 @@ pub use renderer::{Continuation, RenderedPrompt, Renderer, RendererIdentity};
 pub use response_format::ResponseFormat;
 pub use supervised::train_on_what::TrainOnWhat;
 pub use supervised::weighted_tokens::WeightedTokens;
-pub use templates::template_check::{Finding, StopToken, TemplateReport, Verdict, check_template};
+pub use templates::template_check::{Finding, StopToken, TemplateReport, TemplateVerdict, check_template};
 pub use templates::template_renderer::{TemplateOptions, TemplateRenderer};
 pub use tokenizer::model_tokenizer::Tokenizer;
 pub use tokenizer::stop_strings::{StopScan, StopStrings};

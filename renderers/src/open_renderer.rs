@@ -36,7 +36,7 @@ impl ToolWriting {
 pub struct RendererChoice<'n> {
     /// As [`renderer_of`] takes it.
     pub name: &'n str,
-    /// How it tells of tools.
+    /// How it declares tools.
     pub tools: ToolWriting,
 }
 

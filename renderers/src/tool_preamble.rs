@@ -62,15 +62,15 @@ impl Renderer for ToolPreambleRenderer {
     }
 
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError> {
-        self.format.render_prompt(&in_words(messages, tools), &[])
+        self.format.render_prompt(&as_plain_messages(messages, tools), &[])
     }
 
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError> {
         let Continuation { messages, new_from, sampled, tools } = *continuation;
         let (before, new) = messages.split_at(new_from.min(messages.len()));
-        let mut written = in_words(before, tools);
+        let mut written = as_plain_messages(before, tools);
         let new_from = written.len();
-        written.extend(in_words(new, &[]));
+        written.extend(as_plain_messages(new, &[]));
         self.format.render_continuation(&Continuation { messages: &written, new_from, sampled, tools: &[] })
     }
 
@@ -80,7 +80,7 @@ impl Renderer for ToolPreambleRenderer {
         tools: &[Value],
         train_on: &TrainOnWhat,
     ) -> Result<Vec<WeightedTokens>, RenderError> {
-        let written = in_words(messages, tools);
+        let written = as_plain_messages(messages, tools);
         match train_on {
             TrainOnWhat::Customized(marks) if marks.len() == messages.len() => {
                 let marks = TrainOnWhat::Customized(marks_of_written(messages, marks, tools));
@@ -92,10 +92,10 @@ impl Renderer for ToolPreambleRenderer {
 }
 
 /// The conversation with nothing in it that only a format with tools could write.
-fn in_words(messages: &[Message], tools: &[Value]) -> Vec<Message> {
+fn as_plain_messages(messages: &[Message], tools: &[Value]) -> Vec<Message> {
     let mut written: Vec<Message> = Vec::with_capacity(messages.len() + 1);
-    let speaks_first = messages.first().is_some_and(is_system);
-    if !tools.is_empty() && !speaks_first {
+    let begins_with_system = messages.first().is_some_and(is_system);
+    if !tools.is_empty() && !begins_with_system {
         written.push(Message::text("system", declarations(tools)));
     }
     let mut results: Vec<ContentPart> = Vec::new();
@@ -109,7 +109,7 @@ fn in_words(messages: &[Message], tools: &[Value]) -> Vec<Message> {
         }
         end_of_results(&mut results, &mut written);
         written.push(match index {
-            0 if speaks_first && !tools.is_empty() => appended(message, "\n\n", &declarations(tools)),
+            0 if begins_with_system && !tools.is_empty() => appended(message, "\n\n", &declarations(tools)),
             _ if !message.tool_calls.is_empty() => {
                 let calls: Vec<String> = message.tool_calls.iter().map(call).collect();
                 let spoken = Message { tool_calls: Vec::new(), ..message.clone() };
@@ -122,7 +122,7 @@ fn in_words(messages: &[Message], tools: &[Value]) -> Vec<Message> {
     written
 }
 
-/// Whether each message of [`in_words`] is marked: one of several results, if any of them is.
+/// Whether each message of [`as_plain_messages`] is marked: one of several results, if any of them is.
 fn marks_of_written(messages: &[Message], marks: &[bool], tools: &[Value]) -> Vec<bool> {
     let mut written = Vec::with_capacity(marks.len() + 1);
     if !tools.is_empty() && !messages.first().is_some_and(is_system) {
@@ -211,7 +211,7 @@ fn spelled(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::templates::template_conversations::{a_user, calling, declared, result_of, said};
+    use crate::templates::template_conversations::{a_user, an_answer, calling, declared, result_of};
     use crate::testing::{directory_with_template, tiny_directory};
     use crate::{RendererChoice, ToolWriting, open_renderer};
 
@@ -240,7 +240,7 @@ mod tests {
     fn tools_calls_and_results_are_written_in_words() {
         let [named, _] = renderers();
         assert_eq!((named.name(), named.response_format()), ("template+tools", ResponseFormat::QwenJson));
-        let calls = Message { content: said().content, ..calling(&["1", "2"]) };
+        let calls = Message { content: an_answer().content, ..calling(&["1", "2"]) };
         let messages = [Message::text("system", "s"), a_user(), calls, result_of("1"), result_of("2"), a_user()];
         let shown = text(&*named, &messages, &[declared("probe")]);
         let expected = r#"<|im_start|>system
@@ -309,7 +309,10 @@ a<|im_end|>
         let conversations = [
             (vec![a_user(), calling(&["1"])], vec![result_of("1")]),
             (vec![a_user(), calling(&["1", "2"])], vec![result_of("1"), result_of("2"), a_user()]),
-            (vec![Message::text("system", "s"), a_user(), calling(&["1"]), result_of("1"), said()], vec![a_user()]),
+            (
+                vec![Message::text("system", "s"), a_user(), calling(&["1"]), result_of("1"), an_answer()],
+                vec![a_user()],
+            ),
         ];
         for renderer in renderers() {
             for ((past, new), tools) in
@@ -342,7 +345,7 @@ a<|im_end|>
     #[test]
     fn marks_of_messages_stay_with_them() {
         let [named, _] = renderers();
-        let messages = [a_user(), calling(&["1", "2"]), result_of("1"), result_of("2"), said()];
+        let messages = [a_user(), calling(&["1", "2"]), result_of("1"), result_of("2"), an_answer()];
         let marks = TrainOnWhat::Customized(vec![false, true, false, false, true]);
         let examples = named.render_supervised(&messages, &[declared("probe")], &marks).unwrap();
         let all = named.render_supervised(&messages, &[declared("probe")], &TrainOnWhat::AllAssistantMessages).unwrap();

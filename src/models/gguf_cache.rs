@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fulgurite_engine::{GgufProgress, find_kept_gguf, is_gguf, kept_gguf};
+use fulgurite_engine::{GgufProgress, converted_gguf, find_converted_gguf, is_gguf};
 
 use crate::cli::progress::Progress;
 
@@ -23,13 +23,13 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
     let cache = cache_directory().context("set XDG_CACHE_HOME or HOME: GGUF files are converted into a cache there")?;
     let progress = RefCell::new(Progress::new(false));
     let watch = |event: GgufProgress<'_>| match event {
-        GgufProgress::Awaited => eprintln!("{}: another process is converting it", path.display()),
-        GgufProgress::Begun(directory) => {
+        GgufProgress::Waiting => eprintln!("{}: another process is converting it", path.display()),
+        GgufProgress::Started(directory) => {
             eprintln!("{}: converting it into {}, once", path.display(), directory.display());
         }
         GgufProgress::Written { numbers, of } => tell(&mut progress.borrow_mut(), numbers, of),
     };
-    let directory = kept_gguf(path, &cache, &watch);
+    let directory = converted_gguf(path, &cache, &watch);
     progress.borrow().finish();
     directory.with_context(|| format!("{} cannot be converted into a directory in {}", path.display(), cache.display()))
 }
@@ -37,7 +37,7 @@ pub fn model_directory(path: &Path) -> Result<PathBuf> {
 /// The same where nothing is made: a GGUF file that was not converted yet has none.
 pub fn known_model_directory(path: &Path) -> Option<PathBuf> {
     match is_gguf(path) {
-        true => find_kept_gguf(path, &cache_directory()?),
+        true => find_converted_gguf(path, &cache_directory()?),
         false => Some(path.to_path_buf()),
     }
 }

@@ -7,7 +7,7 @@ use axum::Router;
 use fulgurite_proxy::{ServedModel, unseen_tools};
 use fulgurite_store::{Store, StoreOptions, redact_url};
 use fulgurite_tinker::server::{
-    self as tinker_server, KeptWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
+    self as tinker_server, SavedWeightsSampler, TinkerBase, TinkerServer, TinkerServerOptions,
 };
 
 use crate::cli::arguments::ServeArguments;
@@ -107,7 +107,7 @@ fn tinker_routes(models: &mut [OpenModel], loaded: &LoadedConfig) -> Result<Rout
         .with_context(|| format!("cannot go on with what {} holds (tinker_server.directory)", directory.display()))?;
     for model in models {
         if let (ServedModel::Sampled(served), None) = (&mut model.served, &model.remote)
-            && let Some(sampler) = KeptWeightsSampler::new(server.clone(), &served.name)
+            && let Some(sampler) = SavedWeightsSampler::new(server.clone(), &served.name)
         {
             served.sampler = Arc::new(sampler);
         }

@@ -1,5 +1,5 @@
 use anyhow::{Context, Result, bail};
-use fulgurite_renderers::{TemplateReport, Verdict, check_template};
+use fulgurite_renderers::{TemplateReport, TemplateVerdict, check_template};
 use serde_json::json;
 
 use crate::cli::arguments::TemplateCheckArguments;
@@ -14,7 +14,7 @@ pub fn check(arguments: &TemplateCheckArguments) -> Result<()> {
         true => output::line(json!(report)),
         false => print(&report),
     }
-    let faults = report.findings.iter().filter(|finding| finding.verdict == Verdict::Fault).count();
+    let faults = report.findings.iter().filter(|finding| finding.verdict == TemplateVerdict::Fault).count();
     match faults {
         0 => Ok(()),
         1 => bail!("1 fault"),

@@ -1,7 +1,7 @@
 //! Everything for the Tinker API, by which models elsewhere are sampled from and trained.
 //!
 //! - [`wire`]: its messages, for client and server.
-//! - [`TinkerService`]: a service that speaks it, behind [`TinkerSampler`] and [`TinkerLearner`].
+//! - [`TinkerService`]: a service with that API, behind [`TinkerSampler`] and [`TinkerLearner`].
 //! - [`server`]: models of a host that is handed in, for clients that speak it.
 
 mod client;

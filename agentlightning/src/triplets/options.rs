@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-/// The name of a model call's span unless another is asked for; tracers append to it.
+/// The name of a model call's span unless another is requested; tracers append to it.
 const CALL_NAME: &str = "openai.chat.completion";
 
 /// Which spans are model calls, and how rewards find them.
@@ -35,7 +35,7 @@ impl TripletOptions {
         self.llm_call_match.as_ref().map_or(name.contains(CALL_NAME), |pattern| pattern.is_match(name))
     }
 
-    /// The name that is asked for, in words.
+    /// The name that is requested, in words.
     pub(super) fn call_name(&self) -> &str {
         self.llm_call_match.as_ref().map_or(CALL_NAME, Regex::as_str)
     }

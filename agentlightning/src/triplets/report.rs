@@ -15,9 +15,9 @@ use super::triplet::Triplet;
 pub enum Reason {
     /// Nothing in it is a model call's.
     NotAModelCall,
-    /// It has the attributes of a model call, but not a name that was asked for.
+    /// It has the attributes of a model call, but not a name that was requested.
     NameDoesNotMatch,
-    /// A model call, but not one of the agent that was asked for.
+    /// A model call, but not one of the agent that was requested.
     OutsideAgent,
     /// A model call that made a reward, as a judge does.
     InsideReward,

@@ -16,9 +16,9 @@ pub(super) const ANY_AGENT: &str = "*";
 /// What a span is in.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The agent, if it is one that was asked for.
+    /// The agent, if it is one that was requested.
     pub agent: Option<Rc<str>>,
-    /// The agent, whether or not it was asked for.
+    /// The agent, whether or not it was requested.
     named_agent: Option<Rc<str>>,
     /// Whether a reward is made here.
     pub within_reward: bool,

@@ -9,14 +9,14 @@ const NO_LOGPROB: f64 = -9999.0;
 /// How far above 0 rounding may carry a logprob.
 const ROUNDING: f64 = 1e-3;
 
-/// A part of an answer as one event of a wire tells it, not yet believed.
+/// A part of an answer as one event of a wire reports it, not yet believed.
 #[derive(Clone, Debug, Default)]
 pub struct Piece {
     /// The prompt, where the host repeats it.
     pub prompt: Option<Elements<i64>>,
     /// What was sampled since the last piece.
     pub tokens: Elements<PieceToken>,
-    /// The weights behind the whole answer, where the host tells them at its end.
+    /// The weights behind the whole answer, where the host reports them at its end.
     pub weights: Option<Vec<WeightsSpan>>,
     /// How many of the prompt's tokens the host had in its cache.
     pub cached: Option<usize>,
@@ -31,7 +31,7 @@ impl Piece {
     }
 }
 
-/// A sampled token as a wire tells it.
+/// A sampled token as a wire reports it.
 #[derive(Clone, Debug)]
 pub struct PieceToken {
     /// Its id.
@@ -40,11 +40,11 @@ pub struct PieceToken {
     pub logprob: Option<f64>,
     /// The likeliest tokens in any order, the sampled one perhaps among them although it is none of them.
     pub alternatives: Elements<(i64, f64)>,
-    /// The weights behind it, where the host tells them.
+    /// The weights behind it, where the host reports them.
     pub weights_version: Option<WeightsVersion>,
 }
 
-/// Who may end an answer.
+/// What may end an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndsAt {
     /// The request's stop tokens alone.
@@ -64,7 +64,7 @@ pub struct Answer {
     is_greedy: bool,
     vocabulary_size: usize,
     ends_at: EndsAt,
-    /// The weights behind every token, where that is certain, whatever the host tells.
+    /// The weights behind every token, where that is certain, whatever the host reports.
     certain_weights: Option<WeightsVersion>,
     taken: usize,
 }

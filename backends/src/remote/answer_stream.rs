@@ -13,19 +13,19 @@ use crate::remote::http::event_decoder::EventDecoder;
 use crate::remote::http::host::Host;
 use crate::{AnswerFault, SampleEvent, SampleSource, Sampled};
 
-/// How long what a host says behind an answer's end is waited for.
-const BEHIND_THE_END: Duration = Duration::from_secs(1);
+/// How long to wait for what a host sends after an answer's end.
+const AFTER_END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Reads one wire's events.
 pub(crate) trait ReadEvent: Send + 'static {
-    /// Whether the host says behind an answer's end what it had cached.
-    const SPEAKS_BEHIND_THE_END: bool = false;
+    /// Whether the host reports after an answer's end what it had cached.
+    const SENDS_AFTER_END: bool = false;
 
     /// What an event's data says, given how many tokens have come before; `None` for nothing.
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault>;
 }
 
-/// The version of the weights that was last heard of.
+/// The version of the weights that was last reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastWeights(Arc<Mutex<Option<WeightsVersion>>>);
 
@@ -34,14 +34,14 @@ impl LastWeights {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear(&self, event: &SampleEvent) {
-        let heard = match event {
+    fn update(&self, event: &SampleEvent) {
+        let version = match event {
             SampleEvent::Token(token) => token.weights_version,
             SampleEvent::WeightsVersions(versions) => versions.last().copied().flatten(),
             SampleEvent::CachedPrompt(_) | SampleEvent::Finished(_) => None,
         };
-        if heard.is_some() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heard;
+        if version.is_some() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = version;
         }
     }
 }
@@ -55,10 +55,10 @@ pub(crate) struct AnswerStream<R> {
     reader: R,
     answer: Answer,
     last_weights: LastWeights,
-    /// The end of an answer that the host has yet to say something of.
+    /// The end of an answer after which the host has yet to send something.
     end: Option<SampleEvent>,
-    /// When the host was last heard of.
-    heard: Instant,
+    /// When the host last sent something.
+    last_received: Instant,
     silence: Pin<Box<Sleep>>,
 }
 
@@ -66,8 +66,8 @@ impl<R: ReadEvent> AnswerStream<R> {
     pub(crate) fn new(host: Arc<Host>, body: ReplyBody, reader: R, answer: Answer, last_weights: LastWeights) -> Self {
         let silence = Box::pin(sleep(host.silence_limit()));
         let decoder = EventDecoder::default();
-        let (body, heard) = (Some(body), Instant::now());
-        Self { host, body, decoder, reader, answer, last_weights, end: None, heard, silence }
+        let (body, last_received) = (Some(body), Instant::now());
+        Self { host, body, decoder, reader, answer, last_weights, end: None, last_received, silence }
     }
 
     /// Reads what has come. Ready at the answer's end, or once nothing more can be waited for.
@@ -76,7 +76,7 @@ impl<R: ReadEvent> AnswerStream<R> {
         while let Some(body) = &mut self.body {
             match body.poll_data(context) {
                 Poll::Ready(Some(Ok(bytes))) => {
-                    self.heard = Instant::now();
+                    self.last_received = Instant::now();
                     if self.take(&bytes, events)?
                         && let Some(body) = self.body.take()
                     {
@@ -122,9 +122,9 @@ impl<R: ReadEvent> AnswerStream<R> {
             }
             let Some(piece) = read? else { return Ok(()) };
             for event in answer.take(piece)? {
-                last_weights.hear(&event);
+                last_weights.update(&event);
                 match event {
-                    SampleEvent::Finished(_) if R::SPEAKS_BEHIND_THE_END => *end = Some(event),
+                    SampleEvent::Finished(_) if R::SENDS_AFTER_END => *end = Some(event),
                     event => {
                         has_ended |= matches!(event, SampleEvent::Finished(_));
                         events.push(Ok(event));
@@ -136,10 +136,10 @@ impl<R: ReadEvent> AnswerStream<R> {
         Ok(has_ended)
     }
 
-    /// Ready once nothing has been heard for too long.
+    /// Ready once nothing has been received for too long.
     fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let limit = if self.end.is_some() { BEHIND_THE_END } else { self.host.silence_limit() };
-        let until = self.heard + limit;
+        let limit = if self.end.is_some() { AFTER_END_LIMIT } else { self.host.silence_limit() };
+        let until = self.last_received + limit;
         loop {
             // It may have been set when there was more to wait for.
             if self.silence.deadline() > until {

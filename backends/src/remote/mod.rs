@@ -1,10 +1,10 @@
-//! What the remote hosts have in common. What is public is for hosts whose wire is told of in another crate.
+//! What the remote hosts have in common. What is public is for hosts whose wire is implemented in another crate.
 //!
 //! - [`http`]: requests to a server, and its answers.
-//! - [`probe`]: short requests that find out what a host tells of what it samples.
+//! - [`probe`]: short requests that find out what a host reports of what it samples.
 //! - [`json_reader`]: an event's JSON, read where it stands.
-//! - [`answer`]: pieces of an answer, checked, to what a sampler says.
-//! - [`answer_stream`]: an answer from its connection to whoever waits for it.
+//! - [`answer`]: pieces of an answer, checked, to a sampler's events.
+//! - [`answer_stream`]: an answer from its connection to its reader.
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
 //! - [`sampling_fields`]: how tokens are drawn, by the names that servers share.
 //! - [`served_models`]: which of a server's models is meant.
@@ -26,5 +26,5 @@ pub use answer::{Answer, EndsAt, Piece, PieceToken};
 pub use http::address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
 pub use http::error_words::{describe, error_message, refusal};
 pub use json_reader::Elements;
-pub use probe::{PROBED_TOKENS, probe, tells_certainty};
+pub use probe::{PROBED_TOKENS, probe, reports_certainty};
 pub use weights_label::WeightsSpan;

@@ -1,10 +1,10 @@
-//! Short requests that find out what a host tells of what it samples.
+//! Short requests that find out what a host reports of what it samples.
 
 use fulgurite_types::SamplingParameters;
 
 use crate::{BackendError, SampleEvent, SampleRequest, SampleStream};
 
-/// How many tokens try out which logprobs a host tells: a model is hardly sure of so many by itself.
+/// How many tokens try out which logprobs a host reports: a model is hardly sure of so many by itself.
 pub const PROBED_TOKENS: usize = 4;
 /// A certain token's logprob is above minus this.
 const UNCERTAIN: f32 = 1e-2;
@@ -24,8 +24,8 @@ pub fn probe(sampling: SamplingParameters, max_tokens: usize, top_logprobs: usiz
     }
 }
 
-/// Whether a host tells that tokens were certain which had to be.
-pub async fn tells_certainty(mut stream: SampleStream) -> Result<bool, BackendError> {
+/// Whether a host reports that tokens were certain which had to be.
+pub async fn reports_certainty(mut stream: SampleStream) -> Result<bool, BackendError> {
     let mut are_certain = true;
     loop {
         match stream.next().await? {

@@ -34,7 +34,7 @@ pub trait Wire: Send + Sync + 'static {
     ) -> Result<Option<String>, BackendError>;
 
     /// Starts sampling from what is served.
-    async fn ask(
+    async fn start_sampling(
         remote: &Remote,
         server: &Self::Server,
         request: &SampleRequest,
@@ -57,7 +57,7 @@ pub trait Wire: Send + Sync + 'static {
         Err(remote.unusable("such a server takes no adapters while it runs"))
     }
 
-    /// Removes an adapter that nobody uses any more.
+    /// Removes an adapter that is no longer used.
     async fn unload_adapter(_remote: &Remote, _name: &str) -> Result<(), BackendError> {
         Ok(())
     }
@@ -138,7 +138,7 @@ impl<W: Wire> RemoteSampler<W> {
         Ok(known.insert(server).clone())
     }
 
-    async fn ask(&self, server: &W::Server, request: &SampleRequest) -> Result<SampleStream, BackendError> {
+    async fn start_sampling(&self, server: &W::Server, request: &SampleRequest) -> Result<SampleStream, BackendError> {
         W::info(&self.remote, server).check(request)?;
         if request.sampling.temperature != 0.0
             && let Some(why) = W::unfaithful(&self.remote, server, request).await?
@@ -148,7 +148,7 @@ impl<W: Wire> RemoteSampler<W> {
             return Err(BackendError::InvalidRequest { message });
         }
         let hold = self.weights.hold().await;
-        let stream = W::ask(&self.remote, server, request, &hold.serving).await?;
+        let stream = W::start_sampling(&self.remote, server, request, &hold.serving).await?;
         Ok(stream.keeping(hold))
     }
 
@@ -180,7 +180,7 @@ impl<W: Wire> RemoteSampler<W> {
         Ok(())
     }
 
-    /// Removes those replaced adapters that nobody uses any more.
+    /// Removes those replaced adapters that are no longer used.
     async fn unload(&self, replaced: &mut Vec<Arc<Serving>>) {
         let (unused, used) = replaced.drain(..).partition(|serving| Arc::strong_count(serving) == 1);
         *replaced = used;
@@ -202,7 +202,7 @@ pub(crate) fn with_hint(error: BackendError, hint: &str) -> BackendError {
     }
 }
 
-/// A path as another process is told of it.
+/// A path as it is sent to another process.
 fn absolute(directory: &Path) -> Result<String, BackendError> {
     let wrong = |message: String| BackendError::Files { path: directory.to_owned(), message };
     let path = std::path::absolute(directory).map_err(|error| wrong(error.to_string()))?;
@@ -215,14 +215,14 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
         Ok(W::info(&self.remote, &self.server().await?))
     }
 
-    /// As it was put there, or as the last answer told it.
+    /// As it was put there, or as the last answer reported it.
     fn weights_version(&self) -> Option<WeightsVersion> {
         self.weights.current().version.or_else(|| self.remote.last_weights.get())
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let server = self.server().await?;
-        let asked = self.ask(&server, &request).await;
+        let asked = self.start_sampling(&server, &request).await;
         if asked.as_ref().is_err_and(BackendError::is_hosts_fault) {
             *self.server.lock().await = None;
         }

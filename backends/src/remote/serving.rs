@@ -8,7 +8,7 @@ use crate::Changeover;
 /// What a host samples from, as far as this process has put it there.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Serving {
-    /// Behind every answer that is asked for now, if that is certain.
+    /// Behind every answer that is requested now, if that is certain.
     pub(crate) version: Option<WeightsVersion>,
     /// The adapter that requests must name.
     pub(crate) adapter: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct WeightsInUse {
     pub(crate) changeover: Changeover,
 }
 
-/// A request's hold on its weights. Once nobody else has the same, an adapter is out of use.
+/// A request's hold on its weights. Once nobody else has the same, an adapter is unused.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) serving: Arc<Serving>,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::replica::Replica;
 
-/// Whom of several hosts to ask first, second and so on.
+/// The order in which several hosts are tried.
 pub(crate) fn order<H>(mut hosts: Vec<Arc<Replica<H>>>, affinity: Option<&str>) -> Vec<Arc<Replica<H>>> {
     let now = Instant::now();
     match affinity {

@@ -73,7 +73,7 @@ impl Circuit {
         });
     }
 
-    /// Nothing was learnt from a request: whoever asked has left.
+    /// A request's outcome is unknown: the caller has left.
     pub(super) fn abandoned(&mut self, now: Instant) {
         if self.state == State::Probing {
             // Another may see at once.
@@ -81,12 +81,12 @@ impl Circuit {
         }
     }
 
-    /// The host does not even say how it is.
+    /// The host does not answer health checks.
     pub(super) fn is_down(&mut self, now: Instant) {
         self.enter(State::Open { since: now });
     }
 
-    /// The host says that it is well: what was given up may be tried at once.
+    /// The host answers health checks: what was given up may be tried at once.
     pub(super) fn is_up(&mut self, now: Instant) {
         if let State::Open { .. } = self.state {
             self.enter(State::Open { since: now.checked_sub(self.reopen_after).unwrap_or(now) });

@@ -11,7 +11,7 @@ pub struct ReplicaOptions {
     pub failures_to_open: u32,
     /// How long a host that is given up is left alone.
     pub reopen_after: Duration,
-    /// How often hosts are asked how they are; `None`: never.
+    /// How often hosts are checked for health; `None`: never.
     pub health_interval: Option<Duration>,
 }
 

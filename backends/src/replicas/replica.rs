@@ -13,7 +13,7 @@ use crate::{BackendError, NewWeights, SampleEvent, SampleRequest, SampleSource, 
 
 /// The weights that every host is to have, once some were put behind the sampler. Locked for writing while others are put
 /// behind all hosts, and for reading while one is given these again: so nobody puts back what is just being replaced.
-pub(super) type WantedWeights = Arc<RwLock<Option<Arc<NewWeights>>>>;
+pub(super) type TargetWeights = Arc<RwLock<Option<Arc<NewWeights>>>>;
 
 /// One host among several.
 pub(crate) struct Replica<H> {
@@ -96,7 +96,7 @@ impl Replica<Arc<dyn Sampler>> {
 
     /// Asks how it is. One that was down may have come back with the weights that it was started with, so that it is
     /// given those that are `wanted` again.
-    pub(super) async fn watch(self: &Arc<Self>, wanted: &WantedWeights) {
+    pub(super) async fn watch(self: &Arc<Self>, wanted: &TargetWeights) {
         let is_well = self.check_health().await;
         let wanted = wanted.try_read();
         if wanted.as_ref().is_ok_and(|wanted| wanted.is_none()) {
@@ -121,7 +121,7 @@ impl Replica<Arc<dyn Sampler>> {
         }
     }
 
-    /// Whether it says that it is well.
+    /// Whether it answers a health check.
     async fn check_health(&self) -> bool {
         let health = self.host.check_health().await;
         let (mut circuit, now) = (self.circuit(), Instant::now());
@@ -148,7 +148,7 @@ pub(crate) struct Turn<H> {
 
 impl Turn<Arc<dyn Sampler>> {
     /// Starts sampling, and waits for the first event: until then another host could do it as well. The stream keeps its
-    /// place there until it ends or nobody listens.
+    /// place there until it ends or its receiver is dropped.
     pub(super) async fn begin(mut self, request: SampleRequest) -> Result<SampleStream, BackendError> {
         let begun = async {
             let mut stream = self.replica.host.sample(request).await?;

@@ -7,7 +7,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::choice::order;
 use super::options::ReplicaOptions;
-use super::replica::{Replica, WantedWeights};
+use super::replica::{Replica, TargetWeights};
 use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 
 /// Several hosts of one model as one sampler.
@@ -19,16 +19,16 @@ use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, Samp
 /// are asked all the same: refusing would help nobody.
 pub struct Replicas {
     replicas: Vec<Arc<Replica<Arc<dyn Sampler>>>>,
-    wanted: WantedWeights,
+    wanted: TargetWeights,
 }
 
 impl Replicas {
     /// Puts hosts, each with a name that tells it from the others, behind one sampler. Must be called within a tokio
-    /// runtime where hosts are asked how they are.
+    /// runtime where hosts are checked for health.
     pub fn new(hosts: Vec<(String, Arc<dyn Sampler>)>, options: &ReplicaOptions) -> Self {
         let replica = |(name, sampler)| Arc::new(Replica::new(name, sampler, options));
         let replicas: Vec<Arc<Replica<Arc<dyn Sampler>>>> = hosts.into_iter().map(replica).collect();
-        let wanted = WantedWeights::default();
+        let wanted = TargetWeights::default();
         if let Some(interval) = options.health_interval {
             for replica in &replicas {
                 #[expect(clippy::disallowed_methods, reason = "it holds the replica weakly, and ends with it")]
@@ -43,22 +43,22 @@ impl Replicas {
         self.replicas.iter().filter(|replica| !replica.lacks_weights()).cloned().collect()
     }
 
-    /// Why nobody can be asked.
-    fn nobody(&self) -> BackendError {
+    /// Why no host can be used.
+    fn no_host(&self) -> BackendError {
         match self.replicas.is_empty() {
             true => BackendError::Configuration { message: "the model has no hosts".to_owned() },
             false => BackendError::Unavailable { message: "no host has taken the newest weights".to_owned() },
         }
     }
 
-    /// Whom to ask first, second and so on.
+    /// The hosts in the order in which they are tried.
     fn order(&self, affinity: Option<&str>) -> Vec<Arc<Replica<Arc<dyn Sampler>>>> {
         order(self.current(), affinity)
     }
 }
 
-/// Asks a host how it is until nobody has it any more.
-async fn watch(replica: Weak<Replica<Arc<dyn Sampler>>>, wanted: WantedWeights, interval: Duration) {
+/// Checks a host's health until it is no longer used.
+async fn watch(replica: Weak<Replica<Arc<dyn Sampler>>>, wanted: TargetWeights, interval: Duration) {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -70,9 +70,9 @@ async fn watch(replica: Weak<Replica<Arc<dyn Sampler>>>, wanted: WantedWeights, 
 
 #[async_trait]
 impl Sampler for Replicas {
-    /// As the first host tells it that can be asked. One that lacks the newest weights has the same limits.
+    /// As reported by the first host that can be used. One that lacks the newest weights has the same limits.
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
-        let mut failure = self.nobody();
+        let mut failure = self.no_host();
         let mut replicas = order(self.replicas.clone(), None);
         replicas.sort_by_cached_key(|replica| replica.lacks_weights());
         for replica in replicas {
@@ -93,7 +93,7 @@ impl Sampler for Replicas {
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let mut failure = self.nobody();
+        let mut failure = self.no_host();
         for replica in self.order(request.affinity.as_deref()) {
             match replica.turn().await?.begin(request.clone()).await {
                 Ok(stream) => return Ok(stream),
@@ -115,7 +115,7 @@ impl Sampler for Replicas {
         let mut wanted = self.wanted.write().await;
         let lacked: Vec<bool> = self.replicas.iter().map(|replica| replica.lacks_weights()).collect();
         let weights = Arc::new(weights.clone());
-        let mut failure = self.nobody();
+        let mut failure = self.no_host();
         let mut taken = 0;
         #[expect(clippy::disallowed_methods, reason = "each is waited for below")]
         let loading: Vec<_> = (self.replicas.iter().cloned())
@@ -146,7 +146,7 @@ impl Sampler for Replicas {
 
     /// Whether any host is well.
     async fn check_health(&self) -> Result<(), BackendError> {
-        let mut failure = self.nobody();
+        let mut failure = self.no_host();
         for replica in &self.replicas {
             match replica.host.check_health().await {
                 Ok(()) => return Ok(()),

@@ -1,4 +1,4 @@
-//! What a host that samples is asked, and what it says.
+//! What a host that samples takes and gives.
 //!
 //! - [`sampler`]: the trait, and what a sampler can take.
 //! - [`sample_request`], [`sample_event`], [`sample_stream`]: a call for tokens, and the tokens as they come.

@@ -27,10 +27,10 @@ pub struct SampleStream {
     /// What has come and was not taken yet.
     arrived: VecDeque<Sampled>,
     /// Dropped with the stream, whatever they are.
-    _kept: Vec<Kept>,
+    _kept: Vec<Guard>,
 }
 
-type Kept = Box<dyn Debug + Send + Sync>;
+type Guard = Box<dyn Debug + Send + Sync>;
 
 impl SampleStream {
     /// A stream of what a source gives whenever it is waited for.

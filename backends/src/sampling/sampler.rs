@@ -32,7 +32,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// The first thing that is asked for and missing, by the field that asks for it.
+    /// The first thing that is requested and missing, by the field that asks for it.
     pub fn missing(&self, sampling: &SamplingParameters, top_logprobs: usize) -> Option<&'static str> {
         let asked = [
             ("presence_penalty", sampling.presence_penalty == 0.0 || self.penalties),
@@ -127,7 +127,7 @@ pub trait Sampler: Send + Sync + 'static {
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;
 
     /// Puts these weights behind requests that arrive from now on. They are there when it returns, as the host confirms;
-    /// after an error they may or may not be, and the versions of tokens are as the host tells them, or unknown.
+    /// after an error they may or may not be, and the versions of tokens are as the host reports them, or unknown.
     async fn load_weights(&self, _weights: &NewWeights) -> Result<(), BackendError> {
         let message = "this model's host takes no new weights while it runs".to_owned();
         Err(BackendError::Configuration { message })

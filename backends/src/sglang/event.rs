@@ -14,7 +14,7 @@ use crate::{AnswerFault, SampleRequest, StopReason};
 #[derive(Debug)]
 pub(super) struct SglangReader {
     prompt_tokens: usize,
-    /// Whether what top-k and top-p left was asked for.
+    /// Whether what top-k and top-p left was requested.
     is_truncated: bool,
     last: Option<i64>,
     version: Option<WeightsVersion>,
@@ -84,7 +84,7 @@ impl ReadEvent for SglangReader {
         if meta.prompt_tokens.is_some_and(|tokens| tokens != self.prompt_tokens) {
             return Err(AnswerFault::PromptDiffers);
         }
-        let before = self.told_before(&ids, meta.completion_tokens, taken)?;
+        let before = self.repeated_tokens(&ids, meta.completion_tokens, taken)?;
         let (masks, among) = (meta.output_token_sampling_mask, meta.output_token_sampling_logprobs);
         if self.is_truncated && (masks.len() != ids.len() || among.len() != ids.len()) {
             return Err(AnswerFault::CountsDiffer { tokens: ids.len(), logprobs: masks.len().min(among.len()) });
@@ -115,7 +115,7 @@ impl ReadEvent for SglangReader {
 }
 
 impl AmongWhatWasLeft {
-    /// The logprob of a token that was sampled from these, and those of all where they are told.
+    /// The logprob of a token that was sampled from these, and those of all where they are reported.
     fn of(self, sampled: i64, mask: Vec<i64>) -> (Option<f64>, Elements<(i64, f64)>) {
         match self {
             Self::Sampled(logprob) => (logprob, Elements::new()),
@@ -141,7 +141,7 @@ impl SglangReader {
     }
 
     /// How many of an event's tokens earlier events told.
-    fn told_before(&self, ids: &[i64], tokens_so_far: usize, taken: usize) -> Result<usize, AnswerFault> {
+    fn repeated_tokens(&self, ids: &[i64], tokens_so_far: usize, taken: usize) -> Result<usize, AnswerFault> {
         if ids.len() == tokens_so_far && ids.len() >= taken {
             // All of them again, so that the last one that was taken is in its place.
             return match (taken.checked_sub(1).map(|last| ids[last]), self.last) {

@@ -19,7 +19,7 @@ pub(super) async fn generate(
     let mut answer = Answer::new(request, remote.vocabulary_size, EndsAt::HostsEnd);
     if let Some(adapter) = &serving.adapter {
         body["lora_path"] = json!(adapter);
-        // What the server tells is the version of the model below the adapter.
+        // What the server reports is the version of the model below the adapter.
         answer = answer.of_weights(serving.version);
     }
     remote.stream("generate", &body, answer, SglangReader::new(request)).await

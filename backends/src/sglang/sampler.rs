@@ -11,14 +11,14 @@ use crate::{BackendError, Capabilities, Changeover, SampleRequest, SampleStream,
 /// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
 ///
 /// Logprobs are taken after temperature, penalties, biases and constraints, but before top-k and top-p. What these left
-/// and the logprobs among it (`return_sampling_mask`) are asked for where the server tells them, which it does beside a
+/// and the logprobs among it (`return_sampling_mask`) are requested where the server reports them, which it does beside a
 /// top-k that is not too large; other requests for top-p and top-k are refused, except at temperature 0, where the
 /// sampled token was certain and its logprob is 0. A server may have been told to take logprobs before the temperature
 /// too, and does not say so: the first request for another temperature than 1 has this tried out with a few tokens.
 ///
 /// Seeds count only where the server was started with `--enable-deterministic-inference`. What the model itself takes
 /// for the end of a text also ends an answer, since SGLang's `ignore_eos` would ignore stop tokens too. Each token has
-/// the version of the weights that its event tells; a server that tells them by spans at the end is believed more.
+/// the version of the weights that its event reports; spans that a server reports at the end take precedence.
 pub type SglangSampler = RemoteSampler<Sglang>;
 
 /// SGLang's wire, as version 0.5.23 speaks it.
@@ -57,16 +57,16 @@ impl Wire for Sglang {
         request: &SampleRequest,
     ) -> Result<Option<String>, BackendError> {
         if is_truncated(request) {
-            // What it tells of these tells of the temperature too.
-            return Ok(server.truncation_untold(request));
+            // With these it reports the logprobs after the temperature too.
+            return Ok(server.truncation_unreported(request));
         }
-        let is_told = request.sampling.temperature == 1.0 || server.tells_temperature(remote).await?;
+        let is_told = request.sampling.temperature == 1.0 || server.reports_temperature(remote).await?;
         let why = "this SGLang takes them before the temperature: SGLANG_RETURN_ORIGINAL_LOGPROB is set where it runs; \
                    start it without that, or leave temperature at 1";
         Ok((!is_told).then(|| why.to_owned()))
     }
 
-    async fn ask(
+    async fn start_sampling(
         remote: &Remote,
         server: &SglangServer,
         request: &SampleRequest,
@@ -96,7 +96,7 @@ impl Wire for Sglang {
                 updated?;
             }
         }
-        remote.confirm_weights(&server::told(remote, "model_info").await?, label)
+        remote.confirm_weights(&server::get_either(remote, "model_info").await?, label)
     }
 
     async fn load_adapter(remote: &Remote, name: &str, directory: &str) -> Result<(), BackendError> {

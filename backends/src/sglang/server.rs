@@ -14,15 +14,15 @@ pub struct SglangServer {
     pub(super) context_length: usize,
     /// The model's own limit of these, of which the server keeps some to itself.
     pub(super) longest: usize,
-    /// The largest top-k beside which it tells what top-k and top-p left; `None` where it never does.
-    greatest_told_top_k: Option<usize>,
+    /// The largest top-k beside which it reports what top-k and top-p left; `None` where it never does.
+    greatest_reported_top_k: Option<usize>,
     /// Whether its grammars are llguidance's.
     pub(super) takes_lark: bool,
-    /// Whether a request may say how many tokens are told together.
+    /// Whether a request may say how many tokens are reported together.
     pub(super) takes_stream_interval: bool,
     /// What requests are given where they say nothing.
     pub(super) preferred: Arc<[String]>,
-    pub(super) tells_temperature: Arc<OnceCell<bool>>,
+    pub(super) reports_temperature: Arc<OnceCell<bool>>,
 }
 
 /// Looks which model a server has, and how it was started.
@@ -42,14 +42,14 @@ pub(super) async fn look(remote: &Remote) -> Result<SglangServer, BackendError> 
 
 /// How a server was started; null where it does not say.
 async fn settings(remote: &Remote) -> Result<Value, BackendError> {
-    match told(remote, "server_info").await {
+    match get_either(remote, "server_info").await {
         Err(BackendError::Configuration { .. }) => Ok(Value::Null),
         told => told,
     }
 }
 
-/// What a server tells at a route, which older ones have by another name.
-pub(super) async fn told(remote: &Remote, route: &str) -> Result<Value, BackendError> {
+/// The settings at a route, which older servers have by another name.
+pub(super) async fn get_either(remote: &Remote, route: &str) -> Result<Value, BackendError> {
     match remote.host.get(route).await {
         Err(BackendError::Configuration { .. }) => remote.host.get(&format!("get_{route}")).await,
         told => told,
@@ -57,7 +57,7 @@ pub(super) async fn told(remote: &Remote, route: &str) -> Result<Value, BackendE
 }
 
 impl SglangServer {
-    /// By the model's own limit of tokens, and by what the server tells of itself.
+    /// By the model's own limit of tokens, and by the server's reported settings.
     pub(super) fn new(longest: usize, settings: &Value) -> Self {
         let number = |field: &str| settings[field].as_u64().and_then(|number| usize::try_from(number).ok());
         let preferred = settings["preferred_sampling_params"].as_object();
@@ -65,18 +65,18 @@ impl SglangServer {
             // Prompts of as many are refused, or cut without a word (--allow-auto-truncate).
             context_length: number("max_req_input_len").map_or(longest, |limit| limit.min(longest)),
             longest,
-            greatest_told_top_k: number("sampling_mask_max_tokens"),
+            greatest_reported_top_k: number("sampling_mask_max_tokens"),
             takes_lark: settings["grammar_backend"] == "llguidance",
             // Requests had that before servers had this.
             takes_stream_interval: settings["incremental_streaming_output"].is_boolean(),
             preferred: preferred.into_iter().flat_map(|fields| fields.keys().cloned()).collect(),
-            tells_temperature: Arc::default(),
+            reports_temperature: Arc::default(),
         }
     }
 
-    /// Why it does not tell what top-k and top-p left for this request, if so.
-    pub(super) fn truncation_untold(&self, request: &SampleRequest) -> Option<String> {
-        let Some(greatest) = self.greatest_told_top_k else {
+    /// Why it does not report what top-k and top-p left for this request, if so.
+    pub(super) fn truncation_unreported(&self, request: &SampleRequest) -> Option<String> {
+        let Some(greatest) = self.greatest_reported_top_k else {
             return Some("this SGLang takes them before top_k and top_p; leave these out".to_owned());
         };
         let is_told = request.sampling.top_k.is_some_and(|top_k| top_k <= greatest);
@@ -109,7 +109,7 @@ mod tests {
     fn a_request_is_refused_where_what_was_left_is_not_told() {
         let why = |settings: Value, top_k, top_p| {
             let sampling = SamplingParameters { top_k, top_p, ..SamplingParameters::default() };
-            SglangServer::new(512, &settings).truncation_untold(&probe(sampling, 1, 0))
+            SglangServer::new(512, &settings).truncation_unreported(&probe(sampling, 1, 0))
         };
         let newer = || json!({ "sampling_mask_max_tokens": 100 });
         assert_eq!(why(newer(), Some(100), 0.9), None);

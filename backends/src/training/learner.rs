@@ -40,7 +40,7 @@ pub struct ForwardBackward {
     /// For each datum, the logprob of each target token under the weights before the update.
     pub logprobs: Vec<Vec<f32>>,
     /// The entropy of the distributions that predict the targets which take part in the loss, in nats, exact over the
-    /// vocabulary and summed; `None` from hosts that do not tell it.
+    /// vocabulary and summed; `None` from hosts that do not report it.
     pub entropy_sum: Option<f64>,
 }
 

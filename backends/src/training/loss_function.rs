@@ -12,9 +12,9 @@ pub struct RatioBounds {
 }
 
 impl RatioBounds {
-    /// PPO's, unless told otherwise.
+    /// PPO's, unless configured otherwise.
     pub const PPO: Self = Self { low: 0.8, high: 1.2 };
-    /// CISPO's, unless told otherwise.
+    /// CISPO's, unless configured otherwise.
     pub const CISPO: Self = Self { low: 0.0, high: 4.0 };
 }
 

@@ -1,4 +1,4 @@
-//! What a host that learns is asked, and what it says.
+//! What a host that learns takes and gives.
 //!
 //! - [`learner`], [`loss_function`]: the trait, and the losses that it computes.
 //! - [`publishing_learner`]: a learner whose weights go behind a sampler.

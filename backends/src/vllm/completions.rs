@@ -100,7 +100,7 @@ fn alternatives(reader: &mut JsonReader<'_>) -> Read<Alternatives> {
 }
 
 impl ReadEvent for CompletionReader {
-    const SPEAKS_BEHIND_THE_END: bool = true;
+    const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
         let event = Event::read(data, Choice::read)?;

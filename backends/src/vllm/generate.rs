@@ -76,7 +76,7 @@ fn entry(reader: &mut JsonReader<'_>) -> Read<Entry> {
 }
 
 impl ReadEvent for GenerateReader {
-    const SPEAKS_BEHIND_THE_END: bool = true;
+    const SENDS_AFTER_END: bool = true;
 
     fn read(&mut self, data: &str, taken: usize) -> Result<Option<Piece>, AnswerFault> {
         let event = Event::read(data, Choice::read)?;

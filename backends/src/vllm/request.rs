@@ -88,7 +88,7 @@ impl<'r> Completion<'r> {
 }
 
 impl<'r> Generate<'r> {
-    /// The route counts the sampled token among the alternatives, so that one more is asked for, as far as servers
+    /// The route counts the sampled token among the alternatives, so that one more is requested, as far as servers
     /// allow.
     pub(super) fn new(model: &'r str, request: &'r SampleRequest, greatest_top_logprobs: usize) -> Self {
         let sampling = Sampling::new(request, (request.top_logprobs + 1).min(greatest_top_logprobs));

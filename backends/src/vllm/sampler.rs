@@ -93,7 +93,7 @@ impl Wire for Vllm {
         Ok((!is_told).then(|| why.to_owned()))
     }
 
-    async fn ask(
+    async fn start_sampling(
         remote: &Remote,
         server: &VllmServer,
         request: &SampleRequest,
@@ -103,7 +103,7 @@ impl Wire for Vllm {
         let answer = Answer::new(request, remote.vocabulary_size, ends_at);
         let model = serving.adapter.as_ref().unwrap_or(&server.model);
         if server.generates {
-            // The server tells the version of the model below an adapter.
+            // The server reports the version of the model below an adapter.
             let answer = answer.of_weights(serving.adapter.as_ref().and(serving.version));
             let body = Generate::new(model, request, GREATEST_TOP_LOGPROBS);
             remote.stream(GENERATE, &body, answer, GenerateReader).await
@@ -135,7 +135,7 @@ impl Wire for Vllm {
 async fn logprobs_are_processed(remote: &Remote, server: &VllmServer) -> Result<bool, BackendError> {
     let sampling = SamplingParameters { top_k: Some(1), ..SamplingParameters::default() };
     let request = probe(sampling, 1, 2);
-    let mut stream = Vllm::ask(remote, server, &request, &Serving::default()).await?;
+    let mut stream = Vllm::start_sampling(remote, server, &request, &Serving::default()).await?;
     match stream.next().await? {
         SampleEvent::Token(token) => Ok(token.top_logprobs.len() < 2),
         event => Err(remote.unusable(&format!("asked for one token, it answers with {event:?}"))),

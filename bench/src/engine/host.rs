@@ -50,10 +50,10 @@ impl Host {
             Work::Multiply { size } => multiply = Some(square_product(size, threads)?),
             Work::Sample { .. } if self.sampler.is_none() => {
                 let options = EngineOptions { threads, prefix_cache_bytes: 0, ..EngineOptions::default() };
-                self.sampler = Some(Engine::with_fresh_weights(nowhere, &config, SEED, options)?);
+                self.sampler = Some(Engine::with_initial_weights(nowhere, &config, SEED, options)?);
             }
             Work::Train { .. } if self.learner.is_none() => {
-                self.learner = Some(EmbeddedLearner::with_fresh_weights(nowhere, &config, SEED, threads)?);
+                self.learner = Some(EmbeddedLearner::with_initial_weights(nowhere, &config, SEED, threads)?);
             }
             _ => {}
         }

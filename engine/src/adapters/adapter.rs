@@ -81,12 +81,12 @@ impl Adapter {
         options.check()?;
         let numbers = AdapterLayout::new(config, options.rank, &options.modules).length;
         need.with_adapter(config, numbers).check_training()?;
-        Ok(Self::fresh(config, options))
+        Ok(Self::initial(config, options))
     }
 
     /// A fresh one. Each `A` is uniform within `1 / √inputs` of 0, which is He's bound at a negative slope of √5, as PEFT
     /// begins; each `B` is 0.
-    pub(crate) fn fresh(config: &ModelConfig, options: &LoraOptions) -> Self {
+    pub(crate) fn initial(config: &ModelConfig, options: &LoraOptions) -> Self {
         let layout = AdapterLayout::new(config, options.rank, &options.modules);
         let mut generator = ChaCha8Rng::seed_from_u64(options.seed);
         let mut values = vec![0.0; layout.length];

@@ -146,7 +146,7 @@ mod tests {
     use crate::test_models::{numbers, tiny_config};
 
     fn adapter(options: &LoraOptions) -> Adapter {
-        let fresh = Adapter::fresh(&tiny_config(), options);
+        let fresh = Adapter::initial(&tiny_config(), options);
         let values = numbers(3, fresh.layout.length);
         Adapter::new(fresh.layout.clone(), fresh.alpha, values)
     }

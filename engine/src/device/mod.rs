@@ -1,6 +1,6 @@
 //! Where products are computed.
 //!
-//! - [`device_name`]: the devices that can be asked for.
+//! - [`device_name`]: the devices that can be requested.
 //! - [`open_device`]: one that is in use, and the matrices in its memory.
 //! - [`products`]: the decoder's products, there or on the processors.
 

@@ -96,7 +96,7 @@ impl ResidentMatrices {
     }
 
     /// Gives up a matrix that is changed.
-    pub(crate) fn forget(&mut self, index: usize) {
+    pub(crate) fn release(&mut self, index: usize) {
         *self.0[index].get_mut().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }

@@ -31,7 +31,7 @@ pub fn is_gguf(path: &Path) -> bool {
 }
 
 /// Writes the model in a GGUF file, with its tokenizer and chat template, as a directory that must not exist yet. Numbers become
-/// `elements`; unless told otherwise bfloat16 where the file is quantised, and what loses nothing elsewhere. `watch` is told how
+/// `elements`; unless configured otherwise bfloat16 where the file is quantised, and what loses nothing elsewhere. `watch` is told how
 /// many of the model's numbers are written, and how many there are.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub fn convert_gguf(
     new.complete()
 }
 
-/// What the file's numbers become unless told otherwise. What has been quantised has lost more than bfloat16 loses.
+/// What the file's numbers become unless configured otherwise. What has been quantised has lost more than bfloat16 loses.
 pub(super) fn lossless(file: &GgufFile) -> ElementType {
     let kinds: BTreeSet<BlockType> =
         file.tensors.iter().filter(|tensor| tensor.shape.len() > 1).map(|tensor| tensor.kind).collect();

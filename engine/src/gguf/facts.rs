@@ -13,6 +13,6 @@ pub struct GgufFacts {
     pub tokens: usize,
     /// Whether it has a chat template.
     pub chat_template: bool,
-    /// What its numbers become unless told otherwise.
+    /// What its numbers become unless configured otherwise.
     pub converted_to: ElementType,
 }

@@ -84,7 +84,7 @@ pub(crate) struct Queries<'a> {
 pub(super) const TILE: usize = 4;
 
 /// Attention of each position over those up to and including itself: softmax of scaled scores, then the mean of the values
-/// under it, a row of `attended` for each position. What a position gets does not depend on which positions are asked for
+/// under it, a row of `attended` for each position. What a position gets does not depend on which positions are requested
 /// with it.
 ///
 /// Keys are laid out as by [`store_keys`], values as rows that are `stride` numbers apart; `scores` is scratch.

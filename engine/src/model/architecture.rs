@@ -40,7 +40,7 @@ impl Architecture {
         self == Self::Qwen2
     }
 
-    /// The width of a head where the configuration does not tell it.
+    /// The width of a head where the configuration does not give it.
     pub(crate) fn default_head(self, hidden: usize, heads: usize) -> usize {
         match self {
             Self::Qwen3 => 128,

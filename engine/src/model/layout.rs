@@ -179,7 +179,7 @@ impl Tensors {
     }
 }
 
-/// Numbers that stand in the order of a layout, in whatever form they are held. They are asked for and given by whole
+/// Numbers in the order of a layout, in whatever form they are held. They are read and written by whole
 /// rows of a tensor.
 pub(crate) trait Numbers {
     /// Writes those from `start` on into `numbers`.

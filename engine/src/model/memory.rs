@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::kernels::{PackedMatrix, Precision};
 use crate::model::config::ModelConfig;
 use crate::model::layout::{Layout, MatrixLayout};
-use crate::model::pass_sizes::{Kept, ROWS, chunk_rows, shard_count};
+use crate::model::pass_sizes::{ROWS, SavedActivations, chunk_rows, shard_count};
 
 const NUMBER: u64 = size_of::<f32>() as u64;
 
@@ -61,8 +61,8 @@ impl MemoryNeed {
             trained_weights: weights_bytes(&Layout::new(config), |_| Precision::Single),
             gradients: shards * parameters * NUMBER,
             moments: 2 * parameters * NUMBER,
-            activations: shards * activation_bytes(config, rows, Kept::Everything),
-            activations_recomputed: shards * activation_bytes(config, rows, Kept::Inputs),
+            activations: shards * activation_bytes(config, rows, SavedActivations::Everything),
+            activations_recomputed: shards * activation_bytes(config, rows, SavedActivations::Inputs),
             prefix_cache: 0,
             keys_and_values_per_token: (2 * config.num_hidden_layers * config.key_width()) as u64 * NUMBER,
             adapter: None,
@@ -129,14 +129,14 @@ fn weights_bytes(layout: &Layout, precision: impl Fn(&Range<usize>) -> Precision
 }
 
 /// Bytes that a pass over so many rows takes in one shard, forth and back.
-pub(crate) fn activation_bytes(config: &ModelConfig, rows: usize, kept: Kept) -> u64 {
+pub(crate) fn activation_bytes(config: &ModelConfig, rows: usize, kept: SavedActivations) -> u64 {
     let (hidden, inner, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
     let (query, key) = (config.query_width(), config.key_width());
     let layer = 4 * hidden + (query + 2 * key) + (query + key) + key + query + 3 * inner;
     let kept_of_layers = match kept {
-        Kept::Nothing => layer,
-        Kept::Inputs => layers * hidden + layer,
-        Kept::Everything => layers * layer,
+        SavedActivations::Nothing => layer,
+        SavedActivations::Inputs => layers * hidden + layer,
+        SavedActivations::Everything => layers * layer,
     };
     // The backward pass has as much of one layer again.
     let per_row = (kept_of_layers + layer + 3 * hidden) as u64;
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn an_adapter_is_all_that_its_training_holds_beside_the_model() {
         let config = tiny_config();
-        let adapter = Adapter::fresh(&config, &LoraOptions::new(3, 0));
+        let adapter = Adapter::initial(&config, &LoraOptions::new(3, 0));
         let held = adapter.values.len() as u64 * NUMBER;
         let whole = MemoryNeed::of(&config, 0);
         let need = whole.with_adapter(&config, adapter.values.len());

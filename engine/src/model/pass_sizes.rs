@@ -17,7 +17,7 @@ const CHUNK_LOGITS: usize = 1 << 25;
 
 /// What a forward pass keeps for its backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum SavedActivations {
     /// Nothing: no backward pass comes.
     Nothing,
     /// The layers' inputs, from which the backward pass computes each layer once more.

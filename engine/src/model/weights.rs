@@ -76,9 +76,9 @@ impl Weights {
     }
 
     /// Fresh ones.
-    pub(crate) fn fresh(model: Arc<Model>, seed: u64) -> Self {
+    pub(crate) fn initial(model: Arc<Model>, seed: u64) -> Self {
         let mut weights = Self::zeros(model.clone(), |_| Precision::Single);
-        put_fresh(&model.config, &model.layout, seed, &mut weights);
+        write_initial(&model.config, &model.layout, seed, &mut weights);
         weights
     }
 
@@ -93,7 +93,7 @@ impl Weights {
     pub(crate) fn update<P: Send>(&mut self, mut with: impl FnMut(usize) -> P, change: impl Fn(P, &mut [f32]) + Sync) {
         let Self { model, vectors, matrices, resident } = self;
         change(with(vectors.len()), vectors);
-        (0..matrices.len()).for_each(|index| resident.forget(index));
+        (0..matrices.len()).for_each(|index| resident.release(index));
         let mut matrices: Vec<_> = matrices.iter_mut().zip(&model.layout.matrices).collect();
         matrices.sort_unstable_by_key(|(_, layout)| layout.place.start);
         let panels = matrices.into_iter().flat_map(|(matrix, _)| matrix.panels());
@@ -144,7 +144,7 @@ impl Numbers for Weights {
             Some(index) => {
                 let first = self.model.layout.matrices[index].output(start);
                 self.matrices[index].put_columns(first, numbers);
-                self.resident.forget(index);
+                self.resident.release(index);
             }
             None => self.vectors.put(start, numbers),
         }
@@ -162,7 +162,7 @@ const MATRIX_DEVIATION: f64 = 0.4;
 
 /// Fresh weights: gains are 1, biases 0, all else is normal. Projections back into the residual stream are smaller by the root
 /// of twice the layers (as in GPT-2), so that the stream's variance does not grow with depth.
-pub(crate) fn put_fresh(config: &ModelConfig, layout: &Layout, seed: u64, into: &mut impl Numbers) {
+pub(crate) fn write_initial(config: &ModelConfig, layout: &Layout, seed: u64, into: &mut impl Numbers) {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     for tensor in &layout.tensors {
         let width = tensor.row();

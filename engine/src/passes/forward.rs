@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use crate::adapters::adapter::{AdapterRun, AdapterScratch, adapt};
 use crate::kernels::{BLOCK, Joined, Queries, add_bias, attend, norm_and_rotate, rms_norm, store_keys, swiglu};
-use crate::model::pass_sizes::Kept;
+use crate::model::pass_sizes::SavedActivations;
 use crate::model::policy::Policy;
 use crate::model::projection::Projection;
 use crate::model::weights::Model;
@@ -73,7 +73,7 @@ pub(crate) struct Activations {
 }
 
 impl Activations {
-    fn resize(&mut self, model: &Model, rows: &PackedRows, kept: Kept) {
+    fn resize(&mut self, model: &Model, rows: &PackedRows, kept: SavedActivations) {
         let (config, count) = (&model.config, rows.len());
         let (hidden, inner) = (config.hidden_size, config.intermediate_size);
         let (query, key) = (config.query_width(), config.key_width());
@@ -81,12 +81,12 @@ impl Activations {
         let layers = config.num_hidden_layers;
         match kept {
             // A pass with a backward pass may come again: what it needs is not given up.
-            Kept::Nothing => self.layers.resize_with(self.layers.len().max(1), LayerActivations::default),
-            Kept::Inputs => self.layers.resize_with(1, LayerActivations::default),
-            Kept::Everything => self.layers.resize_with(layers, LayerActivations::default),
+            SavedActivations::Nothing => self.layers.resize_with(self.layers.len().max(1), LayerActivations::default),
+            SavedActivations::Inputs => self.layers.resize_with(1, LayerActivations::default),
+            SavedActivations::Everything => self.layers.resize_with(layers, LayerActivations::default),
         }
-        self.inputs.resize_with(if kept == Kept::Inputs { layers } else { 0 }, Vec::new);
-        let needed = if kept == Kept::Everything { layers } else { 1 };
+        self.inputs.resize_with(if kept == SavedActivations::Inputs { layers } else { 0 }, Vec::new);
+        let needed = if kept == SavedActivations::Everything { layers } else { 1 };
         for layer in &mut self.layers[..needed] {
             layer.input.resize(count * hidden, 0.0);
             layer.input_inverses.resize(count, 0.0);
@@ -110,14 +110,14 @@ impl Activations {
 }
 
 /// Runs the decoder over packed sequences, up to and including the last norm.
-pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activations: &mut Activations) {
+pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: SavedActivations, activations: &mut Activations) {
     let weights = &*policy.weights;
     let (model, config) = (&weights.model, &weights.model.config);
     activations.resize(model, rows, kept);
     let Activations { layers, inputs, output, output_inverses, normed_output, adapter, .. } = activations;
     weights.embed(rows.tokens.iter().copied(), output);
     for index in 0..config.num_hidden_layers {
-        let layer = &mut layers[if kept == Kept::Everything { index } else { 0 }];
+        let layer = &mut layers[if kept == SavedActivations::Everything { index } else { 0 }];
         layer.input.copy_from_slice(output);
         if let Some(input) = inputs.get_mut(index) {
             input.copy_from_slice(output);
@@ -129,7 +129,7 @@ pub(crate) fn forward(policy: &Policy, rows: &PackedRows, kept: Kept, activation
 }
 
 impl Activations {
-    /// What [`forward`] left of one layer, computed once more where only its input was kept. Layers are asked for from the
+    /// What [`forward`] left of one layer, computed once more where only its input was kept. Layers are read from the
     /// last to the first.
     pub(crate) fn layer(&mut self, policy: &Policy, index: usize, rows: &PackedRows) -> &LayerActivations {
         let Self { layers, inputs, again, adapter, .. } = self;

@@ -7,7 +7,7 @@ use crate::model::weights::Weights;
 use crate::sampling::key_value_cache::KeyValueCache;
 
 /// Multiplications from which on a layer's attention is worth another thread.
-const WORTH_A_THREAD: usize = 1 << 20;
+const MIN_WORK_PER_THREAD: usize = 1 << 20;
 
 /// A sequence and the tokens that come next in it, at least one.
 pub(crate) struct Extension<'a> {
@@ -142,7 +142,7 @@ fn attend_caches(weights: &Weights, layer: usize, extensions: &mut [Extension<'_
     let attend = |scores: &mut Vec<f32>, (extension, row, attended): (&mut Extension<'_>, usize, &mut [f32])| {
         attend_cache(weights, layer, extension, row, rotated, query_key_value, scores, attended);
     };
-    let alone = if products < WORTH_A_THREAD { parts.len() } else { 1 };
+    let alone = if products < MIN_WORK_PER_THREAD { parts.len() } else { 1 };
     parts.into_par_iter().with_min_len(alone).for_each_init(Vec::new, attend);
 }
 

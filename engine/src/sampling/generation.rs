@@ -79,7 +79,7 @@ impl Generation {
         }
     }
 
-    /// Nothing more is to be done: it has finished, or nobody listens.
+    /// Nothing more is to be done: it has finished, or its receiver is dropped.
     pub(crate) fn is_over(&self) -> bool {
         self.finished || self.sender.is_closed()
     }

@@ -15,7 +15,7 @@ pub(crate) type BlockTokens = [u32; BLOCK];
 ///
 /// The blocks of one version of the weights are a tree: a path from its root spells a sequence's beginning. When there
 /// is no room for another block, the leaf that was used longest ago goes. Blocks of weights that nobody samples from
-/// any more go first, by [`forget_gone_weights`](Self::forget_gone_weights).
+/// any more go first, by [`evict_unused_weights`](Self::evict_unused_weights).
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
     /// Greatest sum of the blocks' sizes, in bytes.
@@ -107,7 +107,7 @@ impl PrefixCache {
     }
 
     /// Drops the blocks of weights that nothing samples from any more.
-    pub(crate) fn forget_gone_weights(&mut self) {
+    pub(crate) fn evict_unused_weights(&mut self) {
         let before = self.bytes();
         self.trees.retain(|tree| tree.weights.strong_count() > 0);
         self.gauge.decrement((before - self.bytes()) as f64);
@@ -330,7 +330,7 @@ mod tests {
         insert(&mut cache, &new, &[1]);
         let kept = cache.find(&old, ROOT, &[1; BLOCK]).unwrap().1;
         drop(old);
-        cache.forget_gone_weights();
+        cache.evict_unused_weights();
         assert_eq!(cache.bytes(), CacheBlock::bytes(&new.policy.weights.model));
         assert_eq!(Arc::strong_count(&kept), 1);
         assert_eq!(find(&mut cache, &new, &[1]), 1);

@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::kernels::LogSoftmax;
-use crate::model::pass_sizes::Kept;
+use crate::model::pass_sizes::SavedActivations;
 use crate::passes::forward::{Activations, PackedRows, forward};
 use crate::passes::head::{HeadScratch, Prediction, for_each_logits};
 use crate::passes::loss::TokenLoss;
@@ -27,7 +27,7 @@ impl WeightsSnapshot {
         rows.push(prompt.iter().copied().take(prompt.len().saturating_sub(1)));
         let mut activations = Activations::default();
         if rows.len() > 0 {
-            forward(policy, &rows, Kept::Nothing, &mut activations);
+            forward(policy, &rows, SavedActivations::Nothing, &mut activations);
         }
         let targets = prompt.iter().skip(1).enumerate();
         let predictions: Vec<Prediction> =
@@ -86,7 +86,7 @@ mod tests {
             loss_inputs: LossInputs::Supervised { weights: vec![0.0, 0.0, 1.0, 0.0] },
         };
         let data: Arc<[Datum]> = [datum].into();
-        let told = learner.forward_backward_telling_all(data, LossFunction::CrossEntropy).await.unwrap();
+        let told = learner.forward_backward_with_all_logprobs(data, LossFunction::CrossEntropy).await.unwrap();
         let named = [vec![1, 9], vec![4, 9], vec![1, 9], vec![5, 9]];
         let snapshot = learner.snapshot(WeightsVersion(0)).await.unwrap();
         let asked = PromptQuestions { alternatives: 2, named: &named, draws: 300, temperature: 1.0, seed: 5 };

@@ -12,7 +12,7 @@ use crate::sampling::prefix_cache::PrefixCache;
 use crate::telemetry::{prefill_tokens, queue_seconds};
 
 /// Multiplications below which a step is not worth another thread.
-const WORTH_A_THREAD: usize = 1 << 20;
+const MIN_WORK_PER_THREAD: usize = 1 << 20;
 
 /// Numbers of a model from which on it is too large for the caches: then all threads work on the same generations, and
 /// its weights are read once for all of them.
@@ -85,7 +85,7 @@ impl Scheduler {
             }
         }
         self.active.retain(|generation| !generation.is_over());
-        self.prefixes.forget_gone_weights();
+        self.prefixes.evict_unused_weights();
         true
     }
 
@@ -116,7 +116,7 @@ fn step_group(group: &mut [&mut Generation], workers: &mut [DecodeScratch]) {
     let Some(first) = group.first() else { return };
     let numbers = first.weights().model.layout.length;
     let threads = match numbers < TOO_LARGE_FOR_CACHES {
-        true => workers.len().min(group.len()).min(1 + group.len() * numbers / WORTH_A_THREAD),
+        true => workers.len().min(group.len()).min(1 + group.len() * numbers / MIN_WORK_PER_THREAD),
         false => 1,
     };
     let parts: Vec<_> = group.chunks_mut(group.len().div_ceil(threads)).zip(workers).collect();
@@ -132,7 +132,7 @@ fn step(generations: &mut [&mut Generation], worker: &mut DecodeScratch) {
     let mut extensions: Vec<Extension<'_>> = generations.iter_mut().map(|generation| generation.extension()).collect();
     extend(&weights, &mut extensions, worker);
     let vocabulary = weights.model.config.vocab_size;
-    let alone = (WORTH_A_THREAD / vocabulary).max(1);
+    let alone = (MIN_WORK_PER_THREAD / vocabulary).max(1);
     let advance = |scratch: &mut ChoiceScratch, (generation, logits): (&mut &mut Generation, &[f32])| {
         generation.advance(logits, scratch);
     };
@@ -155,7 +155,7 @@ mod tests {
 
     fn published() -> Arc<Published> {
         let config = ModelConfig { max_position_embeddings: 1000, ..tiny_config() };
-        let weights = Arc::new(Weights::fresh(Arc::new(Model::new(config)), 1));
+        let weights = Arc::new(Weights::initial(Arc::new(Model::new(config)), 1));
         Arc::new(Published { version: WeightsVersion(0), policy: Policy::of(weights) })
     }
 

@@ -35,7 +35,7 @@ impl Vocabulary {
     /// The tokens' bytes as grammars know them, for a model of `size` tokens: a marker stands before the names of control
     /// tokens, and a token without bytes is never sampled. The marker is no byte of UTF-8; a token of text that begins
     /// with it can be no part of any text, and gets no bytes.
-    pub(crate) fn words(&self, size: usize) -> Vec<Vec<u8>> {
+    pub(crate) fn grammar_tokens(&self, size: usize) -> Vec<Vec<u8>> {
         let marker = toktrie::TokTrie::SPECIAL_TOKEN_MARKER;
         let word = |token: &TokenText| match token {
             TokenText::Text(bytes) if bytes.first() != Some(&marker) => bytes.clone(),
@@ -62,7 +62,7 @@ mod tests {
         ];
         let vocabulary: Vocabulary = tokens.into_iter().collect();
         let words: [&[u8]; 5] = [b"<end>", b"\xff<end>", b"", b"", b""];
-        assert_eq!(vocabulary.words(5), words);
-        assert_eq!(vocabulary.words(2), words[..2]);
+        assert_eq!(vocabulary.grammar_tokens(5), words);
+        assert_eq!(vocabulary.grammar_tokens(2), words[..2]);
     }
 }

@@ -21,7 +21,7 @@ use crate::passes::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::threads::thread_pool;
 use crate::training::optimizer::{AdamState, check, gather};
-use crate::training::shard::{Example, Scored, Shard, Told, deal};
+use crate::training::shard::{Example, ReportedLogprobs, Scored, Shard, deal};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -35,7 +35,7 @@ pub struct EmbeddedLearner {
 }
 
 /// Numbers that are trained from which on a step of the optimizer is worth threads.
-const WORTH_THREADS: usize = 1 << 20;
+const MIN_PARALLEL_WORK: usize = 1 << 20;
 
 /// Everything that training changes.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ impl EmbeddedLearner {
 
     /// Trains the weights that [`create_model`](crate::create_model) would write, on their own: no sampler belongs to them.
     /// Tokenizer and chat template are copied from `directory`.
-    pub fn with_fresh_weights(
+    pub fn with_initial_weights(
         directory: impl Into<PathBuf>,
         config: &ModelConfig,
         seed: u64,
@@ -91,7 +91,7 @@ impl EmbeddedLearner {
     ) -> Result<Self, EngineError> {
         config.check()?;
         let model = Arc::new(Model::new(config.clone()));
-        let policy = Policy::of(Arc::new(Weights::fresh(model, seed)));
+        let policy = Policy::of(Arc::new(Weights::initial(model, seed)));
         Ok(Self::new(policy, threads, directory.into(), None))
     }
 
@@ -109,12 +109,12 @@ impl EmbeddedLearner {
     }
 
     /// As [`Learner::forward_backward`], but with the logprobs of all targets.
-    pub(crate) async fn forward_backward_telling_all(
+    pub(crate) async fn forward_backward_with_all_logprobs(
         &self,
         data: Arc<[Datum]>,
         loss: LossFunction,
     ) -> Result<ForwardBackward, BackendError> {
-        self.run(move |state| state.forward_backward(&data, loss, Told::All)).await
+        self.run(move |state| state.forward_backward(&data, loss, ReportedLogprobs::All)).await
     }
 
     /// What a loss over datums is, without a gradient; with the logprobs of all targets.
@@ -187,7 +187,7 @@ impl Learner for EmbeddedLearner {
 
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
-        self.run(move |state| state.forward_backward(&data, loss, Told::Trained)).await
+        self.run(move |state| state.forward_backward(&data, loss, ReportedLogprobs::Trained)).await
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
@@ -257,13 +257,13 @@ impl LearnerState {
         &mut self,
         data: &[Datum],
         loss: LossFunction,
-        told: Told,
+        reported: ReportedLogprobs,
     ) -> Result<ForwardBackward, EngineError> {
         let known = if needs_logprobs(loss) { self.forward(data)? } else { Vec::new() };
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
         })?;
-        let scored = self.in_shards(examples, |shard, policy, hand| shard.score_backward(policy, hand, told))?;
+        let scored = self.in_shards(examples, |shard, policy, hand| shard.score_backward(policy, hand, reported))?;
         let loss_sum = scored.iter().map(|scored| scored.loss).sum();
         let entropy_sum = Some(scored.iter().map(|scored| scored.entropy).sum());
         let logprobs = scored.into_iter().map(|scored| scored.logprobs).collect();
@@ -272,7 +272,7 @@ impl LearnerState {
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
         check(parameters)?;
-        if self.threads == 1 || self.policy.trained_count() < WORTH_THREADS {
+        if self.threads == 1 || self.policy.trained_count() < MIN_PARALLEL_WORK {
             return self.step(parameters);
         }
         thread_pool("fulgurite-learner", self.threads)?.install(|| self.step(parameters))

@@ -1,7 +1,7 @@
 use fulgurite_types::{Chunk, Datum};
 
 use crate::model::memory::activation_bytes;
-use crate::model::pass_sizes::{Kept, ROWS};
+use crate::model::pass_sizes::{ROWS, SavedActivations};
 use crate::model::policy::Policy;
 use crate::passes::backward::{BackwardScratch, backward};
 use crate::passes::forward::{Activations, PackedRows, forward};
@@ -30,9 +30,9 @@ impl Example<'_> {
     }
 }
 
-/// Which targets' logprobs a pass with a gradient tells.
+/// Which targets' logprobs a pass with a gradient reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ReportedLogprobs {
     /// Of those that take part in the loss; the others' stand as 0.
     Trained,
     /// Of all.
@@ -96,7 +96,7 @@ impl Shard {
         let mut scored = Vec::with_capacity(examples.len());
         for batch in batches(examples) {
             self.pack(batch, |_| true);
-            forward(policy, &self.rows, Kept::Nothing, &mut self.activations);
+            forward(policy, &self.rows, SavedActivations::Nothing, &mut self.activations);
             score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
             self.collect(batch, &mut scored);
         }
@@ -105,12 +105,17 @@ impl Shard {
 
     /// The logprob of every target that is to be told; adds the gradient of the summed loss. Which are told changes
     /// nothing else.
-    pub(crate) fn score_backward(&mut self, policy: &Policy, examples: &[Example<'_>], told: Told) -> Vec<Scored> {
+    pub(crate) fn score_backward(
+        &mut self,
+        policy: &Policy,
+        examples: &[Example<'_>],
+        reported: ReportedLogprobs,
+    ) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
         self.gradient.resize(policy.trained_count(), 0.0);
         for batch in batches(examples) {
             self.pack(batch, |loss| *loss != TokenLoss::Nothing);
-            forward(policy, &self.rows, self.kept(policy), &mut self.activations);
+            forward(policy, &self.rows, self.saved_activations(policy), &mut self.activations);
             let normed = &self.activations.normed_output;
             self.normed_gradient.resize(normed.len(), 0.0);
             let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
@@ -118,21 +123,21 @@ impl Shard {
             let (rows, scratch) = (&self.rows, &mut self.backward);
             backward(policy, rows, &mut self.activations, normed_gradient, scratch, &mut self.gradient);
             self.collect(batch, &mut scored);
-            if told == Told::All {
-                self.tell_others(policy, batch, &mut scored);
+            if reported == ReportedLogprobs::All {
+                self.score_others(policy, batch, &mut scored);
             }
         }
         scored
     }
 
     /// What the forward pass over the packed rows is to keep. It changes no bit of the gradient.
-    fn kept(&self, policy: &Policy) -> Kept {
-        let need = activation_bytes(&policy.weights.model.config, self.rows.len(), Kept::Everything);
-        if need > self.activation_bytes { Kept::Inputs } else { Kept::Everything }
+    fn saved_activations(&self, policy: &Policy) -> SavedActivations {
+        let need = activation_bytes(&policy.weights.model.config, self.rows.len(), SavedActivations::Everything);
+        if need > self.activation_bytes { SavedActivations::Inputs } else { SavedActivations::Everything }
     }
 
     /// Fills in the logprobs of a batch's targets that have no loss, from what its forward pass has left.
-    fn tell_others(&mut self, policy: &Policy, batch: &[Example<'_>], scored: &mut [Scored]) {
+    fn score_others(&mut self, policy: &Policy, batch: &[Example<'_>], scored: &mut [Scored]) {
         self.pack(batch, |loss| *loss == TokenLoss::Nothing);
         score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
         let mut others = Vec::with_capacity(batch.len());

@@ -70,7 +70,7 @@ impl SampledAnswer {
         let (message, mut deltas) = (&mut self.message, Deltas::default());
         let mut take = |event| message.take(event).for_each(|delta| deltas.push(delta));
         match &mut self.reader {
-            Reader::Message(parser) => parser.told_by(&[token.id]).for_each(take),
+            Reader::Message(parser) => parser.events_of(&[token.id]).for_each(take),
             Reader::Text(decoder) if is_text => take(ParseEvent::Text(decoder.feed(token.id))),
             Reader::Text(_) | Reader::Ended => {}
         }

@@ -6,7 +6,7 @@
 //!
 //! - [`answer`]: the grammar of an answer, by the format; [`tagged`], [`harmony`]: with what the format puts before it.
 //! - [`body`], [`calls`], [`xml_call`]: the answer proper.
-//! - [`grammar_writer`], [`answer_shape`], [`lark`]: what they share; what is asked for; the grammars' language.
+//! - [`grammar_writer`], [`answer_shape`], [`lark`]: what they share; what is requested; the grammars' language.
 
 mod answer;
 mod answer_shape;

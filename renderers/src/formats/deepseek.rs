@@ -26,7 +26,7 @@ pub(crate) struct DeepSeek {
 }
 
 /// How an assistant message is written between its role and its end.
-struct Said<'m> {
+struct AssistantText<'m> {
     /// `</think>` where the role is followed by it.
     opening: &'static str,
     content: Chunk<'m>,
@@ -70,22 +70,22 @@ impl DeepSeek {
 
     fn assistant<'m>(&self, conversation: &Conversation<'m>, index: usize) -> RenderedMessage<'m> {
         let message = conversation.at(index);
-        let said = match self.cookbook_exact {
-            true => self.said_as_cookbook(conversation, index),
-            false => self.said(conversation, index),
+        let text = match self.cookbook_exact {
+            true => self.cookbook_assistant_text(conversation, index),
+            false => self.assistant_text(conversation, index),
         };
         let header = if follows_tool(conversation, index) {
             Chunk::default()
         } else {
-            Chunk::of_format("<｜Assistant｜>").format(said.opening)
+            Chunk::of_format("<｜Assistant｜>").format(text.opening)
         };
-        let end = if said.ends { END } else { "" };
-        let output = vec![said.content.join(calls(message)).format(end)];
+        let end = if text.ends { END } else { "" };
+        let output = vec![text.content.join(calls(message)).format(end)];
         RenderedMessage { header, output, ..RenderedMessage::default() }
     }
 
     /// As the model says it after its prompt where it has just been said; else as history.
-    fn said<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Said<'m> {
+    fn assistant_text<'m>(&self, conversation: &Conversation<'m>, index: usize) -> AssistantText<'m> {
         let message = conversation.at(index);
         let parts = parts_with_reasoning(message);
         let follows_tool = follows_tool(conversation, index);
@@ -95,15 +95,15 @@ impl DeepSeek {
         let shows_thinking = self.thinks && (is_whole || (calls_tools && has_thinking));
         if !shows_thinking {
             let text = parts.iter().filter_map(ChatPart::text).fold(Chunk::default(), Chunk::content);
-            return Said { opening: "</think>", content: text, ends: true };
+            return AssistantText { opening: "</think>", content: text, ends: true };
         }
         // After a tool's result the prompt does not begin the reasoning, so that there need be none.
         let begins = follows_tool || matches!(parts.first(), Some(ChatPart::Thinking(_)));
         let frame = Chunk::of_format(if begins { "" } else { "<think></think>" });
-        Said { opening: "", content: parts.iter().fold(frame, with_part), ends: true }
+        AssistantText { opening: "", content: parts.iter().fold(frame, with_part), ends: true }
     }
 
-    fn said_as_cookbook<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Said<'m> {
+    fn cookbook_assistant_text<'m>(&self, conversation: &Conversation<'m>, index: usize) -> AssistantText<'m> {
         let message = conversation.at(index);
         let follows_tool = follows_tool(conversation, index);
         let is_last = conversation.is_last(index);
@@ -113,7 +113,7 @@ impl DeepSeek {
                 ChatContent::Parts(_) => message.visible_text(),
             };
             let ends = !text.is_empty();
-            return Said { opening: "</think>", content: Chunk::default().content(text), ends };
+            return AssistantText { opening: "</think>", content: Chunk::default().content(text), ends };
         }
         let keeps_thinking = !self.strips_thinking || !message.tool_calls.is_empty() || is_last;
         let (parts, has_content) = match &message.content {
@@ -124,7 +124,7 @@ impl DeepSeek {
         let frame = Chunk::of_format(if frames { "<think></think>" } else { "" });
         let shown = parts.iter().filter(|part| keeps_thinking || part.text().is_some());
         let opening = if self.thinks && self.strips_thinking && !is_last { "</think>" } else { "" };
-        Said { opening, content: shown.fold(frame, with_part), ends: has_content }
+        AssistantText { opening, content: shown.fold(frame, with_part), ends: has_content }
     }
 }
 

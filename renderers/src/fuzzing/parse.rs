@@ -172,7 +172,7 @@ fn check_cover(setting: &Setting, message: &ParsedMessage) {
     assert!(setting.is_markup(gap, message.termination == Termination::Malformed), "{gap:?} is lost of {message:?}");
 }
 
-/// The events tell the message's parts, and its content.
+/// The events give the message's parts, and its content.
 fn check_events(events: &[ParseEvent], message: &ParsedMessage) {
     let mut told = Vec::new();
     let mut content = String::new();

@@ -112,7 +112,7 @@ impl Draft {
     }
 
     /// Whether prose is open of which something has been said.
-    pub(crate) fn is_speaking(&self) -> bool {
+    pub(crate) fn has_open_text(&self) -> bool {
         self.prose.is_some()
     }
 
@@ -144,7 +144,7 @@ impl Draft {
         let kind = prose.kind;
         let delta = self.text[self.sampled_range(new)].to_owned();
         if !delta.is_empty() {
-            self.tell(match kind {
+            self.push_event(match kind {
                 Prose::Reasoning => ParseEvent::Reasoning(delta),
                 Prose::Text => ParseEvent::Text(delta),
             });
@@ -199,7 +199,7 @@ impl Draft {
         self.calls += 1;
         let named = NamedCall { index, id: id.clone(), name: name.clone(), raw_arguments: String::new() };
         call.named = Some(named);
-        self.tell(ParseEvent::ToolCall { index, id, name });
+        self.push_event(ParseEvent::ToolCall { index, id, name });
     }
 
     /// Adds to the JSON text of the arguments of the call that was named.
@@ -208,7 +208,7 @@ impl Draft {
         if let Some(named) = named.filter(|_| !delta.is_empty()) {
             named.raw_arguments.push_str(&delta);
             let index = named.index;
-            self.tell(ParseEvent::Arguments { index, delta });
+            self.push_event(ParseEvent::Arguments { index, delta });
         }
     }
 
@@ -217,7 +217,7 @@ impl Draft {
         let Some(OpenCall { start, named }) = self.call.take() else { return };
         match (arguments, named) {
             (Ok(arguments), Some(NamedCall { index, id, name, raw_arguments })) => {
-                self.tell(ParseEvent::ToolCallEnd { index });
+                self.push_event(ParseEvent::ToolCallEnd { index });
                 self.push_part(start..end, PartContent::ToolCall { id, name, arguments, raw_arguments });
             }
             (arguments, named) => {
@@ -225,7 +225,7 @@ impl Draft {
                 let range = self.with_space_before(start)..end;
                 let text = self.text[self.sampled_range(range.clone())].to_owned();
                 let index = named.map(|named| named.index);
-                self.tell(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
+                self.push_event(ParseEvent::BrokenToolCall { index, text, error: error.clone() });
                 self.push_part(range, PartContent::BrokenToolCall { error });
             }
         }
@@ -251,7 +251,7 @@ impl Draft {
     }
 
     /// Adds an event, to its neighbour if that is of the same kind.
-    fn tell(&mut self, event: ParseEvent) {
+    fn push_event(&mut self, event: ParseEvent) {
         match (self.events.last_mut(), event) {
             (Some(ParseEvent::Reasoning(text)), ParseEvent::Reasoning(delta))
             | (Some(ParseEvent::Text(text)), ParseEvent::Text(delta)) => text.push_str(&delta),

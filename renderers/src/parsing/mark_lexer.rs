@@ -106,8 +106,8 @@ impl Lexeme {
     }
 }
 
-/// Is told of pieces as they become certain.
-pub(crate) type Tell<'t> = dyn FnMut(Lexeme<&str>) + 't;
+/// Receives pieces as they become certain.
+pub(crate) type EmitLexeme<'t> = dyn FnMut(Lexeme<&str>) + 't;
 
 /// Tells marks from text.
 ///
@@ -174,29 +174,29 @@ impl MarkLexer {
     }
 
     /// Takes the next token and tells what is certain now.
-    pub(crate) fn feed(&mut self, token: u32, tell: &mut Tell<'_>) {
+    pub(crate) fn feed(&mut self, token: u32, emit: &mut EmitLexeme<'_>) {
         match self.tokens.iter().find(|(id, ..)| *id == token).copied() {
             Some((_, mark, text)) => {
-                self.flush(tell);
-                tell(Lexeme::Mark(mark, text));
+                self.flush(emit);
+                emit(Lexeme::Mark(mark, text));
             }
             None => {
                 self.decoder.feed_into(token, &mut self.held);
-                self.scan(tell);
+                self.scan(emit);
             }
         }
     }
 
     /// Tells what was held back.
-    pub(crate) fn flush(&mut self, tell: &mut Tell<'_>) {
+    pub(crate) fn flush(&mut self, emit: &mut EmitLexeme<'_>) {
         self.decoder.finish_into(&mut self.held);
-        self.scan(tell);
-        tell_text(&self.held, tell);
+        self.scan(emit);
+        emit_text(&self.held, emit);
         self.held.clear();
     }
 
     /// Tells what is certain of the text that is held.
-    fn scan(&mut self, tell: &mut Tell<'_>) {
+    fn scan(&mut self, emit: &mut EmitLexeme<'_>) {
         let Self { spelled, held, .. } = self;
         // Up to where it has been told, and up to where it is certain.
         let (mut told, mut certain) = (0, 0);
@@ -206,8 +206,8 @@ impl MarkLexer {
         while certain < held.len() {
             let rest = &held[certain..];
             if let Some((mark, text)) = spelled.iter().find(|(_, text)| rest.starts_with(text)) {
-                tell_text(&held[told..certain], tell);
-                tell(Lexeme::Mark(*mark, text));
+                emit_text(&held[told..certain], emit);
+                emit(Lexeme::Mark(*mark, text));
                 certain += text.len();
                 told = certain;
             } else if spelled.iter().any(|(_, text)| text.starts_with(rest)) {
@@ -216,13 +216,13 @@ impl MarkLexer {
                 certain += rest.chars().next().map_or(1, char::len_utf8);
             }
         }
-        tell_text(&held[told..certain], tell);
+        emit_text(&held[told..certain], emit);
         held.drain(..certain);
     }
 }
 
-fn tell_text(text: &str, tell: &mut Tell<'_>) {
+fn emit_text(text: &str, emit: &mut EmitLexeme<'_>) {
     if !text.is_empty() {
-        tell(Lexeme::Text(text));
+        emit(Lexeme::Text(text));
     }
 }

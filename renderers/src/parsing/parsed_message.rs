@@ -34,7 +34,7 @@ pub struct ParsedPart {
 pub enum PartContent {
     /// What the model thought.
     Reasoning,
-    /// What it said.
+    /// Its message.
     Text,
     /// A call that it makes.
     ToolCall {

@@ -36,7 +36,7 @@ pub(crate) struct TurnEnds<'r> {
 
 impl StreamParser {
     /// A parser of what is sampled after `prompt`. What the prompt's last tokens opened (a `<think>`, a header, even a
-    /// call) is open. `tools` are the request's: they tell the types of parameters in formats that do not.
+    /// call) is open. `tools` are the request's: they give the types of parameters in formats that do not.
     pub(crate) fn new(
         tokenizer: &Arc<Tokenizer>,
         format: ResponseFormat,
@@ -70,11 +70,11 @@ impl StreamParser {
 
     /// Takes tokens and gives what they make certain.
     pub fn feed(&mut self, tokens: &[u32]) -> Vec<ParseEvent> {
-        self.told_by(tokens).collect()
+        self.events_of(tokens).collect()
     }
 
     /// Takes tokens and gives what they make certain, one by one. What is not taken of it is lost.
-    pub fn told_by(&mut self, tokens: &[u32]) -> impl Iterator<Item = ParseEvent> {
+    pub fn events_of(&mut self, tokens: &[u32]) -> impl Iterator<Item = ParseEvent> {
         for token in tokens {
             self.take(*token);
         }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::templates::pieces::without_prefix;
-use crate::templates::template_conversations::{REASONING, a_user, calling, declared, reasoning, result_of, said};
+use crate::templates::template_conversations::{REASONING, a_user, an_answer, calling, declared, reasoning, result_of};
 use crate::templates::template_response_format::turns;
 use crate::templates::template_roles::LateSystem;
 use crate::tokenizer::piece::Piece;
@@ -51,7 +51,7 @@ pub struct Finding {
     /// `date`.
     pub check: &'static str,
     /// How it came out.
-    pub verdict: Verdict,
+    pub verdict: TemplateVerdict,
     /// What was found, and what can be done about it.
     pub message: String,
 }
@@ -59,7 +59,7 @@ pub struct Finding {
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum TemplateVerdict {
     /// As it should be.
     Ok,
     /// It works, at a cost or within limits.
@@ -68,7 +68,7 @@ pub enum Verdict {
     Fault,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for TemplateVerdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Ok => "ok",
@@ -80,8 +80,8 @@ impl fmt::Display for Verdict {
 
 impl TemplateReport {
     /// The worst of the verdicts.
-    pub fn verdict(&self) -> Verdict {
-        self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
+    pub fn verdict(&self) -> TemplateVerdict {
+        self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(TemplateVerdict::Ok)
     }
 }
 
@@ -119,18 +119,18 @@ struct Check<'r> {
 }
 
 /// What becomes of a turn when the conversation goes on.
-enum Kept {
+enum TurnInHistory {
     Whole,
     /// The prompt that the turn answers is not in the history.
-    NotItsPrompt,
+    WithoutPrompt,
     /// The turn is written otherwise once messages follow.
-    NotTheTurn,
+    Rewritten,
     /// The turn is written without its reasoning even where it is the last.
     WithoutReasoning,
 }
 
 impl Check<'_> {
-    fn found(&mut self, check: &'static str, verdict: Verdict, message: impl Into<String>) {
+    fn found(&mut self, check: &'static str, verdict: TemplateVerdict, message: impl Into<String>) {
         self.findings.push(Finding { check, verdict, message: message.into() });
     }
 
@@ -150,22 +150,22 @@ impl Check<'_> {
         let texts = texts.join(", ");
         let (verdict, message) = match tokens.iter().find(|token| token.written_by_template) {
             None => (
-                Verdict::Fault,
+                TemplateVerdict::Fault,
                 "the template ends an assistant's text with no control token, so a model cannot learn to end its turn"
                     .to_owned(),
             ),
             Some(end) if end.stops_sampling => {
-                (Verdict::Ok, format!("sampling stops at {texts}; the template ends turns with `{}`", end.text))
+                (TemplateVerdict::Ok, format!("sampling stops at {texts}; the template ends turns with `{}`", end.text))
             }
             Some(end) if stops.is_empty() => (
-                Verdict::Fault,
+                TemplateVerdict::Fault,
                 format!(
                     "sampling stops at no token; add {} (`{}`), with which the template ends turns, to `eos_token_id` in generation_config.json",
                     end.id, end.text
                 ),
             ),
             Some(end) => (
-                Verdict::Warning,
+                TemplateVerdict::Warning,
                 format!(
                     "the template ends earlier turns with `{}`, sampling stops only at {texts}; if the model ends its turns with `{}` too, add {} to `eos_token_id` in generation_config.json",
                     end.text, end.text, end.id
@@ -182,24 +182,24 @@ impl Check<'_> {
             if what.contains("reasoning") && !thinking {
                 continue;
             }
-            match self.kept(&history, &turn, &new) {
-                Err(error) => self.found("append_only", Verdict::Warning, format!("{what}: the template refuses this ({error})")),
-                Ok(Kept::Whole) => self.found("append_only", Verdict::Ok, format!("{what}: later prompts begin with all that was said")),
-                Ok(Kept::NotTheTurn) => self.found(
+            match self.turn_in_history(&history, &turn, &new) {
+                Err(error) => self.found("append_only", TemplateVerdict::Warning, format!("{what}: the template refuses this ({error})")),
+                Ok(TurnInHistory::Whole) => self.found("append_only", TemplateVerdict::Ok, format!("{what}: later prompts begin with all that was said")),
+                Ok(TurnInHistory::Rewritten) => self.found(
                     "append_only",
-                    Verdict::Warning,
+                    TemplateVerdict::Warning,
                     format!(
                         "{what}: the template writes the turn otherwise once messages follow; the `exact` policy keeps what was sampled, under `template_faithful` each turn starts a sequence of its own"
                     ),
                 ),
-                Ok(Kept::WithoutReasoning) => self.found(
+                Ok(TurnInHistory::WithoutReasoning) => self.found(
                     "append_only",
-                    Verdict::Warning,
+                    TemplateVerdict::Warning,
                     format!("{what}: the template leaves the reasoning out; supervised training does not teach it"),
                 ),
-                Ok(Kept::NotItsPrompt) => self.found(
+                Ok(TurnInHistory::WithoutPrompt) => self.found(
                     "append_only",
-                    Verdict::Warning,
+                    TemplateVerdict::Warning,
                     format!(
                         "{what}: the history does not hold the generation prompt that the turn answers; the `exact` policy keeps it, supervised training of this turn is refused"
                     ),
@@ -208,22 +208,27 @@ impl Check<'_> {
         }
     }
 
-    fn kept(&self, history: &[Message], turn: &Message, new: &[Message]) -> Result<Kept, RenderError> {
+    fn turn_in_history(
+        &self,
+        history: &[Message],
+        turn: &Message,
+        new: &[Message],
+    ) -> Result<TurnInHistory, RenderError> {
         let renderer = self.renderer;
         let tools = if turn.tool_calls.is_empty() { Vec::new() } else { vec![declared("probe")] };
         let with_turn = [history, std::slice::from_ref(turn)].concat();
         let prompt = renderer.pieces(history, &tools, true)?;
         let whole = renderer.pieces(&with_turn, &tools, false)?;
         let next = renderer.pieces(&[with_turn.as_slice(), new].concat(), &tools, true)?;
-        let Some(said) = without_prefix(&whole, &prompt) else { return Ok(Kept::NotItsPrompt) };
+        let Some(said) = without_prefix(&whole, &prompt) else { return Ok(TurnInHistory::WithoutPrompt) };
         let ends_turn = |piece: &Piece| matches!(piece, Piece::Control(id) if renderer.ends_turn(*id));
         let reasons = |piece: &Piece| matches!(piece, Piece::Text(text) if text.contains(REASONING));
         if !turn.extra.is_empty() && !said.iter().any(reasons) {
-            return Ok(Kept::WithoutReasoning);
+            return Ok(TurnInHistory::WithoutReasoning);
         }
         let end = said.iter().rposition(ends_turn).ok_or(RenderError::NoTurnEnd)?;
         let sampled = [prompt.as_slice(), &said[..=end]].concat();
-        Ok(if without_prefix(&next, &sampled).is_some() { Kept::Whole } else { Kept::NotTheTurn })
+        Ok(if without_prefix(&next, &sampled).is_some() { TurnInHistory::Whole } else { TurnInHistory::Rewritten })
     }
 
     fn continuation(&mut self) {
@@ -232,10 +237,10 @@ impl Check<'_> {
         let new_from = history.len() + 1;
         let continuation = crate::Continuation { messages: &messages, new_from, sampled: &[], tools: &[] };
         let (verdict, message) = match (self.renderer.render_continuation(&continuation), self.renderer.needs_history()) {
-            (Err(error), _) => (Verdict::Fault, format!("no prompt can continue a sampled turn: {error}")),
-            (Ok(_), false) => (Verdict::Ok, "new messages are rendered without the history before them".to_owned()),
+            (Err(error), _) => (TemplateVerdict::Fault, format!("no prompt can continue a sampled turn: {error}")),
+            (Ok(_), false) => (TemplateVerdict::Ok, "new messages are rendered without the history before them".to_owned()),
             (Ok(_), true) => (
-                Verdict::Warning,
+                TemplateVerdict::Warning,
                 "what follows a turn depends on the history before it, so each call renders (but does not tokenise) the whole conversation".to_owned(),
             ),
         };
@@ -249,11 +254,11 @@ impl Check<'_> {
                 continue;
             }
             match self.renderer.reads_back(format, &turn) {
-                None => self.found("round_trip", Verdict::Warning, format!("{what}: the template refuses or does not show this")),
-                Some(true) => self.found("round_trip", Verdict::Ok, format!("{what}: read back as {format:?}")),
+                None => self.found("round_trip", TemplateVerdict::Warning, format!("{what}: the template refuses or does not show this")),
+                Some(true) => self.found("round_trip", TemplateVerdict::Ok, format!("{what}: read back as {format:?}")),
                 Some(false) => self.found(
                     "round_trip",
-                    Verdict::Warning,
+                    TemplateVerdict::Warning,
                     format!("{what}: {format:?}, which reads most of what this template writes, does not read this back; agents get it as text"),
                 ),
             }
@@ -288,16 +293,20 @@ impl Check<'_> {
             let Ok(plain) = count("x", place) else { continue };
             match count(&forged, place) {
                 Ok(forged) if forged == plain => {
-                    self.found("injection", Verdict::Ok, format!("{what} that spells control tokens stays text"));
+                    self.found(
+                        "injection",
+                        TemplateVerdict::Ok,
+                        format!("{what} that spells control tokens stays text"),
+                    );
                 }
                 Ok(_) => self.found(
                     "injection",
-                    Verdict::Fault,
+                    TemplateVerdict::Fault,
                     format!("{what} that spells control tokens makes control tokens"),
                 ),
                 Err(error) => self.found(
                     "injection",
-                    Verdict::Warning,
+                    TemplateVerdict::Warning,
                     format!("{what} that spells control tokens is refused: {error}"),
                 ),
             }
@@ -307,9 +316,9 @@ impl Check<'_> {
     fn tools(&mut self) {
         let shown = self.shows(&[a_user()], &[declared("fulgurite_tool")], "fulgurite_tool");
         let (verdict, message) = match shown {
-            true => (Verdict::Ok, "tools are declared to the model"),
+            true => (TemplateVerdict::Ok, "tools are declared to the model"),
             false => (
-                Verdict::Warning,
+                TemplateVerdict::Warning,
                 "the template does not show tools to the model; agents with tools need another renderer",
             ),
         };
@@ -321,36 +330,41 @@ impl Check<'_> {
         for role in ["system", "developer"] {
             let shown = self.shows(&[Message::text(role, "fulgurite"), a_user()], &[], "fulgurite");
             let (verdict, what) = match (shown, roles.takes(role, true)) {
-                (true, true) => (Verdict::Ok, "is shown"),
+                (true, true) => (TemplateVerdict::Ok, "is shown"),
                 (true, false) if role == "developer" && roles.takes("system", true) => {
-                    (Verdict::Ok, "is written as the system's, for the template does not show it")
+                    (TemplateVerdict::Ok, "is written as the system's, for the template does not show it")
                 }
-                (true, false) => (Verdict::Ok, "is said to the user, for the template does not show it"),
-                (false, _) => (Verdict::Warning, "is refused or left out"),
+                (true, false) => (TemplateVerdict::Ok, "is said to the user, for the template does not show it"),
+                (false, _) => (TemplateVerdict::Warning, "is refused or left out"),
             };
             self.found("roles", verdict, format!("a first message of the {role} {what}"));
         }
         let (verdict, what) = match roles.late_system() {
-            LateSystem::InPlace => (Verdict::Ok, "is shown where it stands"),
-            LateSystem::Nowhere => (Verdict::Ok, "is said to the user, for the template does not show it"),
+            LateSystem::InPlace => (TemplateVerdict::Ok, "is shown where it stands"),
+            LateSystem::Nowhere => (TemplateVerdict::Ok, "is said to the user, for the template does not show it"),
             LateSystem::InFront => (
-                Verdict::Warning,
+                TemplateVerdict::Warning,
                 "is shown before the whole conversation; after a turn that was sampled it is said to the user",
             ),
         };
         self.found("roles", verdict, format!("a later message of the system {what}"));
         let result = Message { content: Some(Content::Text("fulgurite".to_owned())), ..result_of("fulgurit1") };
         let shown = self.shows(&[a_user(), calling(&["fulgurit1"]), result], &[declared("probe")], "fulgurite");
-        let (verdict, what) =
-            if shown { (Verdict::Ok, "are shown") } else { (Verdict::Warning, "are refused or left out") };
+        let (verdict, what) = if shown {
+            (TemplateVerdict::Ok, "are shown")
+        } else {
+            (TemplateVerdict::Warning, "are refused or left out")
+        };
         self.found("roles", verdict, format!("results of tools {what}"));
     }
 
     fn date(&mut self, another_day: &TemplateRenderer) {
         let prompt = |renderer: &TemplateRenderer| renderer.pieces(&[a_user()], &[], true).ok();
         let (verdict, message) = match prompt(self.renderer) == prompt(another_day) {
-            true => (Verdict::Ok, "prompts do not tell the date"),
-            false => (Verdict::Warning, "prompts tell today's date and change at midnight; `current_date` fixes it"),
+            true => (TemplateVerdict::Ok, "prompts do not tell the date"),
+            false => {
+                (TemplateVerdict::Warning, "prompts tell today's date and change at midnight; `current_date` fixes it")
+            }
         };
         self.found("date", verdict, message);
     }
@@ -372,15 +386,15 @@ fn conversations() -> Vec<Conversation> {
     let (one, two) = ("fulgurit1", "fulgurit2");
     let results = || vec![result_of(one), result_of(two)];
     vec![
-        ("turns", vec![a_user()], said(), vec![a_user()]),
-        ("turns behind a system message", vec![Message::text("system", "s"), a_user()], said(), vec![a_user()]),
-        ("a turn with reasoning, before the user speaks again", vec![a_user()], reasoning(said()), vec![a_user()]),
+        ("turns", vec![a_user()], an_answer(), vec![a_user()]),
+        ("turns behind a system message", vec![Message::text("system", "s"), a_user()], an_answer(), vec![a_user()]),
+        ("a turn with reasoning, before the user speaks again", vec![a_user()], reasoning(an_answer()), vec![a_user()]),
         ("a tool call", vec![a_user()], calling(&[one]), vec![result_of(one)]),
         (
             "a tool call, before the user speaks again",
             vec![a_user()],
             calling(&[one]),
-            vec![result_of(one), said(), a_user()],
+            vec![result_of(one), an_answer(), a_user()],
         ),
         ("a tool call with reasoning", vec![a_user()], reasoning(calling(&[one])), vec![result_of(one)]),
         ("two tool calls", vec![a_user()], calling(&[one, two]), results()),
@@ -392,7 +406,7 @@ mod tests {
     use super::*;
     use crate::testing::{FAMILY_TEMPLATES, directory_with_template, family_directory, vector_dir};
 
-    fn findings(report: &TemplateReport, check: &str, verdict: Verdict) -> Vec<String> {
+    fn findings(report: &TemplateReport, check: &str, verdict: TemplateVerdict) -> Vec<String> {
         let found = report.findings.iter().filter(|finding| finding.check == check && finding.verdict == verdict);
         found.map(|finding| finding.message.clone()).collect()
     }
@@ -401,7 +415,7 @@ mod tests {
     fn every_familys_template_is_told_for_what_it_is() {
         for name in FAMILY_TEMPLATES {
             let report = check_template(family_directory(name).path()).unwrap();
-            assert_eq!(findings(&report, "injection", Verdict::Fault), [""; 0], "{name}");
+            assert_eq!(findings(&report, "injection", TemplateVerdict::Fault), [""; 0], "{name}");
             let format = match name {
                 "qwen2_5" | "qwen3" | "qwen3_2507" => ResponseFormat::QwenJson,
                 "qwen3_5" => ResponseFormat::QwenXml,
@@ -413,13 +427,14 @@ mod tests {
             };
             assert_eq!(report.response_format, format, "{name}");
             let tools = !matches!(name, "gemma" | "phi" | "deepseek_v3");
-            assert_eq!(findings(&report, "tools", Verdict::Ok).len(), usize::from(tools), "{name}");
+            assert_eq!(findings(&report, "tools", TemplateVerdict::Ok).len(), usize::from(tools), "{name}");
             assert_eq!(report.continues_without_history, !matches!(name, "deepseek_v3" | "mistral"), "{name}");
             let dated = matches!(name, "llama3_1" | "gpt_oss");
-            assert_eq!(findings(&report, "date", Verdict::Warning).len(), usize::from(dated), "{name}");
-            let verdict = if matches!(name, "qwen2_5" | "qwen3_2507") { Verdict::Ok } else { Verdict::Warning };
+            assert_eq!(findings(&report, "date", TemplateVerdict::Warning).len(), usize::from(dated), "{name}");
+            let verdict =
+                if matches!(name, "qwen2_5" | "qwen3_2507") { TemplateVerdict::Ok } else { TemplateVerdict::Warning };
             assert_eq!(report.verdict(), verdict, "{name}");
-            let roles = findings(&report, "roles", Verdict::Ok);
+            let roles = findings(&report, "roles", TemplateVerdict::Ok);
             let by_system =
                 "a first message of the developer is written as the system's, for the template does not show it";
             let shows_developer = matches!(name, "gpt_oss" | "kimi" | "llama3_1" | "phi");
@@ -435,17 +450,17 @@ mod tests {
     #[test]
     fn what_a_template_rewrites_is_named() {
         let qwen3 = check_template(family_directory("qwen3").path()).unwrap();
-        let rewritten = findings(&qwen3, "append_only", Verdict::Warning);
+        let rewritten = findings(&qwen3, "append_only", TemplateVerdict::Warning);
         assert!(
             rewritten.iter().any(|message| message.starts_with("a turn with reasoning, before the user")),
             "{rewritten:?}"
         );
         assert_eq!(qwen3.reasoning_field, Some("reasoning_content"));
         let plain = check_template(family_directory("qwen3_2507").path()).unwrap();
-        assert_eq!(findings(&plain, "append_only", Verdict::Warning), [""; 0]);
-        assert_eq!(findings(&plain, "round_trip", Verdict::Ok).len(), 4, "{plain:?}");
+        assert_eq!(findings(&plain, "append_only", TemplateVerdict::Warning), [""; 0]);
+        assert_eq!(findings(&plain, "round_trip", TemplateVerdict::Ok).len(), 4, "{plain:?}");
         let mistral = check_template(family_directory("mistral").path()).unwrap();
-        let unread = findings(&mistral, "round_trip", Verdict::Warning);
+        let unread = findings(&mistral, "round_trip", TemplateVerdict::Warning);
         assert!(unread.iter().any(|message| message.starts_with("a tool call: ")), "{unread:?}");
     }
 
@@ -454,21 +469,21 @@ mod tests {
         let chatml = crate::CHATML_TEMPLATE;
         let dir = directory_with_template("qwen3", chatml, "<|endoftext|>");
         let report = check_template(dir.path()).unwrap();
-        let warnings = findings(&report, "stop_tokens", Verdict::Warning);
+        let warnings = findings(&report, "stop_tokens", TemplateVerdict::Warning);
         assert!(warnings[0].contains("ends earlier turns with `<|im_end|>`, sampling stops only at `<|endoftext|>`"));
         let texts: Vec<&str> = report.stop_tokens.iter().map(|token| token.text.as_str()).collect();
         assert_eq!(texts, ["<|endoftext|>", "<|im_end|>"]);
 
         let nowhere = check_template(directory_with_template("qwen3", chatml, "").path()).unwrap();
         assert!(
-            findings(&nowhere, "stop_tokens", Verdict::Fault)[0]
+            findings(&nowhere, "stop_tokens", TemplateVerdict::Fault)[0]
                 .contains("to `eos_token_id` in generation_config.json")
         );
         let endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}";
         let endless = check_template(directory_with_template("qwen3", endless, "<|im_end|>").path()).unwrap();
-        assert_eq!(findings(&endless, "stop_tokens", Verdict::Fault).len(), 1);
-        assert_eq!(findings(&endless, "continuation", Verdict::Fault).len(), 1);
-        assert_eq!(endless.verdict(), Verdict::Fault);
+        assert_eq!(findings(&endless, "stop_tokens", TemplateVerdict::Fault).len(), 1);
+        assert_eq!(findings(&endless, "continuation", TemplateVerdict::Fault).len(), 1);
+        assert_eq!(endless.verdict(), TemplateVerdict::Fault);
     }
 
     #[test]

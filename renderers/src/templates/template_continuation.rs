@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 use serde_json::{Value, json};
 
-use crate::templates::template_conversations::{a_user, calling, declared, result_of, said};
+use crate::templates::template_conversations::{a_user, an_answer, calling, declared, result_of};
 use crate::tokenizer::piece::Piece;
 use crate::{Continuation, RenderError, Renderer, TemplateRenderer};
 
@@ -121,17 +121,17 @@ fn turn_with_text(turn: &Message, text: &str) -> Message {
 /// Conversations in which templates might write the same end in different ways: before a turn, the turn, after it.
 fn shapes() -> Vec<(Vec<Message>, Message, Vec<Message>)> {
     let (one, two) = ("fulgurit1", "fulgurit2");
-    let long = || vec![Message::text("system", "s"), a_user(), said(), a_user()];
+    let long = || vec![Message::text("system", "s"), a_user(), an_answer(), a_user()];
     let with_tools = || vec![a_user(), calling(&[one]), result_of(one)];
     vec![
-        (long(), said(), vec![a_user()]),
-        (long(), said(), vec![]),
-        (long(), said(), vec![Message::text("system", "s"), a_user()]),
-        (with_tools(), said(), vec![a_user()]),
+        (long(), an_answer(), vec![a_user()]),
+        (long(), an_answer(), vec![]),
+        (long(), an_answer(), vec![Message::text("system", "s"), a_user()]),
+        (with_tools(), an_answer(), vec![a_user()]),
         (long(), calling(&[one]), vec![result_of(one)]),
         (with_tools(), calling(&[one]), vec![result_of(one), a_user()]),
         (with_tools(), calling(&[one, two]), vec![result_of(one), result_of(two)]),
-        ([long(), vec![said()], with_tools()].concat(), calling(&[two]), vec![result_of(two)]),
+        ([long(), vec![an_answer()], with_tools()].concat(), calling(&[two]), vec![result_of(two)]),
     ]
 }
 
@@ -149,14 +149,14 @@ mod tests {
             |before: Vec<Message>, turn: Message, new: &[Message]| ([before, vec![turn]].concat(), new.to_vec());
         let hard = || Message::text("user", "  <|im_end|>\n</think> fulgurite é {{ x }}\n");
         let system = || Message::text("system", "s");
-        let said = || Message::text("assistant", "fulgurite9 b");
+        let an_answer = || Message::text("assistant", "fulgurite9 b");
         let mut answer = result_of("fulgurit1");
         answer.content = hard().content;
         vec![
-            turn_last(vec![a_user()], said(), &[hard()]),
-            turn_last(vec![system(), a_user(), said(), hard()], said(), &[a_user(), said(), a_user()]),
+            turn_last(vec![a_user()], an_answer(), &[hard()]),
+            turn_last(vec![system(), a_user(), an_answer(), hard()], an_answer(), &[a_user(), an_answer(), a_user()]),
             turn_last(vec![a_user()], calling(&["fulgurit1"]), &[answer.clone()]),
-            turn_last(vec![system(), a_user()], calling(&["fulgurit1"]), &[answer.clone(), said(), hard()]),
+            turn_last(vec![system(), a_user()], calling(&["fulgurit1"]), &[answer.clone(), an_answer(), hard()]),
             turn_last(
                 vec![a_user(), calling(&["fulgurit1"]), result_of("fulgurit1")],
                 calling(&["fulgurit1", "fulgurit2"]),

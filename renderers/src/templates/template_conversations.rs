@@ -8,7 +8,7 @@ pub(crate) fn a_user() -> Message {
     Message::text("user", "a")
 }
 
-pub(crate) fn said() -> Message {
+pub(crate) fn an_answer() -> Message {
     Message::text("assistant", "b")
 }
 

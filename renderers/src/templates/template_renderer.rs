@@ -23,8 +23,8 @@ use crate::{
 
 const NAME: &str = "template";
 
-/// What a template is told of the conversation; nothing else goes by these names.
-const TOLD: [&str; 5] = ["messages", "tools", "add_generation_prompt", "documents", GENERATION_MARKS];
+/// Variables that the conversation fills; nothing else goes by these names.
+const RESERVED_VARIABLES: [&str; 5] = ["messages", "tools", "add_generation_prompt", "documents", GENERATION_MARKS];
 
 /// What can be chosen about a model's own template.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -201,7 +201,7 @@ fn constants(
 ) -> Vec<(FieldName, minijinja::Value)> {
     let mut constants = special_tokens.clone();
     constants.extend(arguments.clone());
-    constants.retain(|name, _| !TOLD.contains(&name.as_str()));
+    constants.retain(|name, _| !RESERVED_VARIABLES.contains(&name.as_str()));
     constants.iter().map(|(name, value)| (name.as_str().into(), from_json(value))).collect()
 }
 
@@ -214,9 +214,9 @@ fn context(
     generation_marks: Option<&str>,
 ) -> minijinja::Value {
     let none = minijinja::Value::from(());
-    let told = [messages, tools, add_generation_prompt.into(), none, generation_marks.into()];
-    let told = TOLD.into_iter().map(Known).zip(told);
-    object(told.chain(constants.iter().cloned()).collect())
+    let values = [messages, tools, add_generation_prompt.into(), none, generation_marks.into()];
+    let reserved = RESERVED_VARIABLES.into_iter().map(Known).zip(values);
+    object(reserved.chain(constants.iter().cloned()).collect())
 }
 
 impl Renderer for TemplateRenderer {

@@ -2,7 +2,7 @@ use fulgurite_types::{FunctionCall, Message};
 use serde_json::Value;
 
 use crate::parsing::TurnEnds;
-use crate::templates::template_conversations::{REASONING, a_user, calling, declared, reasoning, said};
+use crate::templates::template_conversations::{REASONING, a_user, an_answer, calling, declared, reasoning};
 use crate::tokenizer::piece::Piece;
 use crate::{RenderError, Renderer, ResponseFormat, StreamParser, TemplateRenderer};
 
@@ -57,10 +57,10 @@ impl TemplateRenderer {
 /// Turns of every kind, each with what it is.
 pub(crate) fn turns() -> Vec<(&'static str, Message)> {
     let (one, two) = (["functions.probe:0"], ["functions.probe:0", "functions.probe:1"]);
-    let with_text = |call: Message| Message { content: said().content, ..call };
+    let with_text = |call: Message| Message { content: an_answer().content, ..call };
     vec![
-        ("text", said()),
-        ("reasoning and text", reasoning(said())),
+        ("text", an_answer()),
+        ("reasoning and text", reasoning(an_answer())),
         ("a tool call", calling(&one)),
         ("text and a tool call", with_text(calling(&one))),
         ("reasoning and a tool call", reasoning(calling(&one))),

@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use fulgurite_types::{Content, ContentPart, Message};
 
 use crate::RenderError;
-use crate::templates::template_conversations::{calling, result_of, said};
+use crate::templates::template_conversations::{an_answer, calling, result_of};
 
 /// Texts that no template writes of its own accord.
 const MARK: &str = "fulgurite9";
@@ -74,13 +74,13 @@ impl TemplateRoles {
             Some((rendered.find(OTHER_MARK)?, rendered.find(MARK)?))
         };
         let (asked, marked) = (|| Message::text("user", OTHER_MARK), |role: &str| Message::text(role, MARK));
-        if shows(&[asked(), said(), marked("user")]).is_none() {
+        if shows(&[asked(), an_answer(), marked("user")]).is_none() {
             return Self::ALL;
         }
         let first = |role: &str| shows(&[marked(role), asked()]).is_some();
         let late = |role: &str| {
-            let in_turn = shows(&[Message::text("user", "a"), marked(role), said(), asked()]);
-            in_turn.and(shows(&[asked(), said(), marked(role), Message::text("user", "a")]))
+            let in_turn = shows(&[Message::text("user", "a"), marked(role), an_answer(), asked()]);
+            in_turn.and(shows(&[asked(), an_answer(), marked(role), Message::text("user", "a")]))
         };
         let asked_with_result = |text: &str| {
             let result = Message { content: Some(Content::Text(text.to_owned())), ..result_of(CALL_ID) };
@@ -135,7 +135,7 @@ impl TemplateRoles {
         let mut is_reminder = false;
         for message in messages {
             let is_first = written.is_empty();
-            if !self.takes(&message.role, is_first) && says_nothing(message) {
+            if !self.takes(&message.role, is_first) && is_blank(message) {
                 continue;
             }
             let message = self.with_known_role(message, is_first);
@@ -175,7 +175,7 @@ impl TemplateRoles {
 }
 
 /// A message of which nothing is lost where it is left out.
-fn says_nothing(message: &Message) -> bool {
+fn is_blank(message: &Message) -> bool {
     match &message.content {
         None => true,
         Some(Content::Text(text)) => text.is_empty(),

@@ -115,7 +115,7 @@ fn byte_count(datum: &protobuf::Datum) -> usize {
     input + datum.loss_fn_inputs.values().map(Tensor::byte_count).sum::<usize>()
 }
 
-/// The logprob of each target of each datum, checked: as many as were asked for, and numbers wherever they count.
+/// The logprob of each target of each datum, checked: as many as were requested, and numbers wherever they count.
 pub(super) fn logprobs(output: &ForwardBackwardOutput, data: &[Datum]) -> Result<Vec<Vec<f32>>, AnswerFault> {
     let unreadable = |message: String| AnswerFault::Unreadable { message };
     let field = output.field("logprobs").map_err(|error| unreadable(error.to_string()))?;
@@ -147,8 +147,8 @@ fn counts(datum: &Datum, index: usize) -> bool {
     }
 }
 
-/// The loss as the service tells it; it may tell none.
-pub(super) fn told_loss(output: &ForwardBackwardOutput) -> Option<f64> {
+/// The loss as the service reports it; it may report none.
+pub(super) fn reported_loss(output: &ForwardBackwardOutput) -> Option<f64> {
     ["loss:sum", "total_loss:sum"].into_iter().find_map(|name| output.metrics.get(name).copied())
 }
 

@@ -62,7 +62,7 @@ impl Request {
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: String,
-    /// How long the service asks to be left alone.
+    /// How long the service asks to wait before the next try.
     pub(crate) retry_after: Option<Duration>,
     /// Whether it is the key's short-lived token that is refused.
     pub(crate) refuses_token: bool,

@@ -113,7 +113,8 @@ impl TinkerLearner {
                 Err(fault) => return Err(model.fail(self.service.broken_answer(fault)).await),
             };
             if let Pass::ForwardBackward(loss) = pass {
-                all.loss_sum += datums::told_loss(&output).unwrap_or_else(|| datums::loss_of(data, &logprobs, loss));
+                all.loss_sum +=
+                    datums::reported_loss(&output).unwrap_or_else(|| datums::loss_of(data, &logprobs, loss));
             }
             all.logprobs.extend(logprobs);
         }
@@ -166,7 +167,7 @@ impl Learner for TinkerLearner {
         self.pass(&self.model, &data, Pass::ForwardBackward(loss)).await
     }
 
-    /// The norm is NaN where the service does not tell it.
+    /// The norm is NaN where the service does not report it.
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
         let adam_params = AdamParams {
             learning_rate: parameters.learning_rate,

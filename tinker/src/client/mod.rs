@@ -1,7 +1,7 @@
 //! Model hosts that speak the Tinker API: the hosted service, SkyRL's server, and ours.
 //!
 //! Every request that changes something has a place in a sequence, so that it may be sent again until it is answered; a
-//! request that takes time is answered by the id of a result, which is asked for until it is there.
+//! request that takes time is answered by the id of a result, which is requested until it is there.
 //!
 //! What a service can do it says when the session begins. One that knows nothing of `client/dynamic_config` (SkyRL's,
 //! which answers 404) speaks the wire of 2025: no alternatives to sampled tokens, no cancellation. All else is done so

@@ -163,7 +163,7 @@ impl TrainedModel {
         Ok(())
     }
 
-    /// Frees the memory of a model that nobody needs any more.
+    /// Frees the memory of a model that is no longer needed.
     async fn unload(&self, model: Model) {
         let request = Request::post("api/v1/unload_model", &UnloadModelRequest { model_id: model.id });
         let unloaded = match request {

@@ -18,7 +18,7 @@ pub struct Patience {
     pub failing: Duration,
     /// How long it may be too busy for one request.
     pub busy: Duration,
-    /// How long it may refuse one request because somebody has to pay.
+    /// How long it may refuse one request because payment is due.
     pub unpaid: Duration,
     /// How long it may be silent in the middle of a request.
     pub silence: Duration,
@@ -62,7 +62,7 @@ pub(crate) enum Trouble {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) trouble: Trouble,
-    /// How long the service asks to be left alone.
+    /// How long the service asks to wait before the next try.
     pub(crate) retry_after: Option<Duration>,
     /// What it is if there is no other try.
     pub(crate) error: BackendError,

@@ -58,7 +58,7 @@ pub(super) fn piece(response: &SampleResponse, request: &SampleRequest) -> Resul
     Ok(Piece { tokens: tokens.collect(), end: Some(end), ..Piece::default() })
 }
 
-/// The likeliest tokens at each position, if any were asked for.
+/// The likeliest tokens at each position, if any were requested.
 fn alternatives(
     sequence: &SampledSequence,
     tokens: usize,

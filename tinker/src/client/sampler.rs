@@ -7,12 +7,12 @@ use tokio::sync::OnceCell;
 use super::sampling::{Sampling, Weights};
 use super::service::TinkerService;
 use crate::wire::{CheckpointKind, CheckpointPath, SupportedModel};
-use fulgurite_backends::remote::{PROBED_TOKENS, probe, tells_certainty};
+use fulgurite_backends::remote::{PROBED_TOKENS, probe, reports_certainty};
 use fulgurite_backends::{
     BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
 };
 
-/// The greatest number of alternatives that is asked for.
+/// The greatest number of alternatives that is requested.
 const GREATEST_TOP_LOGPROBS: usize = 20;
 
 /// So low that the likeliest token is certain.
@@ -25,7 +25,7 @@ pub struct TinkerSamplerOptions {
     pub base_model: String,
     /// Token ids are below this.
     pub vocabulary_size: usize,
-    /// Tokens of prompt and answer together, for a service that does not tell.
+    /// Tokens of prompt and answer together, for a service that does not report them.
     pub context_length: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ pub struct TinkerSampler {
     options: TinkerSamplerOptions,
     context_length: OnceCell<usize>,
     /// Whether logprobs are those after the temperature was applied.
-    tells_temperature: OnceCell<bool>,
+    reports_temperature: OnceCell<bool>,
     /// Whether logprobs are those after top-k and top-p were applied.
     tells_truncation: OnceCell<bool>,
 }
@@ -53,7 +53,7 @@ impl TinkerSampler {
             sampling: Arc::new(sampling),
             options,
             context_length: OnceCell::new(),
-            tells_temperature: OnceCell::new(),
+            reports_temperature: OnceCell::new(),
             tells_truncation: OnceCell::new(),
         }
     }
@@ -76,7 +76,7 @@ impl TinkerSampler {
         self.context_length.get_or_try_init(look).await.copied()
     }
 
-    /// Refuses what is sampled from a distribution whose logprobs the service does not tell.
+    /// Refuses what is sampled from a distribution whose logprobs the service does not report.
     async fn check_distribution(&self, sampling: &SamplingParameters) -> Result<(), BackendError> {
         let refuse = |what: &str| {
             let message = format!(
@@ -91,7 +91,7 @@ impl TinkerSampler {
             return Ok(());
         }
         let low = || self.is_certain(SamplingParameters { temperature: LOW_TEMPERATURE, ..Default::default() });
-        if sampling.temperature != 1.0 && !*self.tells_temperature.get_or_try_init(low).await? {
+        if sampling.temperature != 1.0 && !*self.reports_temperature.get_or_try_init(low).await? {
             return refuse("a temperature other than 1");
         }
         let only = || self.is_certain(SamplingParameters { top_k: Some(1), ..Default::default() });
@@ -102,16 +102,16 @@ impl TinkerSampler {
         Ok(())
     }
 
-    /// Whether the service tells that tokens were certain which had to be, sampled like this.
+    /// Whether the service reports that tokens were certain which had to be, sampled like this.
     async fn is_certain(&self, sampling: SamplingParameters) -> Result<bool, BackendError> {
-        let is_certain = tells_certainty(self.start(probe(sampling, PROBED_TOKENS, 0)).await?).await?;
+        let is_certain = reports_certainty(self.start(probe(sampling, PROBED_TOKENS, 0)).await?).await?;
         tracing::info!(host = %self.sampling.service.name(), is_certain, "tried out which logprobs the service tells");
         Ok(is_certain)
     }
 
     /// Samples what has been found right.
     async fn start(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let asked = self.sampling.ask(&request).await?;
+        let asked = self.sampling.submit(&request).await?;
         let (sender, stream) = SampleStream::channel();
         #[expect(clippy::disallowed_methods, reason = "it ends when nobody listens to the stream")]
         tokio::spawn(self.sampling.clone().run(asked, request, sender));

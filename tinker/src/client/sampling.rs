@@ -37,7 +37,7 @@ struct SamplingSession {
 
 /// A request that the service has taken.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Submitted {
     sampling_session: Arc<SamplingSession>,
     submitted: SubmittedRequest,
 }
@@ -98,14 +98,14 @@ impl Sampling {
 
     /// Has the service take a request. One that was started again does not know the session any more, and is asked once
     /// more in a new one.
-    pub(super) async fn ask(&self, request: &SampleRequest) -> Result<Asked, BackendError> {
-        match self.ask_once(request).await {
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.ask_once(request).await?),
+    pub(super) async fn submit(&self, request: &SampleRequest) -> Result<Submitted, BackendError> {
+        match self.submit_once(request).await {
+            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.submit_once(request).await?),
             asked => Ok(asked?),
         }
     }
 
-    async fn ask_once(&self, request: &SampleRequest) -> Result<Asked, Refusal> {
+    async fn submit_once(&self, request: &SampleRequest) -> Result<Submitted, Refusal> {
         let sampling_session = self.sampling_session().await?;
         let place = sampling_session.next.fetch_add(1, Ordering::Relaxed);
         let greatest_seed = sampling_session.session.greatest_seed();
@@ -115,13 +115,13 @@ impl Sampling {
         submission.headers.push(("X-Tinker-Sampling-Backpressure", "1".to_owned()));
         let submitted = self.service.submit(&submission).await;
         let submitted = submitted.inspect_err(|refusal| end_if_unknown(&sampling_session.session, refusal))?;
-        Ok(Asked { sampling_session, submitted })
+        Ok(Submitted { sampling_session, submitted })
     }
 
-    /// Sees a request to its end, or until nobody listens any more.
+    /// Sees a request to its end, or until its receiver is dropped.
     pub(super) async fn run(
         self: Arc<Self>,
-        mut asked: Asked,
+        mut asked: Submitted,
         request: SampleRequest,
         sender: UnboundedSender<Result<SampleEvent, BackendError>>,
     ) {
@@ -138,14 +138,14 @@ impl Sampling {
         };
         let version = asked.sampling_session.weights.version;
         match response.and_then(|response| self.events(&response, &request, version)) {
-            // Whoever asked may leave at any time.
+            // The caller may leave at any time.
             Ok(events) => events.into_iter().for_each(|event| drop(sender.send(Ok(event)))),
             Err(error) => drop(sender.send(Err(error))),
         }
     }
 
     /// Waits for the answer, asking again when the service has forgotten that it was asked.
-    async fn response(&self, asked: &mut Asked, request: &SampleRequest) -> Result<SampleResponse, BackendError> {
+    async fn response(&self, asked: &mut Submitted, request: &SampleRequest) -> Result<SampleResponse, BackendError> {
         let mut tries = Tries::new(self.service.patience());
         loop {
             match self.service.result(&asked.submitted, RequestKind::Sample, HttpAnswer::message_of).await {
@@ -154,7 +154,7 @@ impl Sampling {
                 Err(NoResult::Lost) => {
                     let error = self.service.lost("sample");
                     tries.failed(Failure { trouble: Trouble::Failing, retry_after: None, error }).await?;
-                    *asked = self.ask(request).await?;
+                    *asked = self.submit(request).await?;
                 }
             }
         }

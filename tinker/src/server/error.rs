@@ -12,7 +12,7 @@ pub enum TinkerServerError {
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A record is not what it should be.
@@ -26,7 +26,7 @@ pub enum TinkerServerError {
     /// The system gives no random numbers, of which a secret would be made.
     #[error("the system gives no random numbers: {message}")]
     NoRandomness {
-        /// What it says.
+        /// Its message.
         message: String,
     },
 }

@@ -13,11 +13,11 @@ use tokio::task::AbortHandle;
 
 use crate::server::refusals::{Refusal, servers_fault};
 
-/// How long a result can be asked for that nobody has asked for yet.
-const KEPT: Duration = Duration::from_secs(60 * 60);
+/// How long a result is kept that has not been retrieved yet.
+const RESULT_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-/// How long one can be asked for that was told. A client may be cut off in the middle of it, and asks again.
-const KEPT_ONCE_TOLD: Duration = Duration::from_secs(5 * 60);
+/// How long a retrieved result is kept: a client may be cut off in the middle of it and ask again.
+const RETRIEVED_RESULT_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
 /// What a request has come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,18 +66,18 @@ struct Entry {
     work: Option<AbortHandle>,
     /// When it was told last, or seen to be over.
     since: Option<Instant>,
-    is_told: bool,
+    is_retrieved: bool,
     /// Its place among those that are done.
     done: Option<i64>,
 }
 
 impl Entry {
     /// Whether nobody will ask for it any more.
-    fn is_forgotten(&mut self, now: Instant) -> bool {
+    fn is_expired(&mut self, now: Instant) -> bool {
         if self.outcome.has_changed().is_ok() {
             return false;
         }
-        let kept = if self.is_told { KEPT_ONCE_TOLD } else { KEPT };
+        let kept = if self.is_retrieved { RETRIEVED_RESULT_LIFETIME } else { RESULT_LIFETIME };
         now.saturating_duration_since(*self.since.get_or_insert(now)) >= kept
     }
 }
@@ -124,7 +124,7 @@ impl Futures {
         let request_id = acknowledgement.request_id.clone();
         entries.insert(
             request_id,
-            Entry { acknowledgement, asked, outcome, work: None, since: None, is_told: false, done: None },
+            Entry { acknowledgement, asked, outcome, work: None, since: None, is_retrieved: false, done: None },
         );
         Ok(Taken::New(Promise(sender)))
     }
@@ -139,9 +139,9 @@ impl Futures {
         self.entries().remove(request_id);
     }
 
-    /// Forgets what nobody will ask for any more.
+    /// Forgets what has expired.
     pub(crate) fn sweep(&self, now: Instant) {
-        self.entries().retain(|_, entry| !entry.is_forgotten(now));
+        self.entries().retain(|_, entry| !entry.is_expired(now));
     }
 
     /// Says what works at a request, so that it can be stopped.
@@ -222,7 +222,7 @@ impl Futures {
         };
         let told = told.ok().and_then(|outcome| outcome.clone());
         if let Some(entry) = self.entries().get_mut(request_id) {
-            (entry.since, entry.is_told) = (Some(Instant::now()), true);
+            (entry.since, entry.is_retrieved) = (Some(Instant::now()), true);
         }
         Polled::Outcome(told.unwrap_or_else(|| {
             let why = "the request was given up: it was cancelled, or its model or session has ended";
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{other:?}");
         assert!(matches!(futures.poll("a/1", Duration::ZERO).await, Polled::NotYet));
         assert!(matches!(futures.poll("a/2", Duration::ZERO).await, Polled::Unknown));
-        let waiting = futures.poll("a/1", KEPT);
+        let waiting = futures.poll("a/1", RESULT_LIFETIME);
         let (waited, ()) = tokio::join!(waiting, async { promise.keep(Outcome::Json(json!(7))) });
         for polled in [waited, futures.poll("a/1", Duration::ZERO).await] {
             let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
@@ -279,21 +279,21 @@ mod tests {
         let slow = new(futures.take(request("slow"), ASKED));
         new(futures.take(request("told"), ASKED)).keep(Outcome::Json(json!(1)));
         drop(new(futures.take(request("given up"), ASKED)));
-        futures.poll("told", KEPT).await;
+        futures.poll("told", RESULT_LIFETIME).await;
         let told = Instant::now();
         futures.sweep(begin);
-        futures.sweep(begin + KEPT_ONCE_TOLD - second);
+        futures.sweep(begin + RETRIEVED_RESULT_LIFETIME - second);
         assert!(futures.is_known("told"));
-        futures.sweep(told + KEPT_ONCE_TOLD);
+        futures.sweep(told + RETRIEVED_RESULT_LIFETIME);
         assert!(!futures.is_known("told") && futures.is_known("given up"));
-        futures.sweep(begin + KEPT);
+        futures.sweep(begin + RESULT_LIFETIME);
         assert!(!futures.is_known("given up"));
         // What took longer than results are kept is there from then on.
         slow.keep(Outcome::Json(json!(2)));
-        futures.sweep(begin + KEPT + second);
-        futures.sweep(begin + KEPT + KEPT);
+        futures.sweep(begin + RESULT_LIFETIME + second);
+        futures.sweep(begin + RESULT_LIFETIME + RESULT_LIFETIME);
         assert!(futures.is_known("slow"));
-        futures.sweep(begin + KEPT + KEPT + second);
+        futures.sweep(begin + RESULT_LIFETIME + RESULT_LIFETIME + second);
         assert!(!futures.is_known("slow"));
     }
 
@@ -308,7 +308,7 @@ mod tests {
         let nothing = futures.done_after(of_a, 0, Duration::ZERO).await;
         assert_eq!((nothing.completions, nothing.cursor), (vec![], 0));
         futures.note_done("b/1");
-        let waiting = futures.done_after(of_a, 0, KEPT);
+        let waiting = futures.done_after(of_a, 0, RESULT_LIFETIME);
         let (told, ()) = tokio::join!(waiting, async { futures.note_done("a/2") });
         let ids = |told: &FuturesRetrieveResponse| {
             told.completions.iter().map(|done| (done.request_id.clone(), done.state)).collect::<Vec<_>>()
@@ -325,7 +325,7 @@ mod tests {
     async fn a_promise_that_nobody_keeps_fails_and_one_that_was_forgotten_is_new() {
         let futures = Futures::default();
         drop(new(futures.take(request("a/1"), ASKED)));
-        let polled = futures.poll("a/1", KEPT).await;
+        let polled = futures.poll("a/1", RESULT_LIFETIME).await;
         let Polled::Outcome(outcome) = polled else { panic!("{polled:?}") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("given up")));
         assert!(!futures.stop("a/1"), "nobody has said what works at it");
@@ -344,14 +344,14 @@ mod tests {
         });
         futures.work_of("a/1", endless.abort_handle());
         assert!(futures.stop("a/1"));
-        let Polled::Outcome(outcome) = futures.poll("a/1", KEPT).await else { panic!("it still goes on") };
+        let Polled::Outcome(outcome) = futures.poll("a/1", RESULT_LIFETIME).await else { panic!("it still goes on") };
         assert!(matches!(&*outcome, Outcome::Failed(failed) if failed.error.contains("cancelled")));
         let promise = new(futures.take(request("a/2"), ASKED));
         let done = tokio::spawn(async move { promise.keep(Outcome::Json(json!(8))) });
         futures.work_of("a/2", done.abort_handle());
         done.await.unwrap();
         assert!(futures.stop("a/2") && futures.stop("a/3"));
-        let Polled::Outcome(outcome) = futures.poll("a/2", KEPT).await else { panic!("it was forgotten") };
+        let Polled::Outcome(outcome) = futures.poll("a/2", RESULT_LIFETIME).await else { panic!("it was forgotten") };
         assert!(matches!(&*outcome, Outcome::Json(value) if value == 8));
     }
 }

@@ -1,4 +1,4 @@
-//! What the server asks of whoever holds the models: more than a `Sampler` and a `Learner`, since clients have training
+//! What the host of the models must do: more than a `Sampler` and a `Learner`, since clients have training
 //! runs of their own over one model, and sample from weights as they were saved.
 
 use std::fmt::Debug;

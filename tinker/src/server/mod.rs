@@ -5,8 +5,8 @@
 //! places, whatever the order in which they come, and each once however often it comes. Sampling reads weights as they
 //! were when they were saved.
 //!
-//! - [`HostedModel`], [`HostedWeights`], [`HostedLearner`]: what the server asks of whoever holds the models.
-//! - `routes`, `input`, `refusals`: what is asked under which path; how it is read; what cannot be done, in the API's words.
+//! - [`HostedModel`], [`HostedWeights`], [`HostedLearner`]: what the host of the models must do.
+//! - `routes`, `input`, `refusals`: paths; how bodies are read; refusals in the API's shape.
 //! - `tinker_server`, `registry`, `base`, `start`, `sessions`: what there is, and who keeps it.
 //! - `futures`: results that are waited for.
 //! - `training`, `sampling`: training runs at work, and samples from what they have saved.
@@ -40,5 +40,5 @@ pub use host::{HostedLearner, HostedModel, HostedWeights, ModelFacts};
 pub use management::downloads::SIGNED_LINK;
 pub use options::TinkerServerOptions;
 pub use routes::routes;
-pub use sampling::kept_weights::KeptWeightsSampler;
+pub use sampling::saved_weights::SavedWeightsSampler;
 pub use tinker_server::TinkerServer;

@@ -13,8 +13,8 @@ pub(crate) struct Registry {
     pub(crate) samplers: BTreeMap<String, SamplerRecord>,
     /// Training runs that are in memory.
     pub(crate) models: HashMap<String, Model>,
-    /// When each session was last heard of by this process.
-    pub(crate) heard: HashMap<String, Instant>,
+    /// When each session was last heard from by this process.
+    pub(crate) last_seen: HashMap<String, Instant>,
 }
 
 impl Registry {

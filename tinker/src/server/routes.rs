@@ -105,7 +105,7 @@ async fn create_session(State(server): Server, body: Bytes) -> Result<Json<Creat
 }
 
 async fn heartbeat(State(server): Server, body: Bytes) -> Result<Json<SessionHeartbeatResponse>, Refusal> {
-    server.hear_of(&read::<SessionHeartbeatRequest>(&body)?.session_id)?;
+    server.record_heartbeat(&read::<SessionHeartbeatRequest>(&body)?.session_id)?;
     Ok(Json(SessionHeartbeatResponse {}))
 }
 

@@ -12,14 +12,14 @@ use axum::http::StatusCode;
 use fulgurite_backends::BackendError;
 
 use crate::server::refusals::Refusal;
-use crate::server::state::names::fresh_id;
+use crate::server::state::names::new_id;
 use crate::server::tinker_server::TinkerServer;
 
 impl TinkerServer {
     /// Opens a session.
     pub(crate) async fn create_session(&self, request: CreateSessionRequest) -> Result<CreateSessionResponse, Refusal> {
         let CreateSessionRequest { tags, user_metadata, display_name, project_id, .. } = request;
-        let session_id = fresh_id();
+        let session_id = new_id();
         let record = SessionRecord {
             session_id: session_id.clone(),
             created: now(),
@@ -32,13 +32,13 @@ impl TinkerServer {
         };
         self.keep(&record).await?;
         let mut registry = self.registry();
-        registry.heard.insert(session_id.clone(), Instant::now());
+        registry.last_seen.insert(session_id.clone(), Instant::now());
         registry.sessions.insert(session_id.clone(), record);
         Ok(CreateSessionResponse { session_id, ..CreateSessionResponse::default() })
     }
 
-    /// Notes that a session is alive; refuses one that is not.
-    pub(crate) fn hear_of(&self, session_id: &str) -> Result<(), Refusal> {
+    /// Records that a session is alive; refuses one that is over.
+    pub(crate) fn record_heartbeat(&self, session_id: &str) -> Result<(), Refusal> {
         let mut registry = self.registry();
         match registry.sessions.get(session_id) {
             None => Err(Refusal::not_found("session", session_id)),
@@ -46,30 +46,30 @@ impl TinkerServer {
                 Err(Refusal { status: StatusCode::GONE, detail: format!("the session {session_id} is over") })
             }
             Some(_) => {
-                registry.heard.insert(session_id.to_owned(), Instant::now());
+                registry.last_seen.insert(session_id.to_owned(), Instant::now());
                 Ok(())
             }
         }
     }
 
-    /// As [`TinkerServer::hear_of`], for what would belong to the session: clients begin a new one after a 404.
+    /// As [`TinkerServer::record_heartbeat`], for what would belong to the session: clients begin a new one after a 404.
     pub(crate) fn in_session(&self, session_id: &str) -> Result<(), Refusal> {
-        self.hear_of(session_id).map_err(|refusal| Refusal { status: StatusCode::NOT_FOUND, ..refusal })
+        self.record_heartbeat(session_id).map_err(|refusal| Refusal { status: StatusCode::NOT_FOUND, ..refusal })
     }
 
-    /// Sessions that have been silent for too long. One of an earlier process begins to be silent when it is first looked at.
-    pub(crate) fn silent_sessions(&self, now: Instant) -> Vec<String> {
+    /// Sessions without a heartbeat for too long. For one of an earlier process the time runs from when it is first looked at.
+    pub(crate) fn expired_sessions(&self, now: Instant) -> Vec<String> {
         let silence = self.options.silence;
         let mut registry = self.registry();
         let open: Vec<String> = (registry.sessions.values())
             .filter(|session| !session.is_over)
             .map(|session| session.session_id.clone())
             .collect();
-        let is_silent = |session_id: &String| {
-            let heard = registry.heard.entry(session_id.clone()).or_insert(now);
-            now.saturating_duration_since(*heard) >= silence
+        let is_expired = |session_id: &String| {
+            let last_seen = registry.last_seen.entry(session_id.clone()).or_insert(now);
+            now.saturating_duration_since(*last_seen) >= silence
         };
-        open.into_iter().filter(is_silent).collect()
+        open.into_iter().filter(is_expired).collect()
     }
 
     /// Ends a session: its models and samplers go, its checkpoints stay. `finish` is what its client says, if it does.
@@ -80,7 +80,7 @@ impl TinkerServer {
     ) -> Result<(), BackendError> {
         let (record, samplers, weights) = {
             let mut registry = self.registry();
-            registry.heard.remove(session_id);
+            registry.last_seen.remove(session_id);
             registry.models.retain(|_, model| model.session_id != session_id);
             let is_own = |_: &String, sampler: &mut SamplerRecord| sampler.session_id == session_id;
             let samplers: Vec<SamplerRecord> =
@@ -99,13 +99,13 @@ impl TinkerServer {
             (session, samplers, weights)
         };
         for directory in &weights {
-            self.weights.forget(&self.state.resolve(directory)).await;
+            self.weights.evict(&self.state.resolve(directory)).await;
         }
         let state = Arc::new(self.state.clone());
         run_blocking(move || {
             state.keep(&record)?;
             for sampler in samplers {
-                state.forget::<SamplerRecord>(&sampler.sampler_id)?;
+                state.delete_record::<SamplerRecord>(&sampler.sampler_id)?;
             }
             weights.iter().try_for_each(|directory| state.delete_weights(directory))
         })

@@ -41,14 +41,14 @@ impl TinkerServer {
     }
 }
 
-/// Forgets results that were told, ends sessions that nobody keeps alive and deletes checkpoints whose time has come, for as long as the server is there.
+/// Drops expired results, ends expired sessions and deletes expired checkpoints, for as long as the server runs.
 async fn sweep(server: Weak<TinkerServer>) {
     loop {
         let pause = server.upgrade().map_or(SWEEP, |server| server.options.silence.min(SWEEP));
         tokio::time::sleep(pause).await;
         let Some(server) = server.upgrade() else { return };
         server.futures.sweep(Instant::now());
-        for session_id in server.silent_sessions(Instant::now()) {
+        for session_id in server.expired_sessions(Instant::now()) {
             tracing::info!(session_id, "a session of the Tinker API is over: nobody has kept it alive");
             if let Err(error) = server.end_session(&session_id, None).await {
                 tracing::warn!(%error, session_id, "a session that is over cannot be cleared away");

@@ -50,7 +50,7 @@ impl TinkerServer {
     pub(crate) fn model(&self, id: &str) -> Result<Model, Refusal> {
         let mut registry = self.registry();
         if let Some(model) = registry.models.get(id).cloned() {
-            registry.heard.insert(model.session_id.clone(), Instant::now());
+            registry.last_seen.insert(model.session_id.clone(), Instant::now());
             return Ok(model);
         }
         let mut refusal = Refusal::not_found("model", id);
@@ -68,7 +68,7 @@ impl TinkerServer {
 
     /// Deletes weights below the state directory, in memory too.
     pub(crate) async fn delete_weights(&self, directory: PathBuf) -> Result<(), BackendError> {
-        self.weights.forget(&self.state.resolve(&directory)).await;
+        self.weights.evict(&self.state.resolve(&directory)).await;
         let state = self.state.clone();
         run_blocking(move || state.delete_weights(&directory)).await
     }

@@ -45,7 +45,7 @@ pub struct NoCheckpointPath {
 }
 
 impl CheckpointPath {
-    /// A path that a service tells of what it has saved for `kind`. SkyRL leaves that out where it is for sampling,
+    /// The path that a service reports for what it has saved for `kind`. SkyRL leaves that out where it is for sampling,
     /// `tinker://RUN/NAME`, and takes the whole path for it.
     pub fn of_saved(path: &str, kind: CheckpointKind) -> Result<Self, NoCheckpointPath> {
         let segments = path.strip_prefix("tinker://").and_then(|rest| rest.split_once('/'));

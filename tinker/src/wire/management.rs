@@ -44,7 +44,7 @@ pub struct AssignProjectRequest {
     pub project_id: String,
 }
 
-/// `POST /api/v1/sessions/search`. All that is asked for must hold.
+/// `POST /api/v1/sessions/search`. All that is requested must hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionSearchRequest {

@@ -12,10 +12,10 @@ use super::wire_error::WireError;
 /// What was sampled after one prompt.
 #[derive(Clone, PartialEq, Message)]
 pub struct SampleResponse {
-    /// One for each sample that was asked for.
+    /// One for each sample that was requested.
     #[prost(message, repeated, tag = "1")]
     pub sequences: Vec<SampledSequence>,
-    /// Float32 of each prompt token; NaN at the first, and where none was asked for.
+    /// Float32 of each prompt token; NaN at the first, and where none was requested.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub prompt_logprobs: Option<Vec<u8>>,
     /// The likeliest tokens at each position of the prompt.
@@ -273,7 +273,7 @@ pub struct ArrayRecord {
     /// By name, for all datums together.
     #[prost(btree_map = "string, message", tag = "2")]
     pub fields: BTreeMap<String, BatchedTensor>,
-    /// How many datums it tells of.
+    /// How many datums it covers.
     #[prost(int64, tag = "3")]
     pub num_datums: i64,
 }

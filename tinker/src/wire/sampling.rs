@@ -126,7 +126,7 @@ pub struct SampleRequest {
     pub prompt: ModelInput,
     /// How their tokens are drawn.
     pub sampling_params: SamplingParams,
-    /// Whether the prompt's own logprobs are asked for.
+    /// Whether the prompt's own logprobs are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<bool>,
     /// How many of the likeliest tokens at each position of the prompt.
@@ -135,7 +135,7 @@ pub struct SampleRequest {
     /// How many of the likeliest tokens at each sampled position.
     #[serde(default)]
     pub topk_sample_logprobs: usize,
-    /// Tokens at each position of the prompt whose logprobs are asked for; -1 is none.
+    /// Tokens at each position of the prompt whose logprobs are requested; -1 is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_prompt_logprobs: Option<TensorData>,
     /// How many tokens that might have stood at each position of the prompt.
@@ -157,7 +157,7 @@ fn single() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename = "sample")]
 pub struct JsonSampleResponse {
-    /// One for each sample that was asked for.
+    /// One for each sample that was requested.
     pub sequences: Vec<JsonSampledSequence>,
     /// Of each prompt token; null at the first.
     #[serde(default)]

@@ -36,7 +36,7 @@ pub struct ClientConfig {
     pub sample_dispatch_bytes_semaphore_size: usize,
     /// Bytes of results under way at most.
     pub inflight_response_bytes_semaphore_size: usize,
-    /// Seconds that a client waits for somebody to pay.
+    /// Seconds that a client waits for payment.
     pub billing_exception_max_pause_duration_sec: u64,
     /// Whether a client gives a sample request up at its first failure.
     pub sample_no_retries: bool,

@@ -266,10 +266,10 @@ async fn a_distribution_other_than_the_models_own_is_sampled_from_where_its_logp
     };
     let warm = with(|sampling| sampling.temperature = 0.5);
     let narrow = with(|sampling| sampling.top_p = 0.5);
-    for (tells_temperature, tells_truncation) in [(false, false), (true, false), (false, true), (true, true)] {
-        let kind = TinkerKind { tells_temperature, tells_truncation, ..TinkerKind::default() };
+    for (reports_temperature, tells_truncation) in [(false, false), (true, false), (false, true), (true, true)] {
+        let kind = TinkerKind { reports_temperature, tells_truncation, ..TinkerKind::default() };
         let setup = Setup::with(kind, PATIENCE).await;
-        for (request, is_told) in [(&warm, tells_temperature), (&narrow, tells_truncation)] {
+        for (request, is_told) in [(&warm, reports_temperature), (&narrow, tells_truncation)] {
             for _ in 0..2 {
                 match sample(&setup.sampler, request.clone()).await {
                     Ok((tokens, _)) => assert!(is_told && tokens.len() == 3),
@@ -278,7 +278,7 @@ async fn a_distribution_other_than_the_models_own_is_sampled_from_where_its_logp
                 }
             }
         }
-        let asked = 2 + 2 * usize::from(tells_temperature) + 2 * usize::from(tells_truncation);
+        let asked = 2 + 2 * usize::from(reports_temperature) + 2 * usize::from(tells_truncation);
         assert_eq!(setup.posts("asample").len(), asked, "each is tried out once");
     }
     let setup = Setup::new().await;

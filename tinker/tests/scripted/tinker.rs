@@ -118,7 +118,7 @@ pub struct TinkerKind {
     /// The only key that is taken.
     pub key: Option<String>,
     /// Whether logprobs are those after a temperature below 1 was applied, which makes each token certain.
-    pub tells_temperature: bool,
+    pub reports_temperature: bool,
     /// Whether logprobs are those after top-k was applied.
     pub tells_truncation: bool,
 }
@@ -131,7 +131,7 @@ impl Default for TinkerKind {
             dynamic: Some(json!({})),
             capabilities: json!({ "supported_models": [model] }),
             key: None,
-            tells_temperature: false,
+            reports_temperature: false,
             tells_truncation: false,
         }
     }
@@ -383,7 +383,7 @@ fn sampled(body: &Value, weights: &Weights, kind: &TinkerKind) -> SampledSequenc
     let max_tokens = body["sampling_params"]["max_tokens"].as_u64().unwrap();
     let stops: Vec<u64> = serde_json::from_value(body["sampling_params"]["stop"].clone()).unwrap();
     let parameters = &body["sampling_params"];
-    let is_certain = kind.tells_temperature && parameters["temperature"].as_f64().unwrap() < 1.0
+    let is_certain = kind.reports_temperature && parameters["temperature"].as_f64().unwrap() < 1.0
         || kind.tells_truncation && parameters["top_k"] == 1;
     let logprob = if is_certain { 0.0 } else { weights.logprob() };
     let mut tokens: Vec<u32> = Vec::new();

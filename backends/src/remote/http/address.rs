@@ -6,7 +6,7 @@ use crate::BackendError;
 
 /// How long a host may take to accept a connection.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long a host may take to say how it is.
+/// How long a host may take to answer a health check.
 pub const HEALTH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Where a server is, its path ending in a slash and without `version`, which people may write there.

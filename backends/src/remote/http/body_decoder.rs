@@ -1,6 +1,6 @@
 use crate::remote::http::response_head::Framing;
 
-/// More than anybody says in a chunk's extensions, or after the last chunk.
+/// More than any server sends in a chunk's extensions, or after the last chunk.
 const ASIDE_LIMIT: usize = 16 * 1024;
 
 /// The bytes of a response's body on a connection, as they come, to what they say.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::remote::http::address::CONNECT_LIMIT;
 use crate::remote::http::body_decoder::BodyDecoder;
-use crate::remote::http::error_words::{describe, in_words};
+use crate::remote::http::error_words::{describe, error_text};
 use crate::remote::http::response_head::ResponseHead;
 
 /// How long a connection may wait for its next request.
@@ -217,7 +217,7 @@ impl ReceivedBody {
                 Ok(0) if self.decoder.may_end() => return Poll::Ready(None),
                 Ok(0) => return Poll::Ready(Some(Err("the connection was closed in its middle".to_owned()))),
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(in_words(&error)))),
+                Err(error) => return Poll::Ready(Some(Err(error_text(&error)))),
             }
         }
     }

@@ -3,11 +3,11 @@ use serde_json::{Value, json};
 
 use crate::{AnswerFault, BackendError};
 
-/// What is told of a host's own words, in characters.
+/// How much of a host's error message is kept, in characters.
 pub(crate) const MESSAGE_LIMIT: usize = 500;
 
 /// An error with its causes.
-pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -19,7 +19,7 @@ pub(crate) fn in_words(error: &dyn std::error::Error) -> String {
 
 /// An error of the client with its causes, without the URL, which may hold a password.
 pub fn describe(error: reqwest::Error) -> String {
-    in_words(&error.without_url())
+    error_text(&error.without_url())
 }
 
 /// A server's words for what went wrong, in any of the forms that servers have for it.
@@ -39,7 +39,7 @@ pub(crate) fn fault_of_error(error: &Value) -> AnswerFault {
     }
 }
 
-/// What a status other than success means for whoever asked.
+/// What a status other than success means for the caller.
 pub fn refusal(host: &str, status: StatusCode, message: &str) -> BackendError {
     let told = format!("{host} answers {}: {message}", status.as_u16());
     match status {

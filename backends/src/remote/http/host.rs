@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::remote::http::address::{CONNECT_LIMIT, HEALTH_LIMIT, base_url};
 use crate::remote::http::connections::{Connections, ReplyBody};
-use crate::remote::http::error_words::{MESSAGE_LIMIT, describe, error_message, fault_of_error, in_words, refusal};
+use crate::remote::http::error_words::{MESSAGE_LIMIT, describe, error_message, error_text, fault_of_error, refusal};
 use crate::{AnswerFault, BackendError, Changeover};
 
 /// What is read of an answer that is no stream, in bytes.
@@ -177,7 +177,7 @@ impl Host {
                     let (head, body) = connections.send(&request).await?;
                     Ok(Reply::new(head.status, head.content_type.as_deref(), body))
                 };
-                self.in_time(sent, |error: std::io::Error| in_words(&error)).await?
+                self.in_time(sent, |error: std::io::Error| error_text(&error)).await?
             }
             None => {
                 let request = self.client.post(self.url(path)).header(CONTENT_TYPE, "application/json").body(body);
@@ -221,11 +221,11 @@ impl Host {
     async fn in_time<E>(
         &self,
         sent: impl Future<Output = Result<Reply, E>>,
-        in_words: impl Fn(E) -> String,
+        error_text: impl Fn(E) -> String,
     ) -> Result<Reply, BackendError> {
         match tokio::time::timeout(self.silence_limit, sent).await {
             Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => Err(self.unavailable(&in_words(error))),
+            Ok(Err(error)) => Err(self.unavailable(&error_text(error))),
             Err(_) => Err(self.unavailable(&format!("no answer within {} seconds", self.silence_limit.as_secs()))),
         }
     }

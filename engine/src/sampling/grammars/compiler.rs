@@ -15,7 +15,7 @@ use crate::error::EngineError;
 use crate::sampling::vocabulary::Vocabulary;
 
 /// Grammars that are kept compiled: clients send the same few with every request.
-const KEPT: usize = 64;
+const CACHED_GRAMMARS: usize = 64;
 
 /// Stack of a thread that compiles, in bytes: the compiler calls itself for each property of an object, and for each
 /// reference of a chain. What is not used of it takes no memory.
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Grammars {
 impl Grammars {
     pub(crate) fn new(vocabulary: &Vocabulary, vocabulary_size: usize, limits: GrammarLimits) -> Self {
         Self {
-            words: vocabulary.words(vocabulary_size),
+            words: vocabulary.grammar_tokens(vocabulary_size),
             factory: OnceLock::new(),
             compiled: Mutex::new(VecDeque::new()),
             limits,
@@ -53,7 +53,7 @@ impl Grammars {
     }
 
     /// The grammar of an answer that begins, compiled aside on a thread of its own; those of one `owner` wait for each
-    /// other. A constraint that cannot be compiled is told with the compiler's own words.
+    /// other. A constraint that cannot be compiled is reported with the compiler's own words.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         constraint: Constraint,
@@ -82,7 +82,7 @@ impl Grammars {
             Constraint::JsonSchema(schema) => schema.to_string(),
             Constraint::Lark(grammar) => format!("lark: {grammar}"),
         };
-        let matcher = match self.kept(&key) {
+        let matcher = match self.cached(&key) {
             Some(matcher) => matcher,
             None => {
                 let compiled = self.compile(constraint);
@@ -97,7 +97,7 @@ impl Grammars {
         Ok(Grammar { matcher, end: self.words.len() as u32 })
     }
 
-    fn kept(&self, key: &str) -> Option<Matcher> {
+    fn cached(&self, key: &str) -> Option<Matcher> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         let place = compiled.iter().position(|(kept, _)| kept == key)?;
         let entry = compiled.remove(place)?;
@@ -108,7 +108,7 @@ impl Grammars {
 
     fn keep(&self, key: String, matcher: Matcher) {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.len() == KEPT {
+        if compiled.len() == CACHED_GRAMMARS {
             compiled.pop_front();
         }
         compiled.push_back((key, matcher));

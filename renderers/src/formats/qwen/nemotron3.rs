@@ -180,7 +180,7 @@ impl Nemotron3 {
     }
 
     /// The last message of the user, which says how much to reason.
-    fn asked_with_effort<'m>(&self, message: &ChatMessage<'m>, index: usize) -> Result<Chunk<'m>, RenderError> {
+    fn user_with_effort<'m>(&self, message: &ChatMessage<'m>, index: usize) -> Result<Chunk<'m>, RenderError> {
         if !self.cookbook_exact {
             return Ok(Chunk::default().content(message.visible_text()).format(self.effort));
         }
@@ -205,7 +205,7 @@ impl Format for Nemotron3 {
                 return Ok(responses.message(conversation, index, self.text(message)));
             }
             "user" if !self.effort.is_empty() && conversation.last_user() == Some(index) => {
-                self.asked_with_effort(message, index)?
+                self.user_with_effort(message, index)?
             }
             "system" if index == 0 && !conversation.tools().is_empty() => self.system(message, conversation.tools()),
             _ => Chunk::default().content(self.text(message)),

@@ -141,12 +141,12 @@ impl Qwen3 {
 
     /// The cookbook refuses a turn without a question where the prompt closes the reasoning, since it writes no frame
     /// for it then.
-    fn refuse_unasked(&self, conversation: &Conversation<'_>, index: usize) -> Result<(), RenderError> {
-        let unasked = self.thinking == Thinking::Off
+    fn refuse_without_question(&self, conversation: &Conversation<'_>, index: usize) -> Result<(), RenderError> {
+        let lacks_question = self.thinking == Thinking::Off
             && conversation.is_last(index)
             && conversation.last_user().is_none()
             && !conversation.at(index).parts().is_empty();
-        if self.cookbook_exact && unasked {
+        if self.cookbook_exact && lacks_question {
             return Err(RenderError::Message {
                 message_index: index,
                 message: "there is no message of the user before this one, so that it has no frame for reasoning, \
@@ -163,7 +163,7 @@ impl Format for Qwen3 {
         let message = conversation.at(index);
         match message.role {
             "assistant" => {
-                self.refuse_unasked(conversation, index)?;
+                self.refuse_without_question(conversation, index)?;
                 let content = self.assistant(conversation, index)?;
                 let output = vec![content.format(END)];
                 Ok(RenderedMessage { header: header("assistant", index), output, ..RenderedMessage::default() })

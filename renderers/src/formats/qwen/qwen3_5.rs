@@ -157,9 +157,9 @@ impl Qwen35 {
             // The cookbook trims what the system message says together with the tools that it puts before.
             (true, ..) => trimmed_end_cow(message.visible_text()),
         };
-        let says_effort =
+        let sets_effort =
             text.strip_prefix(self.effort).is_some_and(|rest| rest.is_empty() || rest.starts_with("\n\n"));
-        let effort = if says_effort { "" } else { self.effort };
+        let effort = if sets_effort { "" } else { self.effort };
         let tools = match tools {
             [] => Chunk::default(),
             tools => xml_tools(json_lines(tools, self.value_style())),
@@ -211,9 +211,9 @@ impl Format for Qwen35 {
         if self.generation == Generation::Qwen38 && !has_system && !self.effort.is_empty() {
             messages.insert(0, Cow::Owned(Message::text("system", "")));
         }
-        let says_nothing = || messages[0].plain_text(0).is_ok_and(|text| trimmed(&text).is_empty());
+        let is_blank = || messages[0].plain_text(0).is_ok_and(|text| trimmed(&text).is_empty());
         let is_needed = declares_tools || !self.effort.is_empty();
-        if self.generation == Generation::Qwen38 && has_system && !is_needed && says_nothing() {
+        if self.generation == Generation::Qwen38 && has_system && !is_needed && is_blank() {
             messages.remove(0);
         }
         messages

@@ -169,7 +169,7 @@ impl Tagged {
                 self.is_reasoning = true;
             }
             // The prompt may have opened it already.
-            (Mark::ThinkOpen, true) if !draft.is_speaking() => {}
+            (Mark::ThinkOpen, true) if !draft.has_open_text() => {}
             (Mark::ThinkClose, true) => self.close_reasoning(draft),
             (Mark::CallOpen, true) if !self.rules.calls_while_reasoning() => {
                 self.state = State::Undecided { start: range.start, since: vec![(Some(mark), range)] };

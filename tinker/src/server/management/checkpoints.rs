@@ -18,7 +18,7 @@ use crate::server::management::checkpoint_list::{of_run, shown};
 use crate::server::refusals::Refusal;
 use crate::server::state::clock::now;
 use crate::server::state::lifetimes::expiry;
-use crate::server::state::names::fresh_id;
+use crate::server::state::names::new_id;
 use crate::server::state::records::{CheckpointRecord, RunRecord};
 use crate::server::tinker_server::{Server, TinkerServer};
 use crate::wire::{CheckpointPath, CopyWeightsRequest, CopyWeightsResponse, SetTtlRequest};
@@ -85,7 +85,7 @@ async fn set_ttl(
     server.change_checkpoint(&checkpoint_path(segments), |checkpoint| checkpoint.expires = expires).await
 }
 
-/// What a checkpoint is asked about.
+/// A checkpoint that a request names.
 #[derive(Deserialize)]
 struct WeightsInfoRequest {
     tinker_path: String,
@@ -122,7 +122,7 @@ impl TinkerServer {
         let deleted = self.registry().checkpoints.remove(path);
         let deleted = deleted.ok_or_else(|| Refusal::not_found("checkpoint", path))?;
         let (state, id) = (self.state.clone(), path.to_owned());
-        run_blocking(move || state.forget::<CheckpointRecord>(&id)).await?;
+        run_blocking(move || state.delete_record::<CheckpointRecord>(&id)).await?;
         Ok(self.delete_weights(deleted.directory).await?)
     }
 
@@ -160,7 +160,7 @@ impl TinkerServer {
                 self.in_session(session_id)?;
                 format!("{session_id}:train:{place}")
             }
-            (None, None, Some(_)) => format!("{}:train:0", key.map_or_else(fresh_id, |key| key.to_string())),
+            (None, None, Some(_)) => format!("{}:train:0", key.map_or_else(new_id, |key| key.to_string())),
             _ => {
                 let message = "either destination_project_id or session_id and model_seq_id say where the copy goes";
                 return Err(Refusal::bad_request(message));
@@ -185,7 +185,7 @@ impl TinkerServer {
             user_metadata: None,
             inflight: None,
         };
-        let directory = self.state.place_of(&path, &fresh_id());
+        let directory = self.state.place_of(&path, &new_id());
         let copy = CheckpointRecord { path: path.to_string(), directory, created, public: false, expires, ..source };
         let (state, from, to) = (self.state.clone(), source.directory, copy.directory.clone());
         run_blocking(move || state.copy_weights(&from, &to)).await?;

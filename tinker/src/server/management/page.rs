@@ -2,7 +2,7 @@ use axum::Json;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// Which part of a list is asked for.
+/// Which part of a list is requested.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default)]
 pub(crate) struct Part {

@@ -21,7 +21,7 @@ use crate::server::state::records::{OWNER, RunRecord};
 use crate::server::tinker_server::{Server, TinkerServer};
 use crate::wire::{AssignProjectRequest, CheckpointKind, SessionSearchRequest};
 
-/// Which training runs are asked for.
+/// Which training runs are requested.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OfProject {

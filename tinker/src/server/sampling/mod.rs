@@ -4,11 +4,11 @@
 //! - [`sampling_sessions`]: which weights a request samples from; its work.
 //! - [`sample_answer`]: answers in both forms of the wire.
 //! - [`weights_cache`]: saved weights that were sampled from last.
-//! - [`kept_weights`]: what was saved for sampling, behind a model that agents call.
+//! - [`saved_weights`]: what was saved for sampling, behind a model that agents call.
 
-pub(crate) mod kept_weights;
 pub(crate) mod prompt_report;
 pub(crate) mod sample_answer;
 pub(crate) mod sample_request;
 pub(crate) mod sampling_sessions;
+pub(crate) mod saved_weights;
 pub(crate) mod weights_cache;

@@ -4,9 +4,9 @@ use crate::server::host::HostedWeights;
 use crate::wire::TensorData;
 use crate::wire::protobuf::{PromptAltTokens, SampleResponse, Tensor, TopkLogprobs};
 
-/// What is to be told of a prompt beside its answers.
+/// What to report of a prompt beside its answers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct AskedOfPrompt {
+pub(crate) struct PromptReportOptions {
     pub(crate) logprobs: bool,
     /// Only of so many of the last tokens.
     pub(crate) last: Option<usize>,
@@ -15,16 +15,16 @@ pub(crate) struct AskedOfPrompt {
     pub(crate) draws: usize,
 }
 
-/// Tokens whose logprobs are asked for: a row for each place of the prompt after the first, where -1 names none.
+/// Tokens whose logprobs are requested: a row for each place of the prompt after the first, where -1 names none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NamedTokens {
     shape: Vec<usize>,
     rows: Vec<Vec<i64>>,
 }
 
-impl AskedOfPrompt {
-    /// Puts into the response what was asked of the prompt.
-    pub(crate) fn tell(
+impl PromptReportOptions {
+    /// Writes what was requested of the prompt into the response.
+    pub(crate) fn write(
         &self,
         weights: &dyn HostedWeights,
         request: &SampleRequest,
@@ -40,22 +40,23 @@ impl AskedOfPrompt {
             seed: derive_seed(request.seed, &["prompt_alt_tokens"]),
         };
         let PromptScores { logprobs, likeliest, named, drawn } = weights.score_prompt(prompt, asked)?;
-        let first_told = prompt.len() - self.last.unwrap_or(prompt.len()).min(prompt.len());
+        let first_reported = prompt.len() - self.last.unwrap_or(prompt.len()).min(prompt.len());
         if self.logprobs {
-            let told = |place: usize| match place {
+            let reported = |place: usize| match place {
                 0 => f32::NAN,
-                place if place < first_told => f32::NAN,
+                place if place < first_reported => f32::NAN,
                 place => logprobs[place - 1],
             };
-            response.prompt_logprobs = Some((0..prompt.len()).flat_map(|place| told(place).to_le_bytes()).collect());
+            response.prompt_logprobs =
+                Some((0..prompt.len()).flat_map(|place| reported(place).to_le_bytes()).collect());
         }
         if self.alternatives > 0 {
-            let told = |place: usize| match place {
+            let reported = |place: usize| match place {
                 0 => Vec::new(),
-                place if place < first_told => Vec::new(),
+                place if place < first_reported => Vec::new(),
                 place => likeliest[place - 1].clone(),
             };
-            let rows: Vec<_> = (0..prompt.len()).map(told).collect();
+            let rows: Vec<_> = (0..prompt.len()).map(reported).collect();
             response.topk_prompt_logprobs = Some(TopkLogprobs::new(&rows, self.alternatives));
         }
         if let Some(asked) = &self.named {
@@ -68,7 +69,7 @@ impl AskedOfPrompt {
     }
 }
 
-impl AskedOfPrompt {
+impl PromptReportOptions {
     /// What was drawn, a row for each place of the prompt after the first.
     fn alternative_tokens(&self, drawn: &[Vec<(u32, f32)>]) -> PromptAltTokens {
         let shape = vec![drawn.len() as i64, self.draws as i64];
@@ -105,11 +106,11 @@ impl NamedTokens {
         self.rows.iter().map(row).collect()
     }
 
-    /// The logprobs in the shape that was asked for, not a number where no token is named.
+    /// The logprobs in the shape that was requested, not a number where no token is named.
     fn tensor(&self, logprobs: &[Vec<f32>]) -> Tensor {
-        let told = |(&number, &logprob): (&i64, &f32)| if number == -1 { f32::NAN } else { logprob };
+        let reported = |(&number, &logprob): (&i64, &f32)| if number == -1 { f32::NAN } else { logprob };
         let rows = self.rows.iter().zip(logprobs);
-        let values: Vec<f32> = rows.flat_map(|(row, logprobs)| row.iter().zip(logprobs).map(told)).collect();
+        let values: Vec<f32> = rows.flat_map(|(row, logprobs)| row.iter().zip(logprobs).map(reported)).collect();
         let list = Tensor::floats(&values);
         Tensor { shape: self.shape.iter().map(|&size| size as i64).collect(), ..list }
     }

@@ -2,7 +2,7 @@ use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason as WireS
 use crate::wire::{JsonSampleResponse, JsonSampledSequence};
 use fulgurite_backends::{BackendError, SampleEvent, SampleStream, SampledToken, StopReason};
 
-/// Everything that one stream gives. `alternatives` are asked for at each token.
+/// Everything that one stream gives. `alternatives` are requested at each token.
 pub(crate) async fn collect(mut stream: SampleStream, alternatives: usize) -> Result<SampledSequence, BackendError> {
     let mut tokens: Vec<SampledToken> = Vec::new();
     let reason = loop {

@@ -1,14 +1,14 @@
 use fulgurite_backends::{SampleRequest, StopSequence};
 use fulgurite_types::SamplingParameters;
 
-use super::prompt_report::{AskedOfPrompt, NamedTokens};
+use super::prompt_report::{NamedTokens, PromptReportOptions};
 use crate::server::base::TinkerBase;
 use crate::server::refusals::Refusal;
-use crate::server::state::names::fresh_seed;
+use crate::server::state::names::new_seed;
 use crate::server::training::training_request::text_tokens;
 use crate::wire::{SampleRequest as WireRequest, StopSequences as AskedStops};
 
-/// The greatest number of alternatives that is told for a place.
+/// The greatest number of alternatives reported for a place.
 const GREATEST_ALTERNATIVES: usize = 1000;
 
 /// What ends an answer before its limit: `ends` are the tokens that the model ends texts with, which count unless the
@@ -49,7 +49,7 @@ fn check_stops(asked: Option<&AskedStops>) -> Result<(), String> {
 pub(crate) fn read_request(
     request: &WireRequest,
     base: &TinkerBase,
-) -> Result<(SampleRequest, AskedOfPrompt), Refusal> {
+) -> Result<(SampleRequest, PromptReportOptions), Refusal> {
     let context_length = base.facts().context_length;
     let prompt = text_tokens(&request.prompt).map_err(Refusal::bad_request)?;
     let limit = base.facts().queue_limit;
@@ -89,13 +89,13 @@ pub(crate) fn read_request(
         },
         stop_tokens,
         stop_sequences,
-        seed: parameters.seed.map_or_else(fresh_seed, |seed| seed as u64),
+        seed: parameters.seed.map_or_else(new_seed, |seed| seed as u64),
         top_logprobs: request.topk_sample_logprobs,
         stream_interval: 1,
         affinity: None,
         prompt,
     };
-    let asked_of_prompt = AskedOfPrompt {
+    let prompt_report = PromptReportOptions {
         logprobs: request.prompt_logprobs.unwrap_or_default(),
         last: request.prompt_logprobs_last_n,
         alternatives: request.topk_prompt_logprobs,
@@ -105,7 +105,7 @@ pub(crate) fn read_request(
             .transpose()
             .map_err(|error| Refusal::bad_request(format!("target_prompt_logprobs: {error}")))?,
     };
-    Ok((asked, asked_of_prompt))
+    Ok((asked, prompt_report))
 }
 
 #[cfg(test)]

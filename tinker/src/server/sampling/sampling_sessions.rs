@@ -7,10 +7,10 @@ use crate::server::base::TinkerBase;
 use crate::server::futures::{Fingerprint, Outcome, Taken};
 use crate::server::host::HostedWeights;
 use crate::server::refusals::{Refusal, failure, servers_fault};
-use crate::server::sampling::prompt_report::AskedOfPrompt;
+use crate::server::sampling::prompt_report::PromptReportOptions;
 use crate::server::sampling::sample_answer::collect;
 use crate::server::sampling::sample_request::read_request;
-use crate::server::state::names::fresh_id;
+use crate::server::state::names::new_id;
 use crate::server::state::records::{SampledWeights, SamplerRecord};
 use crate::server::tinker_server::TinkerServer;
 use crate::wire::protobuf::SampleResponse;
@@ -117,7 +117,7 @@ impl TinkerServer {
             None => {
                 let (base_model, weights) =
                     self.sampled_weights(request.base_model.clone(), request.model_path.clone())?;
-                Ok(SamplerRecord { sampler_id: fresh_id(), session_id: String::new(), base_model, weights, copies: 0 })
+                Ok(SamplerRecord { sampler_id: new_id(), session_id: String::new(), base_model, weights, copies: 0 })
             }
         }
     }
@@ -152,8 +152,8 @@ impl TinkerServer {
         let sampler = self.sampler_of(&request)?;
         let base = self.base(&sampler.base_model).map_err(Refusal::bad_request)?;
         // Before anything is made of its counts.
-        let (asked, asked_of_prompt) = read_request(&request, &base)?;
-        let place = request.seq_id.map_or_else(fresh_id, |place| place.to_string());
+        let (asked, prompt_report) = read_request(&request, &base)?;
+        let place = request.seq_id.map_or_else(new_id, |place| place.to_string());
         let request_id = format!("{}/{place}", sampler.sampler_id);
         let sequence_ids = (0..request.num_samples).map(|index| format!("{request_id}/{index}")).collect();
         let acknowledgement = SubmittedRequest {
@@ -167,7 +167,7 @@ impl TinkerServer {
         };
         match self.start_samples(&base, &sampler.weights, asked, request.num_samples).await {
             Ok(started) => {
-                let answer = started.answer(asked_of_prompt);
+                let answer = started.answer(prompt_report);
                 let (server, id) = (self.clone(), request_id.clone());
                 #[expect(clippy::disallowed_methods, reason = "the request holds it")]
                 let work = tokio::spawn(async move {
@@ -219,19 +219,19 @@ struct Started {
 }
 
 impl Started {
-    async fn answer(self, of_prompt: AskedOfPrompt) -> Result<SampleResponse, RequestFailed> {
+    async fn answer(self, of_prompt: PromptReportOptions) -> Result<SampleResponse, RequestFailed> {
         let Self { asked, weights, streams } = self;
         let mut response = SampleResponse::default();
         for stream in streams {
             let sequence = collect(stream, asked.top_logprobs).await;
             response.sequences.push(sequence.map_err(failure)?);
         }
-        if of_prompt != AskedOfPrompt::default() {
+        if of_prompt != PromptReportOptions::default() {
             let request = asked;
-            let told = tokio::task::spawn_blocking(move || {
-                of_prompt.tell(&*weights, &request, &mut response).map(|()| response)
+            let reported = tokio::task::spawn_blocking(move || {
+                of_prompt.write(&*weights, &request, &mut response).map(|()| response)
             });
-            response = told.await.map_err(|error| servers_fault(error.to_string()))?.map_err(failure)?;
+            response = reported.await.map_err(|error| servers_fault(error.to_string()))?.map_err(failure)?;
         }
         Ok(response)
     }

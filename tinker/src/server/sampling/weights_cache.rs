@@ -9,7 +9,7 @@ use crate::server::error::run_blocking;
 use crate::server::host::{HostedModel, HostedWeights};
 
 /// Weights that stay in memory beside those that are being sampled from: a model and its next few versions.
-const KEPT: usize = 4;
+const CAPACITY: usize = 4;
 
 /// The saved weights that were sampled from last, by their directories.
 #[derive(Debug, Default)]
@@ -43,12 +43,12 @@ impl WeightsCache {
     }
 
     /// Forgets weights that were deleted.
-    pub(crate) async fn forget(&self, directory: &Path) {
+    pub(crate) async fn evict(&self, directory: &Path) {
         self.recent.lock().await.retain(|(known, _)| known != directory);
     }
 }
 
 fn keep(recent: &mut VecDeque<(PathBuf, Arc<dyn HostedWeights>)>, directory: &Path, snapshot: Arc<dyn HostedWeights>) {
     recent.push_front((directory.to_path_buf(), snapshot));
-    recent.truncate(KEPT);
+    recent.truncate(CAPACITY);
 }

@@ -1,4 +1,4 @@
-/// Seconds of the shortest and the longest life that can be asked for: an hour and ten years.
+/// Seconds of the shortest and the longest life that can be requested: an hour and ten years.
 const LIFETIMES: std::ops::RangeInclusive<u64> = 3600..=10 * 366 * 24 * 3600;
 
 /// When a checkpoint of so many seconds' life goes, in seconds since 1970; never without any.

@@ -3,13 +3,13 @@ use uuid::Uuid;
 /// Characters of a checkpoint's name at most.
 const LONGEST_NAME: usize = 200;
 
-/// An id that nobody has yet.
-pub(crate) fn fresh_id() -> String {
+/// A unique id.
+pub(crate) fn new_id() -> String {
     Uuid::now_v7().to_string()
 }
 
-/// A number that nobody can guess.
-pub(crate) fn fresh_seed() -> u64 {
+/// A number that cannot be guessed.
+pub(crate) fn new_seed() -> u64 {
     Uuid::now_v7().as_u64_pair().1
 }
 

@@ -81,7 +81,7 @@ impl StateDirectory {
     }
 
     /// Forgets a record, if there is one.
-    pub(crate) fn forget<R: Record>(&self, id: &str) -> Result<(), TinkerServerError> {
+    pub(crate) fn delete_record<R: Record>(&self, id: &str) -> Result<(), TinkerServerError> {
         let path = self.file_of::<R>(id);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -165,8 +165,8 @@ mod tests {
         std::fs::write(home.path().join("state/samplers/x.new"), "{").unwrap();
         let read = state.read::<SamplerRecord>().unwrap();
         assert_eq!(read.into_values().collect::<Vec<_>>(), [first, second]);
-        state.forget::<SamplerRecord>("s:sample:0").unwrap();
-        state.forget::<SamplerRecord>("s:sample:0").unwrap();
+        state.delete_record::<SamplerRecord>("s:sample:0").unwrap();
+        state.delete_record::<SamplerRecord>("s:sample:0").unwrap();
         assert_eq!(state.read::<SamplerRecord>().unwrap().len(), 1);
         std::fs::write(home.path().join("state/samplers/x.json"), "{").unwrap();
         let error = state.read::<SamplerRecord>().unwrap_err();

@@ -1,12 +1,12 @@
 use crate::wire::LoraConfig;
 
-use crate::server::state::names::fresh_seed;
+use crate::server::state::names::new_seed;
 
 /// The greatest rank of an adapter: a matrix of it takes as many numbers for each of its inputs and outputs.
 const GREATEST_RANK: u32 = 1024;
 
 /// What is trained beside the base, as a client asks for it; nothing where it asks for all weights, which is rank 0.
-pub(crate) fn asked_adapter(asked: Option<LoraConfig>) -> Result<Option<LoraConfig>, String> {
+pub(crate) fn requested_adapter(asked: Option<LoraConfig>) -> Result<Option<LoraConfig>, String> {
     match asked.filter(|config| config.rank > 0) {
         Some(config) if config.rank > GREATEST_RANK => {
             Err(format!("lora_config.rank is {}, but must be at most {GREATEST_RANK}", config.rank))
@@ -14,7 +14,7 @@ pub(crate) fn asked_adapter(asked: Option<LoraConfig>) -> Result<Option<LoraConf
         Some(config) if !(config.train_attn || config.train_mlp || config.train_unembed) => {
             Err("train_attn, train_mlp and train_unembed are all false, which leaves nothing to train".into())
         }
-        asked => Ok(asked.map(|config| LoraConfig { seed: config.seed.or_else(|| Some(fresh_seed())), ..config })),
+        asked => Ok(asked.map(|config| LoraConfig { seed: config.seed.or_else(|| Some(new_seed())), ..config })),
     }
 }
 
@@ -33,13 +33,13 @@ mod tests {
 
     #[test]
     fn rank_0_is_all_weights_and_an_adapter_of_nothing_is_refused() {
-        assert_eq!(asked_adapter(None), Ok(None));
-        assert_eq!(asked_adapter(Some(LoraConfig { rank: 0, ..CONFIG })), Ok(None));
-        assert_eq!(asked_adapter(Some(CONFIG)), Ok(Some(CONFIG)));
-        let seeded = asked_adapter(Some(LoraConfig { seed: None, ..CONFIG })).unwrap().unwrap();
+        assert_eq!(requested_adapter(None), Ok(None));
+        assert_eq!(requested_adapter(Some(LoraConfig { rank: 0, ..CONFIG })), Ok(None));
+        assert_eq!(requested_adapter(Some(CONFIG)), Ok(Some(CONFIG)));
+        let seeded = requested_adapter(Some(LoraConfig { seed: None, ..CONFIG })).unwrap().unwrap();
         assert!(seeded.seed.is_some() && is_same_form(Some(seeded), Some(CONFIG)));
         assert!(!is_same_form(Some(CONFIG), None));
         let nothing = LoraConfig { train_mlp: false, train_attn: false, ..CONFIG };
-        assert!(asked_adapter(Some(nothing)).unwrap_err().contains("nothing to train"));
+        assert!(requested_adapter(Some(nothing)).unwrap_err().contains("nothing to train"));
     }
 }

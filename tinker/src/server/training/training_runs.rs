@@ -8,10 +8,10 @@ use crate::server::futures::{Fingerprint, Outcome, Taken};
 use crate::server::refusals::{Refusal, users_fault};
 use crate::server::sampling::sampling_sessions::sampler_id;
 use crate::server::state::clock::now;
-use crate::server::state::names::{check_name, fresh_id};
+use crate::server::state::names::{check_name, new_id};
 use crate::server::state::records::{RunRecord, SampledWeights, SamplerRecord, UserMetadata};
 use crate::server::tinker_server::TinkerServer;
-use crate::server::training::adapters::{asked_adapter, is_same_form};
+use crate::server::training::adapters::{is_same_form, requested_adapter};
 use crate::server::training::model::{Model, Order, Save, Source, Work};
 use crate::server::training::worker::start_model;
 use crate::wire::{
@@ -47,7 +47,7 @@ impl TinkerServer {
             request;
         let beginning = || {
             check_optimizer(&optimizer_config)?;
-            Ok(Beginning { base: self.base(&base_model)?, adapter: asked_adapter(lora_config)?, source: None })
+            Ok(Beginning { base: self.base(&base_model)?, adapter: requested_adapter(lora_config)?, source: None })
         };
         self.begin(NewRun { session_id, model_seq_id, user_metadata, beginning: beginning() }, asked).await
     }
@@ -281,7 +281,7 @@ impl TinkerServer {
         work: Work,
     ) -> Result<SubmittedRequest, Refusal> {
         let model = self.model(model_id)?;
-        let place_name = place.map_or_else(fresh_id, |place| place.to_string());
+        let place_name = place.map_or_else(new_id, |place| place.to_string());
         let submitted = SubmittedRequest {
             request_id: format!("{model_id}/{place_name}"),
             model_id: Some(model_id.to_owned()),
@@ -315,7 +315,7 @@ fn check_optimizer(config: &OptimizerConfig) -> Result<(), String> {
 
 /// What is done under a name, if a checkpoint can be called so.
 fn named(name: Option<String>, work: impl FnOnce(String) -> Work) -> Work {
-    let name = name.unwrap_or_else(fresh_id);
+    let name = name.unwrap_or_else(new_id);
     match check_name(&name) {
         Ok(()) => work(name),
         Err(because) => Work::Nothing { because },

@@ -16,7 +16,7 @@ use crate::server::host::HostedLearner;
 use crate::server::refusals::{failure, servers_fault, users_fault};
 use crate::server::state::clock::now;
 use crate::server::state::lifetimes::expiry;
-use crate::server::state::names::fresh_id;
+use crate::server::state::names::new_id;
 use crate::server::state::records::{CheckpointRecord, SampledWeights, SamplerRecord};
 use crate::server::tinker_server::TinkerServer;
 use crate::wire::{
@@ -193,7 +193,7 @@ impl Worker {
         if before.is_some() && !save.overwrite {
             return Err(users_fault(format!("there is a checkpoint {path} already; overwrite replaces it")));
         }
-        let directory = server.state.place_of(&path, &fresh_id());
+        let directory = server.state.place_of(&path, &new_id());
         let absolute = server.state.resolve(&directory);
         match kind {
             CheckpointKind::Weights => learner.learner().save_checkpoint(&absolute).await,

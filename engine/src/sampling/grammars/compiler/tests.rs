@@ -9,7 +9,7 @@ fn grammars(limits: GrammarLimits) -> Arc<Grammars> {
 }
 
 /// Why a schema is refused, or that it is not.
-async fn begun(schema: Value) -> Result<(), String> {
+async fn compiled(schema: Value) -> Result<(), String> {
     let begun = grammars(GrammarLimits::default()).begin(Constraint::JsonSchema(schema), None).await;
     begun.map(drop).map_err(|error| error.to_string())
 }
@@ -32,7 +32,7 @@ fn chain(links: usize) -> Value {
 #[tokio::test]
 async fn schemas_as_deep_as_the_limits_allow_do_not_overflow_the_stack() {
     for (schema, is_taken) in [(object(2000), true), (object(8000), false), (chain(2000), true), (chain(8000), false)] {
-        match begun(schema).await {
+        match compiled(schema).await {
             Ok(()) => assert!(is_taken),
             Err(words) => assert!(!is_taken && words.contains("(engine.grammar_"), "{words}"),
         }
@@ -47,11 +47,11 @@ async fn what_costs_much_and_is_small_is_refused_by_name() {
         json!({ "type": "integer", "allOf": [{ "multipleOf": 997 }, { "multipleOf": 991 }] }),
         json!({ "type": "object", "patternProperties": patterns }),
     ] {
-        let words = begun(schema).await.unwrap_err();
+        let words = compiled(schema).await.unwrap_err();
         assert!(words.contains("(engine.grammar_work)"), "{words}");
     }
     for schema in [json!({ "type": "integer", "multipleOf": 5 }), json!({ "type": "number", "multipleOf": 0.01 })] {
-        begun(schema).await.unwrap();
+        compiled(schema).await.unwrap();
     }
 }
 

@@ -15,8 +15,8 @@ use crate::error::EngineError;
 
 /// Counted up when a file's directory comes out differently than before, so that older ones are not used any more.
 const CONVERSION: u64 = 1;
-/// Of a file's beginning and of its end, so many bytes tell whose they are.
-const TELLING_BYTES: u64 = 1 << 20;
+/// Of a file's beginning and of its end, so many bytes are hashed to recognise it.
+const FINGERPRINT_BYTES: u64 = 1 << 20;
 /// Letters of a file's name in that of its directory.
 const NAME_LETTERS: usize = 64;
 
@@ -24,9 +24,9 @@ const NAME_LETTERS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GgufProgress<'a> {
     /// Another process is making it.
-    Awaited,
+    Waiting,
     /// It is being made here: the file is one that can be.
-    Begun(&'a Path),
+    Started(&'a Path),
     /// So many numbers of the weights are written.
     Written {
         /// Until now.
@@ -37,7 +37,7 @@ pub enum GgufProgress<'a> {
 }
 
 /// The directory below `cache` into which a GGUF file is converted, if that has been done.
-pub fn find_kept_gguf(source: &Path, cache: &Path) -> Option<PathBuf> {
+pub fn find_converted_gguf(source: &Path, cache: &Path) -> Option<PathBuf> {
     let directory = cache.join(name_of(source).ok()?);
     directory.join(CONFIG).is_file().then_some(directory)
 }
@@ -50,8 +50,8 @@ pub fn find_kept_gguf(source: &Path, cache: &Path) -> Option<PathBuf> {
 /// # Errors
 ///
 /// As [`convert_gguf`], and where `cache` cannot be written to.
-pub fn kept_gguf(source: &Path, cache: &Path, watch: &dyn Fn(GgufProgress<'_>)) -> Result<PathBuf, EngineError> {
-    if let Some(directory) = find_kept_gguf(source, cache) {
+pub fn converted_gguf(source: &Path, cache: &Path, watch: &dyn Fn(GgufProgress<'_>)) -> Result<PathBuf, EngineError> {
+    if let Some(directory) = find_converted_gguf(source, cache) {
         return Ok(directory);
     }
     std::fs::create_dir_all(cache).map_err(EngineError::io("create", cache))?;
@@ -59,7 +59,7 @@ pub fn kept_gguf(source: &Path, cache: &Path, watch: &dyn Fn(GgufProgress<'_>)) 
     let lock_path = cache.join(format!("{name}.lock"));
     let lock = File::create(&lock_path).map_err(EngineError::io("create", &lock_path))?;
     let wait = || {
-        watch(GgufProgress::Awaited);
+        watch(GgufProgress::Waiting);
         lock.lock()
     };
     match lock.try_lock() {
@@ -69,7 +69,7 @@ pub fn kept_gguf(source: &Path, cache: &Path, watch: &dyn Fn(GgufProgress<'_>)) 
     }
     .map_err(EngineError::io("lock", &lock_path))?;
     // The lock is left with the file's closing, whatever happens here.
-    match find_kept_gguf(source, cache) {
+    match find_converted_gguf(source, cache) {
         Some(directory) => Ok(directory),
         None => make(source, &name, cache, watch),
     }
@@ -80,11 +80,11 @@ fn make(source: &Path, name: &str, cache: &Path, watch: &dyn Fn(GgufProgress<'_>
     let (directory, unfinished) = (cache.join(name), cache.join(format!("{name}.unfinished")));
     remove(&unfinished)?;
     remove(&directory)?;
-    let begun = Cell::new(false);
+    let started = Cell::new(false);
     // Only of a file that is not refused is there anything to wait for.
     let told = |numbers, of| {
-        if !begun.replace(true) {
-            watch(GgufProgress::Begun(&directory));
+        if !started.replace(true) {
+            watch(GgufProgress::Started(&directory));
         }
         watch(GgufProgress::Written { numbers, of });
     };
@@ -127,10 +127,10 @@ fn identity(source: &Path) -> std::io::Result<String> {
     digest.update(CONVERSION.to_le_bytes());
     digest.update(facts.len().to_le_bytes());
     digest.update(changed.to_le_bytes());
-    for start in [0, facts.len().saturating_sub(TELLING_BYTES)] {
+    for start in [0, facts.len().saturating_sub(FINGERPRINT_BYTES)] {
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
-        file.by_ref().take(TELLING_BYTES).read_to_end(&mut bytes)?;
+        file.by_ref().take(FINGERPRINT_BYTES).read_to_end(&mut bytes)?;
         digest.update(&bytes);
     }
     Ok(digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect())
@@ -155,11 +155,11 @@ mod tests {
     }
 
     /// Where the file is, and whether it was made for it.
-    fn kept(source: &Path, cache: &Path) -> (PathBuf, bool) {
-        let begun = RefCell::new(false);
-        let watch = |event: GgufProgress<'_>| *begun.borrow_mut() |= matches!(event, GgufProgress::Begun(_));
-        let directory = kept_gguf(source, cache, &watch).unwrap();
-        (directory, begun.into_inner())
+    fn cached(source: &Path, cache: &Path) -> (PathBuf, bool) {
+        let started = RefCell::new(false);
+        let watch = |event: GgufProgress<'_>| *started.borrow_mut() |= matches!(event, GgufProgress::Started(_));
+        let directory = converted_gguf(source, cache, &watch).unwrap();
+        (directory, started.into_inner())
     }
 
     fn set_time(source: &Path, seconds: u64) {
@@ -171,12 +171,12 @@ mod tests {
     fn a_file_is_converted_once_wherever_it_is_and_anew_when_it_changes() {
         let (home, source, cache) = home();
         set_time(&source, 1_000);
-        assert_eq!(find_kept_gguf(&source, &cache), None);
-        let (directory, made) = kept(&source, &cache);
+        assert_eq!(find_converted_gguf(&source, &cache), None);
+        let (directory, made) = cached(&source, &cache);
         assert!(made && directory.file_name().unwrap().to_str().unwrap().starts_with("a_model_-"), "{directory:?}");
         assert_eq!(inspect_model(&directory).unwrap().architecture, "LlamaForCausalLM");
         assert_eq!(
-            (kept(&source, &cache), find_kept_gguf(&source, &cache)),
+            (cached(&source, &cache), find_converted_gguf(&source, &cache)),
             ((directory.clone(), false), Some(directory.clone()))
         );
 
@@ -184,16 +184,16 @@ mod tests {
         std::fs::create_dir(&moved).unwrap();
         let moved = moved.join("a model?.gguf");
         std::fs::rename(&source, &moved).unwrap();
-        assert_eq!(kept(&moved, &cache), (directory.clone(), false));
+        assert_eq!(cached(&moved, &cache), (directory.clone(), false));
         set_time(&moved, 1_001);
-        let (newer, made) = kept(&moved, &cache);
+        let (newer, made) = cached(&moved, &cache);
         assert!(made && newer != directory);
     }
 
     #[test]
     fn what_a_killed_process_left_is_made_anew() {
         let (_home, source, cache) = home();
-        let (directory, _) = kept(&source, &cache);
+        let (directory, _) = cached(&source, &cache);
         let whole = std::fs::read(directory.join("model.safetensors")).unwrap();
         std::fs::remove_file(directory.join(CONFIG)).unwrap();
         let name = directory.file_name().unwrap().to_str().unwrap();
@@ -201,7 +201,7 @@ mod tests {
             std::fs::create_dir(cache.join(format!("{name}{left}"))).unwrap();
             std::fs::write(cache.join(format!("{name}{left}/model.safetensors")), "half").unwrap();
         }
-        assert_eq!(kept(&source, &cache), (directory.clone(), true));
+        assert_eq!(cached(&source, &cache), (directory.clone(), true));
         assert_eq!(std::fs::read(directory.join("model.safetensors")).unwrap(), whole);
         let mut left: Vec<_> = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort_unstable();
@@ -215,7 +215,7 @@ mod tests {
         let found = std::thread::scope(|scope| {
             let ask = || {
                 barrier.wait();
-                kept(&source, &cache)
+                cached(&source, &cache)
             };
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
@@ -229,7 +229,7 @@ mod tests {
         let (_home, source, cache) = home();
         let bytes = std::fs::read(&source).unwrap();
         std::fs::write(&source, &bytes[..bytes.len() / 2]).unwrap();
-        let error = kept_gguf(&source, &cache, &|_| ()).unwrap_err().to_string();
+        let error = converted_gguf(&source, &cache, &|_| ()).unwrap_err().to_string();
         assert!(error.contains("a model?.gguf"), "{error}");
         assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
     }
@@ -243,7 +243,7 @@ mod tests {
                 events.borrow_mut().push((numbers, of));
             }
         };
-        let directory = kept_gguf(&source, &cache, &note).unwrap();
+        let directory = converted_gguf(&source, &cache, &note).unwrap();
         let parameters = inspect_model(&directory).unwrap().parameters as u64;
         let events = events.into_inner();
         assert_eq!(events.last(), Some(&(parameters, parameters)));

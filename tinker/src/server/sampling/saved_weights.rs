@@ -12,12 +12,12 @@ use crate::server::tinker_server::TinkerServer;
 
 /// The sampler of a base model that also takes weights which training runs of this server have saved for sampling, by
 /// their names (`tinker://...`): whoever trains over the Tinker API can put them behind the model that agents call.
-pub struct KeptWeightsSampler {
+pub struct SavedWeightsSampler {
     base: Arc<TinkerBase>,
     server: Arc<TinkerServer>,
 }
 
-impl KeptWeightsSampler {
+impl SavedWeightsSampler {
     /// What samples the base model of that name, if the server has it.
     pub fn new(server: Arc<TinkerServer>, base_model: &str) -> Option<Self> {
         let base = server.base(base_model).ok()?;
@@ -42,7 +42,7 @@ impl KeptWeightsSampler {
 }
 
 #[async_trait]
-impl Sampler for KeptWeightsSampler {
+impl Sampler for SavedWeightsSampler {
     async fn info(&self) -> Result<SamplerInfo, BackendError> {
         self.base.model.sampler().info().await
     }

@@ -14,13 +14,13 @@ use crate::{AnswerFault, BackendError, Capabilities, SampleRequest, SampleStream
 /// llama.cpp's own server by its `/completion`: tokens in, tokens and logprobs out.
 ///
 /// Probabilities are requested after the samplers (`post_sampling_probs`), so that they are those of what was sampled
-/// from. Under a schema they are not: a token that is sampled without it and fits is reported with its probability without
-/// it, though another would have been sampled again. So schemas are refused, except at temperature 0.
+/// from. Under a schema they are not: a token that is sampled without it and fits is reported with its probability
+/// without it, though another would have been sampled again. So schemas are refused, except at temperature 0.
 ///
-/// It stops at the model's own end of a text and at strings; the request's stop tokens are watched for here, and end the
-/// request. Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not report which
-/// weights it has. While a character is incomplete, the server keeps its tokens to itself and tells their number alone:
-/// there an answer is broken, by name, since what follows is not known to follow what came before.
+/// It stops at the model's own end of a text and at strings; the request's stop tokens are watched for here, and end
+/// the request. Its penalties count the prompt too, so they are not offered; nor are Lark grammars. It does not report
+/// which weights it has. While a character is incomplete, the server keeps its tokens to itself and tells their number
+/// alone: there an answer is broken, by name, since what follows is not known to follow what came before.
 pub type LlamaCppSampler = RemoteSampler<LlamaCpp>;
 
 /// The wire of llama.cpp's server.

@@ -264,7 +264,7 @@ mod tests {
         create_model(&directory, &tiny_config(), 1).unwrap();
         assert!(matches!(create_model(&directory, &tiny_config(), 1), Err(EngineError::Io { .. })));
         std::fs::write(directory.join("model.safetensors"), "no").unwrap();
-        // As of a directory from elsewhere, which nobody listed digests of.
+        // As of a directory from elsewhere, which has no list of digests.
         std::fs::remove_file(directory.join("fulgurite.sha256")).unwrap();
         let error = Engine::open(&directory, EngineOptions::default()).unwrap_err();
         assert!(matches!(error, EngineError::Malformed { .. }), "{error}");

@@ -147,7 +147,7 @@ impl HostedLearner for TrainingRun {
     }
 }
 
-/// The tokens that a model ends texts with, as its directory tells.
+/// The end-of-text tokens of a model's directory.
 fn end_tokens(directory: &Path, config: &ModelConfig) -> Result<Vec<u32>, EngineError> {
     let path = directory.join(GENERATION_CONFIG);
     let told = match path.exists() {
@@ -171,7 +171,7 @@ fn end_tokens(directory: &Path, config: &ModelConfig) -> Result<Vec<u32>, Engine
     all.iter().filter(|id| !id.is_null()).map(token).collect()
 }
 
-/// What a client asks to be trained beside the base, in the engine's words.
+/// The adapter that a client requests, as the engine's options.
 fn lora_options(config: &LoraConfig) -> LoraOptions {
     let seed = config.seed.unwrap_or_default();
     LoraOptions { modules: modules(config), ..LoraOptions::new(config.rank as usize, seed) }

@@ -9,9 +9,9 @@ use crate::RenderError;
 /// content parts (`text`, `thinking`). Borrows its text, so that reading a long conversation copies none of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChatMessage<'m> {
-    /// Who speaks.
+    /// The role.
     pub(crate) role: &'m str,
-    /// What is said.
+    /// The content.
     pub(crate) content: ChatContent<'m>,
     /// Calls that the assistant makes.
     pub(crate) tool_calls: &'m [ToolCall],
@@ -54,7 +54,7 @@ impl<'m> ChatMessage<'m> {
         })
     }
 
-    /// Whether the assistant speaks.
+    /// Whether it is the assistant's.
     pub(crate) fn is_assistant(&self) -> bool {
         self.role == "assistant"
     }

@@ -64,7 +64,7 @@ pub enum RenderError {
         /// Why.
         message: String,
     },
-    /// Tools are to be told in words to a format that declares them itself.
+    /// Tools are to be declared by a preamble in a format that declares them itself.
     #[error(
         "the {renderer} format has its own way to declare tools: tools = \"preamble\" is for auto, template and chatml"
     )]

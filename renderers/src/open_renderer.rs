@@ -9,7 +9,7 @@ use crate::{
     ChatMlRenderer, FormatOptions, NamedRenderer, RenderError, Renderer, TemplateOptions, TemplateRenderer, Tokenizer,
 };
 
-/// How the model is told of tools.
+/// How tools are declared to the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ToolWriting {

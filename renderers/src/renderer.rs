@@ -10,7 +10,7 @@ use crate::{
     AnswerGrammar, AnswerShape, ParsedMessage, RenderError, ResponseFormat, StreamParser, Tokenizer, TrainOnWhat,
 };
 
-/// A conversation as the tokens that a model is asked to continue.
+/// A conversation as the tokens that a model continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderedPrompt {
     /// Token ids; they end with the generation prompt, so that the model goes on as the assistant.
@@ -60,7 +60,7 @@ pub trait Renderer: Send + Sync + 'static {
         &self.identity().fingerprint
     }
 
-    /// The tokenizer whose ids are spoken.
+    /// The tokenizer of its token ids.
     fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.identity().tokenizer
     }
@@ -89,11 +89,11 @@ pub trait Renderer: Send + Sync + 'static {
         Err(RenderError::ArgumentsUnsupported { renderer: self.name().to_owned() })
     }
 
-    /// The tokens that ask the model for the next assistant message. `tools` are OpenAI tool declarations.
+    /// The tokens of a prompt for the next assistant message. `tools` are OpenAI tool declarations.
     fn render_prompt(&self, messages: &[Message], tools: &[Value]) -> Result<RenderedPrompt, RenderError>;
 
     /// The tokens that follow a turn which was sampled after a prompt of the same conversation: what the turn lacks of
-    /// its end, the new messages, and what asks for the next assistant message. What came before is not rendered
+    /// its end, the new messages, and the generation prompt. What came before is not rendered
     /// again, and the cost grows with the new messages alone.
     fn render_continuation(&self, continuation: &Continuation<'_>) -> Result<Vec<u32>, RenderError>;
 

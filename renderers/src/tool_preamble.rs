@@ -20,8 +20,8 @@ const AFTER_TOOLS: &str = "\n</tools>\n\nFor each function call, return a json o
     within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// A renderer whose format knows no tools, which are told to the model in the form of Hermes: declarations in the system
-/// message, calls as the assistant's text, results as the user's.
+/// A renderer whose format has no tools, which are declared to the model in the form of Hermes: declarations in the
+/// system message, calls as the assistant's text, results as the user's.
 ///
 /// Messages are rewritten before the format sees them, each by itself but for results in a row, which are one message. So
 /// whatever holds of the format holds of the whole: what a turn is followed by is written alike with and without what stands
@@ -151,7 +151,7 @@ fn end_of_results(results: &mut Vec<ContentPart>, written: &mut Vec<Message>) {
     }
 }
 
-/// The message with more text; `between` stands before it where something was said.
+/// The message with more text; `between` stands before it where the message has text.
 fn appended(message: &Message, between: &str, text: &str) -> Message {
     let mut said = parts(message);
     if said.iter().any(|part| part.text() != Some("")) {
@@ -175,7 +175,7 @@ fn content(parts: Vec<ContentPart>) -> Content {
     text.map_or_else(|| Content::Parts(parts), Content::Text)
 }
 
-/// All tools, as the system tells of them.
+/// All tools, as the system message declares them.
 fn declarations(tools: &[Value]) -> String {
     let lines: Vec<String> = tools.iter().map(|tool| spelled(&declaration(tool))).collect();
     format!("{BEFORE_TOOLS}{}{AFTER_TOOLS}", lines.join("\n"))
@@ -215,7 +215,7 @@ mod tests {
     use crate::testing::{directory_with_template, tiny_directory};
     use crate::{RendererChoice, ToolWriting, open_renderer};
 
-    /// ChatML that says who the model is unless somebody else does, and shows no tools.
+    /// ChatML with a default system message, which shows no tools.
     const NAMED_CHATML: &str = "\
 {%- for message in messages %}
     {%- if loop.first and message.role != 'system' %}{{- '<|im_start|>system\\nYou are Tiny.<|im_end|>\\n' }}{%- endif %}

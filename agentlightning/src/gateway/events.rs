@@ -1,8 +1,8 @@
 //! Events, as Agent-lightning's 1.0 API records what happens in an attempt.
 //!
 //! A posted event is kept as a span, its data as JSON text; a reward as the annotation span that every reader of
-//! rewards knows. Model calls are not posted: they are told from the generations. Request and response of a call are
-//! put together from its span, so that only what the span says is in them; the server's endpoint is not known, and
+//! rewards knows. Model calls are not posted: they are made of the generations. Request and response of a call are
+//! put together from its span, so that only what the span holds is in them; the server's endpoint is not known, and
 //! neither is the version of weights that do not count theirs.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::model_request;
 
-/// The type of events that tell of a model call.
+/// The type of a model call's events.
 pub(super) const MODEL_REQUEST: &str = "model_request";
 /// The type of events that give a reward.
 pub(super) const REWARD: &str = "reward";
@@ -26,7 +26,7 @@ const SPAN_NAME: &str = "agentlightning.event";
 const EVENT_DATA: &str = "agentlightning.event.data";
 
 /// Records an event of an attempt, which is made if its rollout has none of that name. The data of a reward must be an
-/// object whose `value` is a number; a reward is refused if whoever sends it may not give it.
+/// object whose `value` is a number; a reward is refused if its sender may not give it.
 pub(super) async fn add(
     store: &Store,
     sender: &Sender,
@@ -83,7 +83,7 @@ fn span_parts(event_type: &str, data: &Value, sender: &Sender) -> Result<(&'stat
     Ok((name, attributes))
 }
 
-/// The event that a span tells of, if it does.
+/// The event of a span, if it has one.
 fn event_of(span: &Span, generation: Option<&Generation>) -> Option<Event> {
     let (event_type, data) = if let Some(generation) = generation {
         (MODEL_REQUEST, model_request::data(span, generation))
@@ -91,7 +91,7 @@ fn event_of(span: &Span, generation: Option<&Generation>) -> Option<Event> {
         let text = span.attributes.get(EVENT_DATA).and_then(Value::as_str)?;
         (event_type, serde_json::from_str(text).ok()?)
     } else {
-        // A reward for one of the calls says nothing of the attempt as a whole.
+        // A reward for one of the calls is none of the attempt as a whole.
         let recorded = recorded_reward(span).filter(|recorded| recorded.generation_id.is_none())?;
         (REWARD, json!({"value": recorded.reward.value}))
     };

@@ -1,7 +1,7 @@
 //! Rollouts and events of Agent-lightning's 1.0 API, under `/api`.
 //!
-//! Beyond the original: a rollout may be told again what it is already, and the events of an attempt whose agent was
-//! run through the other API are told as well.
+//! Beyond the original: a rollout may be given its present state again, and the events of an attempt whose agent was
+//! run through the other API are listed as well.
 
 mod events;
 mod model_request;
@@ -34,7 +34,7 @@ pub(crate) fn routes() -> Router<Store> {
         .route("/rollouts/{rollout_id}/attempt/{attempt_id}/events", post(add_event))
 }
 
-/// Seconds that an attempt may take, unless its creator says otherwise.
+/// Seconds that an attempt may take, unless its creator sets another limit.
 const DEFAULT_TIMEOUT: i64 = 3600;
 
 #[derive(Serialize)]

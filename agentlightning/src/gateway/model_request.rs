@@ -40,7 +40,7 @@ fn response(span: &Span, generation: &Generation) -> Value {
     let finish_reason = message.remove("finish_reason").unwrap_or_else(|| json!(generation.stop_reason));
     let logprobs = span.attributes.get("logprobs.content").and_then(Value::as_str);
     let logprobs = logprobs.and_then(|text| serde_json::from_str::<Value>(text).ok());
-    // As whoever sampled it counts them: of a call that was passed on, its tokens are not known here.
+    // As the sampler counts them: of a call that was passed on, its tokens are not known here.
     let count = |key: &str, known: usize| span.attributes.get(key).and_then(Value::as_u64).unwrap_or(known as u64);
     let prompt = count("gen_ai.usage.input_tokens", generation.prompt_tokens.len());
     let sampled = count("gen_ai.usage.output_tokens", generation.sampled_tokens.len());
@@ -80,7 +80,7 @@ fn insert(object: &mut Object, path: &str, value: &Value) {
     };
     let inner = object.entry(step).or_insert_with(|| json!({}));
     if !inner.is_object() {
-        // Both `a` and `a.b` are there; the deeper one says more.
+        // Both `a` and `a.b` are there; the deeper one holds more.
         *inner = json!({});
     }
     if let Value::Object(inner) = inner {

@@ -146,7 +146,7 @@ pub(super) async fn dequeue(
 
 type Started = Result<(StatusCode, HeaderMap, Json<AttemptedRollout>), RestError>;
 
-/// The reply to whoever started an attempt itself.
+/// The reply to a client that started an attempt itself.
 async fn started(store: &Store, attempted: AttemptedRollout) -> Started {
     Ok((StatusCode::CREATED, keys(store, std::slice::from_ref(&attempted)).await?, Json(attempted)))
 }

@@ -88,7 +88,7 @@ pub(super) async fn add(
 /// mistake is looked for.
 fn span(body: Body) -> Result<Span, RestError> {
     match body.parse_at_once::<Span>() {
-        // The type knows no upper bound.
+        // The type has no upper bound.
         Some(span) if i64::try_from(span.sequence_id).is_ok() => Ok(span),
         _ => body.parse().map(|SentSpan(span)| span),
     }

@@ -27,11 +27,11 @@ struct Account<'s> {
 /// The triplets among the spans of one attempt, whoever recorded them: our own proxy, LiteLLM's, tracers in the agent's
 /// process, several of them at once. By sequence id.
 ///
-/// Spans with one response id tell one call. Its tokens and logprobs are from our own proxy's span if there is one, which
-/// has them from the sampler, else from the first span that knows most of them; messages and metadata are from whoever
-/// has them. A call is an agent's, or a reward's, if one of its spans is. Rewards find calls as in
-/// [`tracer_triplets`](super::tracer_triplets). A span is a model call if its name matches, and in any case if it is our
-/// proxy's or LiteLLM's.
+/// Spans with one response id describe one call. Its tokens and logprobs are from our own proxy's span if there is one,
+/// which has them from the sampler, else from the first span that knows most of them; messages and metadata are from
+/// the first span that has them. A call is an agent's, or a reward's, if one of its spans is. Rewards find calls as in
+/// [`tracer_triplets`](super::tracer_triplets). A span is a model call if its name matches, and in any case if it is
+/// our proxy's or LiteLLM's.
 pub fn any_triplets(spans: &[Span], options: &TripletOptions) -> TripletReport {
     let tree = SpanTree::of(spans, options.repair_hierarchy);
     let mut reasons = Reasons::unreached(spans);

@@ -54,7 +54,7 @@ pub(super) fn text<'a>(attributes: &'a Object, keys: &[&str]) -> Option<&'a str>
     keys.iter().find_map(|key| attributes.get(*key)?.as_str())
 }
 
-/// Token ids, as far as somebody wrote them.
+/// Token ids, as far as they were recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenIds {
     /// Nobody did.

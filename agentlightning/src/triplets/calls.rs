@@ -1,4 +1,4 @@
-//! What a span says of a model call.
+//! A model call, read from a span.
 
 use fulgurite_types::{Object, Reward, Span};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::attributes::{TokenIds, logprobs, nested, parsed, text};
 use super::report::Reason;
 use super::triplet::{Triplet, TripletMetadata, TripletPrompt, TripletResponse};
 
-/// The spans of LiteLLM's proxy that tell of a model call: as it was sent on, and as it was asked.
+/// The spans of LiteLLM's proxy of a model call: as it was forwarded, and as it was requested.
 const RAW_REQUEST: &str = "raw_gen_ai_request";
 const LITELLM_REQUEST: &str = "litellm_request";
 const INPUT: &str = "agentlightning.operation.input";
@@ -26,9 +26,9 @@ pub(super) struct CallContent {
     pub response: Value,
     /// The logprobs as they were written.
     pub logprobs: Option<Value>,
-    /// What else was asked.
+    /// The request without its messages.
     pub request_facts: Value,
-    /// What else was answered.
+    /// The response without its choices.
     pub response_facts: Value,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn is_ours(span: &Span) -> bool {
     span.attributes.get("gen_ai.provider.name").is_some_and(|name| name == "fulgurite")
 }
 
-/// Whether it is a span of LiteLLM's proxy that tells of a model call.
+/// Whether it is a model call's span of LiteLLM's proxy.
 pub(super) fn is_litellms(span: &Span) -> bool {
     [RAW_REQUEST, LITELLM_REQUEST].contains(&span.name.as_str())
 }
@@ -144,7 +144,7 @@ impl CallContent {
         logprobs(self.logprobs.as_ref()?).filter(|logprobs| logprobs.len() == sampled)
     }
 
-    /// The triplet of the call that `span` tells.
+    /// The triplet of `span`'s call.
     pub(super) fn into_triplet(
         self,
         span: &Span,

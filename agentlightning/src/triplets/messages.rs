@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::attributes::nested;
 use super::report::{PassedOver, Reason, Reasons};
 
-/// Roles that OpenAI's API knows.
+/// The roles of OpenAI's API.
 const ROLES: [&str; 6] = ["developer", "system", "user", "assistant", "tool", "function"];
 
-/// What was said in one model call, in the form that OpenAI's API takes.
+/// The messages and tools of one model call, in the form that OpenAI's API takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// The prompt's messages and the answers.
@@ -121,7 +121,7 @@ fn asked_tool_calls(calls: &[Value]) -> Vec<Value> {
     calls.iter().map(call).collect()
 }
 
-/// The tool call that the span of its execution tells.
+/// The tool call, made of the span of its execution.
 fn executed_tool_call(tool: &Value) -> Value {
     let call = tool.get("call");
     let of_call = |key: &str| call.and_then(|call| call.get(key));

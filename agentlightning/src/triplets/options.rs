@@ -1,4 +1,4 @@
-//! What is asked of an adapter.
+//! The options of an adapter.
 
 use regex::Regex;
 
@@ -41,7 +41,7 @@ impl TripletOptions {
     }
 }
 
-/// Agent-lightning's, but for links: who names a call knows better than a guess by time.
+/// Agent-lightning's, but for links: a link to a call is more certain than a guess by time.
 impl Default for TripletOptions {
     fn default() -> Self {
         Self {

@@ -21,9 +21,9 @@ pub enum Reason {
     OutsideAgent,
     /// A model call that made a reward, as a judge does.
     InsideReward,
-    /// The same model call as another span, which tells it.
+    /// The same model call as another span, which counts.
     DuplicateResponseId,
-    /// Inside another model call and without a response id: nobody knows whether it is the same one.
+    /// Inside another model call and without a response id: it is not known whether it is the same one.
     NoResponseIdInsideCall,
     /// A model call without token ids for its prompt or its answer.
     NoTokenIds,
@@ -39,9 +39,9 @@ pub enum Reason {
     RepeatedSpanId,
     /// Its parents form a ring.
     ParentsFormRing,
-    /// It says nothing of what was said.
+    /// It has no messages.
     NoMessages,
-    /// What was said is not written as a conversation.
+    /// Its messages are not written as a conversation.
     UnreadableMessages,
 }
 
@@ -125,7 +125,7 @@ pub struct PassedOver {
     pub sequence_id: u64,
     /// Why.
     pub reason: Reason,
-    /// What more there is to say: the pattern, the agent, the other span.
+    /// Details: the pattern, the agent, the other span.
     pub detail: Option<String>,
 }
 
@@ -174,14 +174,14 @@ impl<'s> Reasons<'s> {
         }
     }
 
-    /// Sets why a span yields nothing, whatever was said before.
+    /// Sets why a span yields nothing, in place of any earlier reason.
     pub(super) fn set(&mut self, index: usize, reason: Reason, detail: Option<String>) {
         if let Some(of_span) = self.of_spans.get_mut(index) {
             *of_span = Some((reason, detail));
         }
     }
 
-    /// Takes back what was said of a span.
+    /// Clears the reason of a span.
     pub(super) fn clear(&mut self, index: usize) {
         if let Some(of_span) = self.of_spans.get_mut(index) {
             *of_span = None;

@@ -16,7 +16,7 @@ const RESPONSE_ID: &str = "gen_ai.response.id";
 /// A model call that may earn something.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// The nodes of the spans that tell it.
+    /// The nodes of its spans.
     pub nodes: Vec<usize>,
     /// The id of its response.
     pub response_id: Option<String>,
@@ -29,7 +29,7 @@ impl Call {
         self.nodes.iter().map(|node| tree.start(*node)).fold(f64::INFINITY, f64::min)
     }
 
-    /// When the first of those who tell of it said that it had ended.
+    /// The earliest end among its spans.
     fn end(&self, tree: &SpanTree<'_>) -> f64 {
         self.nodes.iter().map(|node| tree.end(*node)).fold(f64::INFINITY, f64::min)
     }
@@ -44,7 +44,7 @@ pub(super) fn is_reward(span: &Span) -> bool {
     reward_of(span).is_some() || is_operation()
 }
 
-/// Gives the rewards of the tree to the calls, and says of every span with a reward what became of it.
+/// Gives the rewards of the tree to the calls, and gives the outcome of every span with a reward.
 ///
 /// With links followed, a reward whose links name a call, or a span around calls, goes there before all others are given:
 /// to the last of these calls that had ended, or else the last. Of several for one call the last one counts.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fulgurite_types::Span;
 
 /// Spans by parenthood, under one root. Node `i` is the span at index `i`; nodes beyond the spans stand for parents that
-/// nobody recorded and, if there is more than one root, for a root above them.
+/// were not recorded and, if there is more than one root, for a root above them.
 #[derive(Debug)]
 pub(super) struct SpanTree<'s> {
     spans: &'s [Span],
@@ -22,7 +22,7 @@ struct Node {
 }
 
 impl<'s> SpanTree<'s> {
-    /// The tree, repaired if asked to.
+    /// The tree, repaired if `repair` is set.
     pub(super) fn of(spans: &'s [Span], repair: bool) -> Self {
         let mut tree = Self::new(spans);
         if repair {
@@ -96,17 +96,17 @@ impl<'s> SpanTree<'s> {
         order
     }
 
-    /// When the span of a node began; before everything if nobody said.
+    /// When the span of a node began; before everything if not recorded.
     pub(super) fn start(&self, node: usize) -> f64 {
         self.nodes[node].start.unwrap_or(f64::NEG_INFINITY)
     }
 
-    /// When the span of a node ended; when it began if nobody said.
+    /// When the span of a node ended; its begin if not recorded.
     pub(super) fn end(&self, node: usize) -> f64 {
         self.nodes[node].end.unwrap_or(self.start(node))
     }
 
-    /// When something without duration happened; after everything if nobody said.
+    /// When something without duration happened; after everything if not recorded.
     pub(super) fn moment(&self, node: usize) -> f64 {
         self.nodes[node].start.or(self.nodes[node].end).unwrap_or(f64::INFINITY)
     }

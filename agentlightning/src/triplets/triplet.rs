@@ -11,7 +11,7 @@ pub struct Triplet {
     pub prompt: TripletPrompt,
     /// What it sampled.
     pub response: TripletResponse,
-    /// What the call earned; `None` if nobody said.
+    /// What the call earned; `None` if not recorded.
     pub reward: Option<f64>,
     /// Every named number of that reward, the one that counts first.
     pub reward_components: Vec<(String, f64)>,
@@ -22,7 +22,7 @@ pub struct Triplet {
 /// What the model read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TripletPrompt {
-    /// The whole prompt; empty if nobody recorded it.
+    /// The whole prompt; empty if not recorded.
     pub token_ids: Vec<u32>,
     /// The messages, as they were recorded; null if they were not.
     pub raw_content: Value,
@@ -33,7 +33,7 @@ pub struct TripletPrompt {
 /// What the model sampled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TripletResponse {
-    /// The sampled tokens; empty if nobody recorded them.
+    /// The sampled tokens; empty if not recorded.
     pub token_ids: Vec<u32>,
     /// The sampler's logprob of each; `None` if it gave none, or not one finite number for each.
     pub logprobs: Option<Vec<f32>>,
@@ -59,9 +59,9 @@ pub struct TripletMetadata {
     pub span_id: String,
     /// The span's place in its rollout.
     pub sequence_id: u64,
-    /// What was asked of the model besides the messages; null if not recorded.
+    /// The request besides the messages; null if not recorded.
     pub request: Value,
-    /// What was answered besides the choices; null if not recorded.
+    /// The response besides the choices; null if not recorded.
     pub response: Value,
     /// What is known of a call that went through this program's proxy.
     #[serde(flatten)]

@@ -11,8 +11,8 @@ use crate::{BackendError, Capabilities, Changeover, SampleRequest, SampleStream,
 /// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
 ///
 /// Logprobs are taken after temperature, penalties, biases and constraints, but before top-k and top-p. What these left
-/// and the logprobs among it (`return_sampling_mask`) are requested where the server reports them, which it does beside a
-/// top-k that is not too large; other requests for top-p and top-k are refused, except at temperature 0, where the
+/// and the logprobs among it (`return_sampling_mask`) are requested where the server reports them, which it does beside
+/// a top-k that is not too large; other requests for top-p and top-k are refused, except at temperature 0, where the
 /// sampled token was certain and its logprob is 0. A server may have been told to take logprobs before the temperature
 /// too, and does not say so: the first request for another temperature than 1 has this tried out with a few tokens.
 ///

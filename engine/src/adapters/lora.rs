@@ -98,8 +98,8 @@ pub struct LoraOptions {
 }
 
 impl LoraOptions {
-    /// What the scale is times the rank unless it is told. With one for all ranks the best learning rate is nearly one for all
-    /// ranks, too (Schulman et al., LoRA Without Regret, 2025, who have this one).
+    /// What the scale is times the rank unless it is configured. With one for all ranks the best learning rate is
+    /// nearly one for all ranks, too (Schulman et al., LoRA Without Regret, 2025, who have this one).
     pub const ALPHA: f64 = 32.0;
 
     /// An adapter of this rank beside every matrix of the layers and the head.

@@ -122,7 +122,7 @@ fn adapted_modules(path: &PathBuf) -> Result<BTreeSet<LoraModule>, EngineError> 
     let bytes = std::fs::read(path).map_err(EngineError::io("read", path))?;
     let file = parse(&bytes, path)?;
     let mut names = file.names();
-    // In one order, so that the same fault is always told in the same words.
+    // In one order, so that the same fault always has the same message.
     names.sort_unstable();
     let module = |name: &str| {
         let (module, _) = matrix_of(name)?;

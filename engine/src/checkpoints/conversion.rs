@@ -35,7 +35,7 @@ pub fn merge_adapter(base: &Path, adapter: &Path, target: &Path, elements: Eleme
     })?;
     let file = parse(&bytes, &path)?;
     let refuse = |name: &str, message: String| EngineError::Tensor { path: path.clone(), name: name.into(), message };
-    // In one order, so that the same fault is always told in the same words.
+    // In one order, so that the same fault always has the same message.
     let mut names = file.names();
     names.sort_unstable();
     if let Some(name) = names.iter().find(|name| matrix_of(name).is_none()) {

@@ -41,11 +41,11 @@ pub struct ModelInspection {
     pub gguf: Option<GgufFacts>,
 }
 
-/// The rank of the adapter whose training [`inspect_model`] tells the memory of.
+/// The rank of the adapter for whose training [`inspect_model`] computes the memory.
 pub const INSPECTED_RANK: usize = 16;
 
 impl ModelInspection {
-    /// What a configuration tells, of a model whose weights take so much memory.
+    /// The report of a configuration, of a model whose weights take so much memory.
     pub(crate) fn of(config: &ModelConfig, memory: MemoryNeed) -> Self {
         let prefix_cache = EngineOptions::default().prefix_cache_bytes as u64;
         let memory = MemoryNeed { prefix_cache, ..memory };

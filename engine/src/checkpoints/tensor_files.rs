@@ -88,7 +88,7 @@ impl<'a> TensorSearch<'a> {
         let file = TensorFile::open(path)?;
         let mut names = file.metadata.offset_keys();
         names.retain(|name| is_meant(name));
-        // In one order, so that the same fault is always told in the same words.
+        // In one order, so that the same fault always has the same message.
         names.sort_unstable();
         for name in names {
             let refuse = |message| Err(EngineError::Tensor { path: path.to_path_buf(), name: name.clone(), message });

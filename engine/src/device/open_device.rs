@@ -29,7 +29,7 @@ impl OpenDevice {
     /// `product = left · right`, or that added to it, to the bits of the processors' kernels.
     ///
     /// A device that fails takes the thread along, as memory that cannot be had does: what it was to add to is spoilt, and it
-    /// will not work again. Whoever waits for the thread is told.
+    /// will not work again. Callers that wait for the thread get the error.
     pub(crate) fn multiply(&self, left: Matrix<'_>, right: Matrix<'_>, add: bool, product: &mut [f32]) {
         succeeded(self.device.multiply(left, right, add, product).map_err(|source| self.error(source)));
     }

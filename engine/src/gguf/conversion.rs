@@ -22,7 +22,7 @@ use crate::model::layout::{Layout, Tensor};
 /// Whether a file begins as GGUF files do.
 pub fn is_gguf(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
-    // What is no file, as a pipe, could keep whoever opens it waiting.
+    // What is no file, as a pipe, could block the reader.
     if !path.is_file() {
         return false;
     }
@@ -30,9 +30,9 @@ pub fn is_gguf(path: &Path) -> bool {
     read.is_ok() && magic == MAGIC
 }
 
-/// Writes the model in a GGUF file, with its tokenizer and chat template, as a directory that must not exist yet. Numbers become
-/// `elements`; unless configured otherwise bfloat16 where the file is quantised, and what loses nothing elsewhere. `watch` is told how
-/// many of the model's numbers are written, and how many there are.
+/// Writes the model in a GGUF file, with its tokenizer and chat template, as a directory that must not exist yet.
+/// Numbers become `elements`; unless configured otherwise bfloat16 where the file is quantised, and what loses nothing
+/// elsewhere. `watch` is told how many of the model's numbers are written, and how many there are.
 ///
 /// # Errors
 ///
@@ -64,7 +64,8 @@ pub fn convert_gguf(
     new.complete()
 }
 
-/// What the file's numbers become unless configured otherwise. What has been quantised has lost more than bfloat16 loses.
+/// What the file's numbers become unless configured otherwise. What has been quantised has lost more than bfloat16
+/// loses.
 pub(super) fn lossless(file: &GgufFile) -> ElementType {
     let kinds: BTreeSet<BlockType> =
         file.tensors.iter().filter(|tensor| tensor.shape.len() > 1).map(|tensor| tensor.kind).collect();
@@ -121,7 +122,7 @@ fn interleaved_heads(config: &ModelConfig, name: &str) -> Option<usize> {
 }
 
 impl<'a> Source<'a> {
-    /// As it is written; `count` is told how many numbers have been read.
+    /// As it is written; `count` is called with how many numbers have been read.
     fn written(&'a self, file: &'a GgufFile, elements: ElementType, count: &'a dyn Fn(usize)) -> (String, Written<'a>) {
         let read = move |start, numbers: &mut [f32]| {
             self.read(file, start, numbers)?;

@@ -110,7 +110,7 @@ fn remove(directory: &Path) -> Result<(), EngineError> {
     }
 }
 
-/// A directory's name for a file: its own, and what tells it from others.
+/// A directory's name for a file: the file's own, and its fingerprint.
 fn name_of(source: &Path) -> Result<String, EngineError> {
     let stem = source.file_stem().unwrap_or_default().to_string_lossy();
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: [u32; 2] = [2, 3];
-/// Where tensors begin, unless the metadata tells of another alignment.
+/// The default alignment of tensors, where the metadata has none.
 const ALIGNMENT: u64 = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
 
@@ -33,7 +33,7 @@ pub(super) struct GgufFile {
     file: File,
 }
 
-/// A tensor, as the file tells of it.
+/// A tensor, as the file's header describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TensorEntry {
     pub(super) name: String,

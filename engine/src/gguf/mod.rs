@@ -1,8 +1,8 @@
 //! Models in GGUF, the one-file format of llama.cpp, made into model directories.
 //!
-//! [`header`] reads what stands before the tensors, [`blocks`] makes numbers of them, [`config`] and [`tokenizer`] translate the
-//! metadata into Hugging Face's terms, and [`conversion`] writes the directory, of which [`conversion_cache`] keeps one for
-//! each file.
+//! [`header`] reads what stands before the tensors, [`blocks`] makes numbers of them, [`config`] and [`tokenizer`]
+//! translate the metadata into Hugging Face's terms, and [`conversion`] writes the directory, of which
+//! [`conversion_cache`] keeps one for each file.
 
 mod blocks;
 mod config;

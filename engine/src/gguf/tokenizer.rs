@@ -19,7 +19,7 @@ enum PreTokenizer {
     LlamaBpe,
     /// GPT-2's words.
     Gpt2,
-    /// What llama.cpp does where it is told nothing: punctuation apart, and digits by up to three.
+    /// llama.cpp's default: punctuation apart, and digits by up to three.
     Default,
 }
 

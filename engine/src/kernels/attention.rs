@@ -83,9 +83,9 @@ pub(crate) struct Queries<'a> {
 /// Query vectors that meet the keys together: with as many blocks of keys, their sums fill the registers.
 pub(super) const TILE: usize = 4;
 
-/// Attention of each position over those up to and including itself: softmax of scaled scores, then the mean of the values
-/// under it, a row of `attended` for each position. What a position gets does not depend on which positions are requested
-/// with it.
+/// Attention of each position over those up to and including itself: softmax of scaled scores, then the mean of the
+/// values under it, a row of `attended` for each position. What a position gets does not depend on which positions are
+/// requested with it.
 ///
 /// Keys are laid out as by [`store_keys`], values as rows that are `stride` numbers apart; `scores` is scratch.
 pub(crate) fn attend(

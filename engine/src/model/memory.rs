@@ -171,7 +171,7 @@ fn check(what: &'static str, needed: u64, parts: String) -> Result<(), EngineErr
     }
 }
 
-/// Bytes that can be taken without swapping, where the system tells (Linux).
+/// Bytes that can be taken without swapping, where the system reports them (Linux).
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

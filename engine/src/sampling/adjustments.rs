@@ -15,7 +15,7 @@ pub(crate) struct Adjustments {
     logit_bias: BTreeMap<u32, f32>,
     presence_penalty: f32,
     frequency_penalty: f32,
-    /// How often each token has been sampled; empty where no penalty asks.
+    /// How often each token has been sampled; empty where no penalty needs it.
     counts: HashMap<u32, u32>,
     grammar: Option<Grammar>,
     stop_tokens: Vec<u32>,

@@ -11,7 +11,7 @@ pub(crate) fn uniform(generator: &mut ChaCha8Rng) -> f64 {
     (generator.next_u64() >> 11) as f64 * UNIT
 }
 
-/// What is said of logits from which nothing can be chosen.
+/// The error for logits from which nothing can be chosen.
 pub(crate) fn not_finite() -> BackendError {
     BackendError::Internal { message: "the weights give logits that are not finite numbers".to_owned() }
 }
@@ -62,7 +62,7 @@ pub(crate) fn choose(
 }
 
 /// Chooses among the tokens that the filters left, whose probabilities then sum to 1. One whose probability is too small
-/// to be told from 0 is no alternative.
+/// to be distinguished from 0 is no alternative.
 fn choose_among(kept: &[u32], weights: &[f32], uniform: f64, alternatives: usize) -> Choice {
     let weight = |token: u32| f64::from(weights[token as usize]);
     let total: f64 = kept.iter().map(|&token| weight(token)).sum();

@@ -14,7 +14,7 @@ pub(crate) type BlockTokens = [u32; BLOCK];
 /// Blocks of keys and values by the weights and by all tokens up to their end, for sequences that begin alike.
 ///
 /// The blocks of one version of the weights are a tree: a path from its root spells a sequence's beginning. When there
-/// is no room for another block, the leaf that was used longest ago goes. Blocks of weights that nobody samples from
+/// is no room for another block, the leaf that was used longest ago goes. Blocks of weights that are not sampled from
 /// any more go first, by [`evict_unused_weights`](Self::evict_unused_weights).
 #[derive(Debug)]
 pub(crate) struct PrefixCache {

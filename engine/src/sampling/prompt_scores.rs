@@ -79,7 +79,7 @@ mod tests {
         create_model(&directory, &tiny_config(), 1).unwrap();
         let learner = EmbeddedLearner::open(&directory, 1, None).unwrap();
         let prompt = [3, 1, 4, 1, 5];
-        // Of the targets only one is trained; the others are told all the same.
+        // Of the targets only one is trained; the others are reported all the same.
         let datum = Datum {
             model_input: vec![Chunk::Tokens(prompt[..4].to_vec())],
             target_tokens: prompt[1..].to_vec(),

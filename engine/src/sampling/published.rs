@@ -33,7 +33,7 @@ impl WeightsSnapshot {
     }
 }
 
-/// The weights that the sampler gives to requests which arrive now. A change is one step: nobody sees half of it.
+/// The weights that the sampler gives to requests which arrive now. A change is atomic.
 #[derive(Debug)]
 pub(crate) struct PublishedWeights(RwLock<Arc<Published>>);
 

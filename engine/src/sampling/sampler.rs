@@ -53,7 +53,7 @@ impl EmbeddedSampler {
         Ok(Self { published, queue: Some(queue), queue_limit, vocabulary, grammars, thread: Some(thread) })
     }
 
-    /// As many alternatives are reported as there are tokens, if somebody asks.
+    /// As many alternatives are reported as there are tokens, if requested.
     fn info_of(&self, weights: &Weights) -> SamplerInfo {
         let has_grammars = self.grammars.is_some();
         SamplerInfo {

@@ -4,7 +4,7 @@ use fulgurite_backends::{BackendError, StopSequence};
 
 use crate::sampling::vocabulary::Vocabulary;
 
-/// The stop sequences of one request, and what its answer has said so far.
+/// The stop sequences of one request, and its answer so far.
 #[derive(Debug, Default)]
 pub(crate) struct StopSequences {
     tokens: Vec<Vec<u32>>,
@@ -34,7 +34,7 @@ impl StopSequences {
         Ok(stops)
     }
 
-    /// Whether the last of an answer's tokens has completed one. To be asked after each token.
+    /// Whether the last of an answer's tokens has completed one. To be called after each token.
     pub(crate) fn end(&mut self, answer: &[u32]) -> bool {
         let completes_text = match (&self.vocabulary, answer.last()) {
             (Some(vocabulary), Some(&last)) => {
@@ -48,7 +48,7 @@ impl StopSequences {
     }
 }
 
-/// Whether `text` ends in the last `new` bytes of what was said.
+/// Whether `text` ends in the last `new` bytes of the answer.
 fn is_in_end(text: &[u8], said: &[u8], new: usize) -> bool {
     let begin = said.len().saturating_sub(new + text.len() - 1);
     said[begin..].windows(text.len()).any(|window| window == text)

@@ -103,8 +103,8 @@ impl Shard {
         scored
     }
 
-    /// The logprob of every target that is to be told; adds the gradient of the summed loss. Which are told changes
-    /// nothing else.
+    /// The logprob of every target that is to be reported; adds the gradient of the summed loss. Which are reported
+    /// changes nothing else.
     pub(crate) fn score_backward(
         &mut self,
         policy: &Policy,

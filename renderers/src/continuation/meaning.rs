@@ -19,7 +19,7 @@ pub(super) struct Meaning {
 impl Meaning {
     /// Two messages mean the same where these agree: the role; the text, text parts joined, nothing being empty text;
     /// of an assistant the text without white space around it, and the ids, names and parsed arguments of its calls;
-    /// of a tool the call that it answers. Fields that nobody renders are no part of it, nor are volatile spans.
+    /// of a tool the call that it answers. Fields that are not rendered are no part of it, nor are volatile spans.
     pub(super) fn of(message: &Message, rules: &VolatileRules) -> Self {
         let mut hasher = Hasher::default();
         hasher.text(&message.role);
@@ -49,7 +49,7 @@ impl Meaning {
         Self { digest: hasher.finish(), reasoning: reasoning_of(message, reasoning) }
     }
 
-    /// The digest of an assistant's message for a client that keeps its calls and drops what it said beside them; `None`
+    /// The digest of an assistant's message for a client that keeps its calls and drops the text beside them; `None`
     /// where it did not do both.
     pub(super) fn of_calls_alone(message: &Message, rules: &VolatileRules) -> Option<Digest> {
         let speaks = parts(message).any(|part| matches!(part, Part::Text(text) if !text.trim().is_empty()));

@@ -57,6 +57,6 @@ pub struct Departure {
     pub message_index: Option<usize>,
     /// The first token that differs from that turn's prompt and sampled tokens, where both are known.
     pub token_index: Option<usize>,
-    /// What the renderer said, where it could not continue.
+    /// The renderer's error, where it could not continue.
     pub detail: Option<String>,
 }

@@ -32,8 +32,8 @@ pub struct RecordedTurns {
     rules: VolatileRules,
     nodes: Vec<Node>,
     children: HashMap<(Option<usize>, Digest), usize>,
-    /// Replies for clients that keep only the calls of what was said and called, as CrewAI does. What was said without
-    /// anything beside its calls comes first.
+    /// Replies for clients that keep only the calls of an answer with text and calls, as CrewAI does. What was said
+    /// without anything beside its calls comes first.
     calls_alone: HashMap<(Option<usize>, Digest), usize>,
     turns: Vec<Turn>,
     token_count: usize,

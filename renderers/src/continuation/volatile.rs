@@ -59,7 +59,7 @@ pub struct VolatileRules {
 }
 
 /// What clients are known to change: Claude Code numbers its calls in the first block of its system prompt, and
-/// Harmony's system prompt tells today's date.
+/// Harmony's system prompt holds today's date.
 const BUILT_IN: [(&str, &str); 3] = [
     ("claude_code_version", r"x-anthropic-billing-header: *cc_version=[0-9]+(?:\.[0-9]+)*\.([0-9a-f]+)\b"),
     ("claude_code_call", r"x-anthropic-billing-header:[^\n]*?\bcch=([0-9a-f]+)"),
@@ -169,7 +169,7 @@ fn set_text(message: &mut Message, place: usize, text: String) {
 pub struct VolatileSpan {
     /// Which message, from 0.
     pub message_index: usize,
-    /// Who speaks there.
+    /// The role of that message.
     pub role: String,
     /// The first character that changed, from 0.
     pub start: usize,

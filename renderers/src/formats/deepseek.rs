@@ -84,7 +84,7 @@ impl DeepSeek {
         RenderedMessage { header, output, ..RenderedMessage::default() }
     }
 
-    /// As the model says it after its prompt where it has just been said; else as history.
+    /// As sampled after the prompt where it was just sampled; else as history.
     fn assistant_text<'m>(&self, conversation: &Conversation<'m>, index: usize) -> AssistantText<'m> {
         let message = conversation.at(index);
         let parts = parts_with_reasoning(message);

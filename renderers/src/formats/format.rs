@@ -19,7 +19,7 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
     /// One message of a conversation.
     fn message<'m>(&self, conversation: &Conversation<'m>, index: usize) -> Result<RenderedMessage<'m>, RenderError>;
 
-    /// What asks the model for the next message: chunks that are encoded apart. What the model is made to begin with
+    /// The generation prompt: chunks that are encoded apart. What the model is made to begin with
     /// (`<think>\n`) belongs to it.
     fn generation_prompt(&self, conversation: &Conversation<'_>) -> Result<Vec<Chunk<'static>>, RenderError>;
 
@@ -42,7 +42,7 @@ pub(crate) trait Format: Debug + Send + Sync + 'static {
         Ok(vec![Message::text("system", system)])
     }
 
-    /// The conversation, tools declared, with what the format says of itself: a system message that nobody gave, a wish
+    /// The conversation, tools declared, with what the format adds by itself: a default system message, a wish
     /// for short reasoning. Messages may be changed, and before the first message of the assistant put in or taken out.
     /// `_declares_tools`: whether there are tools.
     fn complete<'m>(&self, messages: Vec<Cow<'m, Message>>, _declares_tools: bool) -> Vec<Cow<'m, Message>> {
@@ -77,7 +77,7 @@ pub(crate) enum CookbookSplit {
     ByUserTurn,
 }
 
-/// One message as chunks: what the model is given, then what it would have said.
+/// One message as chunks: what the model is given, then what it would have sampled.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RenderedMessage<'m> {
     /// What stands before the content: the role.
@@ -96,7 +96,7 @@ pub(crate) struct Conversation<'m> {
     last_user: Option<usize>,
     /// The last message whose role is `assistant` and that calls no tool.
     last_answer: Option<usize>,
-    /// Whether the last message is what the model has just said, not history.
+    /// Whether the last message was just sampled and is not history.
     ends_sampled: bool,
     /// The tools that are declared.
     tools: Vec<ToolDeclaration<'m>>,
@@ -108,7 +108,7 @@ impl<'m> Conversation<'m> {
         Self::new(messages, false)
     }
 
-    /// Reads a conversation whose last message the model has just said.
+    /// Reads a conversation whose last message was just sampled.
     pub(crate) fn read_sampled(messages: &'m [Cow<'_, Message>]) -> Result<Self, RenderError> {
         Self::new(messages, true)
     }
@@ -160,7 +160,7 @@ impl<'m> Conversation<'m> {
         index + 1 == self.messages.len()
     }
 
-    /// Whether the model has just said this message, so that it is written as it was sampled.
+    /// Whether this message was just sampled, so that it is written as it was sampled.
     pub(crate) fn is_sampled(&self, index: usize) -> bool {
         self.ends_sampled && self.is_last(index)
     }
@@ -200,7 +200,7 @@ impl<'t> ToolDeclaration<'t> {
         Ok(Self { given, function, name })
     }
 
-    /// What the tool does; empty where nobody says.
+    /// What the tool does; empty where it is not described.
     pub(crate) fn description(&self) -> &'t str {
         self.function.get("description").and_then(Value::as_str).unwrap_or_default()
     }

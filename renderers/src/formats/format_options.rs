@@ -5,7 +5,8 @@ use std::fmt::Write;
 pub struct FormatOptions {
     /// Reproduce tinker-cookbook token for token, faults included.
     pub cookbook_exact: bool,
-    /// Today's date as `YYYY-MM-DD`, for formats that tell the model. None: the day on which a prompt is rendered, UTC.
+    /// Today's date as `YYYY-MM-DD`, for formats that write it into prompts. None: the day on which a prompt is
+    /// rendered, UTC.
     pub current_date: Option<String>,
 }
 

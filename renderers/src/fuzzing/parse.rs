@@ -1,4 +1,4 @@
-//! Any tokens, read as what a model said, in every format and however they are cut.
+//! Any tokens, parsed as a model's answer, in every format and however they are cut.
 
 use std::sync::{Arc, LazyLock};
 
@@ -36,7 +36,7 @@ const SNIPPETS: &[&str] = &[
     "\n\nUser:",
 ];
 
-/// One format with the tokens that it is spoken in.
+/// One format with its tokenizer.
 struct Setting {
     tokenizer: Arc<Tokenizer>,
     format: ResponseFormat,
@@ -183,7 +183,7 @@ fn check_events(events: &[ParseEvent], message: &ParsedMessage) {
                 tell(&mut told, "text", text);
                 content += text;
             }
-            // Calls are told of when they end; what was told of a broken one is void.
+            // Calls are compared when they end; the events of a broken one are void.
             ParseEvent::ToolCall { .. } | ParseEvent::Arguments { .. } => {}
             ParseEvent::ToolCallEnd { index } => tell(&mut told, "call", &told_call(events, *index)),
             ParseEvent::BrokenToolCall { text, error, .. } => {
@@ -201,7 +201,7 @@ fn check_events(events: &[ParseEvent], message: &ParsedMessage) {
     assert_eq!(message.message().plain_text(0).ok(), Some(content));
 }
 
-/// Adds a thing that is told; prose goes on where it stopped.
+/// Adds an event; prose goes on where it stopped.
 fn tell(told: &mut Vec<(&'static str, String)>, kind: &'static str, text: &str) {
     match told.last_mut() {
         Some((last, said)) if *last == kind && matches!(kind, "reasoning" | "text") => said.push_str(text),

@@ -101,7 +101,7 @@ impl PromptWriter {
         Ok(tokens)
     }
 
-    /// Tokens of the messages from `index` on, then of what asks for the next one.
+    /// Tokens of the messages from `index` on, then of the generation prompt.
     pub(crate) fn tokens_from(&self, conversation: &Conversation<'_>, index: usize) -> Result<Vec<u32>, RenderError> {
         let mut tokens = self.message_tokens(conversation, index..conversation.messages().len())?;
         tokens.extend(self.generation_prompt(conversation)?);
@@ -116,7 +116,7 @@ impl PromptWriter {
         Ok(tokens)
     }
 
-    /// The tokens that ask the model for the next assistant message.
+    /// The tokens of a prompt for the next assistant message.
     pub(crate) fn prompt_tokens(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, RenderError> {
         let written = self.written(messages, tools)?;
         let tokens = Conversation::read(&written).and_then(|conversation| {

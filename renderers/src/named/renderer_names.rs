@@ -44,7 +44,7 @@ pub fn renderer_names() -> &'static [&'static str] {
     ]
 }
 
-/// The renderers that suit a model of the hub, the usual one first; none for a model that nobody named one for. What
+/// The renderers that suit a model of the hub, the usual one first; none for a model without a recommendation. What
 /// follows a `:` in the name is a checkpoint's and does not matter.
 ///
 /// This is tinker-cookbook's table. A name in it need not have a renderer here: `tml_v0` (Inkling) has none.

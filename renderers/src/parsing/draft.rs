@@ -26,7 +26,7 @@ impl Space {
     }
 }
 
-/// Which kind of prose is said.
+/// The kind of prose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prose {
     /// Reasoning.
@@ -111,7 +111,7 @@ impl Draft {
         range.start.max(self.origin)..range.end.max(self.origin)
     }
 
-    /// Whether prose is open of which something has been said.
+    /// Whether prose is open that has some text.
     pub(crate) fn has_open_text(&self) -> bool {
         self.prose.is_some()
     }

@@ -312,7 +312,7 @@ fn what_is_certain_leaves_at_once() {
         "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\nx\n</parameter>\n</function>\n</tool_call>",
     );
     assert_eq!(told[1..4], [arguments("{\"a\": 1"), arguments(", \"b\": \"x\""), arguments("}")]);
-    // A call that the prompt has begun is told of.
+    // A call that the prompt has begun has its events.
     let told =
         events(QWEN_JSON, "<|im_start|>assistant\n<tool_call>\n{\"name\": \"f\", \"arguments\": ", "{}}\n</tool_call>");
     assert_eq!(told[0], ParseEvent::ToolCall { index: 0, id: None, name: "f".to_owned() });

@@ -112,8 +112,8 @@ pub(crate) type EmitLexeme<'t> = dyn FnMut(Lexeme<&str>) + 't;
 /// Tells marks from text.
 ///
 /// A mark that the tokenizer has as a control token is that token and nothing else: the same letters sampled as
-/// ordinary tokens are text, which somebody quotes. A mark that the tokenizer has no token for is told by its letters,
-/// and text that may be its beginning is held back until that is clear.
+/// ordinary tokens are text, as in a quotation. A mark that the tokenizer has no token for is recognised by its
+/// letters, and text that may be its beginning is held back until that is clear.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkLexer {
     decoder: StreamDecoder,
@@ -173,7 +173,7 @@ impl MarkLexer {
         }
     }
 
-    /// Takes the next token and tells what is certain now.
+    /// Takes the next token and emits what is certain now.
     pub(crate) fn feed(&mut self, token: u32, emit: &mut EmitLexeme<'_>) {
         match self.tokens.iter().find(|(id, ..)| *id == token).copied() {
             Some((_, mark, text)) => {
@@ -198,7 +198,7 @@ impl MarkLexer {
     /// Tells what is certain of the text that is held.
     fn scan(&mut self, emit: &mut EmitLexeme<'_>) {
         let Self { spelled, held, .. } = self;
-        // Up to where it has been told, and up to where it is certain.
+        // Up to where it has been emitted, and up to where it is certain.
         let (mut told, mut certain) = (0, 0);
         if spelled.is_empty() {
             certain = held.len();

@@ -28,7 +28,7 @@ pub enum ParseEvent {
     },
     /// What was meant to be a call cannot be read as one.
     BrokenToolCall {
-        /// The call, if it had begun; what was told of it is void.
+        /// The call, if it had begun; its earlier events are void.
         index: Option<usize>,
         /// All that was sampled of it, for people and agents to see.
         text: String,

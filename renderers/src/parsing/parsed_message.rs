@@ -5,14 +5,14 @@ use serde_json::{Map, Value};
 
 use fulgurite_types::{Content, FunctionCall, Message, ToolCall};
 
-/// What the model said, read back from its tokens. Nothing is lost: what no part covers is the format's own markup and
+/// The model's message, parsed from its tokens. Nothing is lost: what no part covers is the format's own markup and
 /// white space beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedMessage {
     /// All that was decoded up to the stop, which is not part of it. Begins with what was sampled: what the prompt
     /// ended with does not stand here.
     pub text: String,
-    /// What was read, in the order in which it was said; parts do not overlap.
+    /// Its parts, in the order in which they were sampled; they do not overlap.
     pub parts: Vec<ParsedPart>,
     /// How the message ended.
     pub termination: Termination,

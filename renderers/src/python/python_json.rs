@@ -21,7 +21,7 @@ pub(crate) struct JsonStyle {
     pub(crate) key_separator: Cow<'static, str>,
 }
 
-/// What Python does when nobody says otherwise.
+/// Python's defaults.
 impl Default for JsonStyle {
     fn default() -> Self {
         Self {

@@ -21,7 +21,7 @@ pub(crate) struct ChatTemplate {
 const NAME: &str = "chat_template";
 
 impl ChatTemplate {
-    /// Compiles a template; fails where its syntax is wrong. `now` is the moment that the template is told, in seconds
+    /// Compiles a template; fails where its syntax is wrong. `now` is the time that the template sees, in seconds
     /// since 1970; without it the moment of rendering.
     pub(crate) fn compile(source: &str, now: Option<i64>) -> Result<Self, RenderError> {
         let mut environment = Environment::new();

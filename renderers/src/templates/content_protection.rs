@@ -33,7 +33,7 @@ pub(crate) struct ContentProtection {
 /// What a template wrote.
 #[derive(Debug)]
 pub(crate) struct Rendered<'p> {
-    /// The text, in which nobody can tell what a message spells from what the template wrote.
+    /// The text, in which a message's text cannot be distinguished from the template's own.
     pub(crate) text: String,
     /// The text with stand-ins, where messages hold characters that need some.
     protected: Option<(StandIns<'p>, String)>,
@@ -68,7 +68,7 @@ impl ContentProtection {
         Self { readable: readable.collect(), edges: edges.into_iter().collect() }
     }
 
-    /// What a template writes, by `render`, which is told how to make the values of the texts of messages and tools.
+    /// What a template writes, by `render`, which is given a way to make the values of the texts of messages and tools.
     pub(crate) fn render(
         &self,
         render: impl Fn(TextValue<'_>) -> Result<String, RenderError>,

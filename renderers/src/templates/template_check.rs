@@ -378,7 +378,7 @@ impl Check<'_> {
 /// A conversation with a text in one place of it, and its tools.
 type Place<'p> = &'p dyn Fn(&str) -> (Vec<Message>, Vec<Value>);
 
-/// What is said, the history, the turn, and what follows it.
+/// A description, the history, the turn, and what follows it.
 type Conversation = (&'static str, Vec<Message>, Message, Vec<Message>);
 
 /// Conversations that templates are known to rewrite, each with a turn in its middle.

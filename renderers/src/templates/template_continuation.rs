@@ -44,7 +44,7 @@ impl TemplateRenderer {
                 tool_lists.iter().any(|tools| {
                     let whole = self.after_turn(&before, &turn, &new, tools);
                     let short = self.after_turn(&[a_user()], &turn, &new, &tools[..tools.len().min(1)]);
-                    // A shape that the template refuses tells nothing.
+                    // A shape that the template refuses proves nothing.
                     whole.is_ok_and(|whole| short.ok() != Some(whole))
                 })
             })

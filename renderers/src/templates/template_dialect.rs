@@ -55,7 +55,7 @@ impl TemplateDialect {
         let of_object = render(with_call(calling(text(""), object)));
         let writes_object = of_object.as_ref().is_ok_and(|rendered| !rendered.contains(&format!("'{MARK}'")));
         let arguments_as_string = !writes_object && render(with_call(calling(text(""), string.clone().into()))).is_ok();
-        // A template that shows no arguments at all tells nothing.
+        // A template that shows no arguments at all proves nothing.
         let takes_any_arguments = arguments_as_string
             || !of_object.is_ok_and(|rendered| rendered.contains(MARK))
             || shows(with_call(calling(text(""), format!("{{{MARK}").into())), MARK);

@@ -128,7 +128,7 @@ impl TemplateRenderer {
         self.dialect.reasoning_field
     }
 
-    /// The text of a prompt. In it nobody can tell what a message spells from what the template wrote.
+    /// The text of a prompt. In it a message's text cannot be distinguished from the template's own.
     pub fn render_text(&self, messages: &[Message], tools: &[Value]) -> Result<String, RenderError> {
         Ok(self.rendered(messages, tools, true, None)?.text)
     }
@@ -166,7 +166,8 @@ impl TemplateRenderer {
         }
     }
 
-    /// Whether tools change what small conversations look like. A template that refuses them tells whoever declares them.
+    /// Whether tools change what small conversations look like. A template that refuses them does so again when they
+    /// are declared.
     fn writes_tools(&self) -> bool {
         let conversations = [vec![a_user()], vec![Message::text("system", "s"), a_user()]];
         let tells = |messages: &Vec<Message>| {

@@ -55,7 +55,7 @@ struct Takes {
 }
 
 impl TemplateRoles {
-    /// Of a template that takes every message as it is, or shows too little for anybody to tell.
+    /// Of a template that takes every message as it is, or shows too little to find out.
     pub(crate) const ALL: Self = Self {
         late_system: LateSystem::InPlace,
         takes: Takes {
@@ -190,7 +190,7 @@ fn reminder(message: &Message) -> Message {
     Message { role: "user".to_owned(), content: Some(content(parts)), ..Message::default() }
 }
 
-/// Two messages as one, which is `is_of` but for what is said.
+/// Two messages as one, which is `is_of` but for its content.
 fn joined(first: &Message, second: &Message, is_of: &Message) -> Message {
     let (first, second) = (parts(first), parts(second));
     let has_both = !first.is_empty() && !second.is_empty();
@@ -288,7 +288,7 @@ mod tests {
         let written = TemplateRoles::ALL.written(&said);
         assert!(written.iter().all(|message| matches!(message, Cow::Borrowed(_))));
         assert_eq!(written.into_iter().map(Cow::into_owned).collect::<Vec<_>>(), said);
-        // Nor is anything changed where nothing tells what the template does with messages.
+        // Nor is anything changed where it cannot be found out what the template does with messages.
         let counts = |messages: &[Message]| Ok(messages.len().to_string());
         assert_eq!(TemplateRoles::detect(counts), TemplateRoles::ALL);
     }
@@ -313,7 +313,7 @@ mod tests {
                 vec![("tool", "r"), ("system", "now"), ("assistant", "b")],
                 vec![("tool", "r"), ("user", &*now), ("assistant", "b")],
             ),
-            // Before anybody else speaks, the system speaks as such.
+            // A system message before all others stays one.
             (vec![("system", "s"), ("developer", "d"), ("user", "a")], vec![("system", "s\n\nd"), ("user", "a")]),
         ] {
             assert_eq!(written(SYSTEM_FIRST, &said), pairs(&expected));

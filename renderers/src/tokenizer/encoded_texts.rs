@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of the shortest text that is kept: a shorter one takes no longer to encode than to find.
 const SHORTEST: usize = 32;
 
-/// Texts that were encoded lately. Whatever was not asked for while half of the room was filled anew is forgotten.
+/// A cache of encoded texts. What was not looked up while half of its capacity was filled anew is evicted.
 pub(crate) struct EncodedTexts {
     state: Mutex<State>,
     /// Bytes that texts and tokens may take together, about.
@@ -33,7 +33,7 @@ impl EncodedTexts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The tokens of a text; `encode` tells them where they are not known.
+    /// The tokens of a text; `encode` computes them where they are not cached.
     pub(crate) fn tokens<E>(&self, text: &str, encode: impl FnOnce() -> Result<Vec<u32>, E>) -> Result<Arc<[u32]>, E> {
         if text.len() < SHORTEST {
             return encode().map(Arc::from);

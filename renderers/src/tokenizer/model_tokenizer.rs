@@ -105,7 +105,7 @@ impl Tokenizer {
     }
 
     /// Encodes text as Hugging Face's tokenizers do with `add_special_tokens=False`: text that spells a control token
-    /// becomes that token. Only for text that nobody but the format wrote.
+    /// becomes that token. Only for text that the format itself wrote.
     pub fn encode_with_specials(&self, text: &str) -> Result<Vec<u32>, RenderError> {
         let encoding = self.inner.encode_fast(text, false).map_err(|error| tokenizer_error(&error))?;
         Ok(encoding.get_ids().to_vec())
@@ -160,7 +160,7 @@ impl Tokenizer {
 
     /// Hugging Face's pipeline (split, normalise, pre-tokenise, tokenise) with the search for added tokens left out.
     fn encode_by_pipeline(&self, text: &str, is_first: bool) -> tokenizers::Result<Vec<u32>> {
-        // What stands before a piece only tells that it is not the first.
+        // What stands before a piece only shows that it is not the first.
         let before = if is_first { "" } else { "\n" };
         let mut pretokenized = PreTokenizedString::from(format!("{before}{text}"));
         pretokenized.split(|_, sequence| {

@@ -32,7 +32,7 @@ enum Pattern {
     Cl100k { digits: usize },
 }
 
-/// What the patterns tell characters apart by.
+/// The classes of characters that the patterns distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     Letter,

@@ -30,7 +30,7 @@ impl WordTokens {
         Self { known: RwLock::default(), limit }
     }
 
-    /// The tokens of words, one after another; `tokenize` tells those of a word that is not known.
+    /// The tokens of words, one after another; `tokenize` computes those of an unknown word.
     pub(crate) fn encode<'t, E>(
         &self,
         words: impl Iterator<Item = &'t str>,

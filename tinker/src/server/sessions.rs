@@ -52,12 +52,14 @@ impl TinkerServer {
         }
     }
 
-    /// As [`TinkerServer::record_heartbeat`], for what would belong to the session: clients begin a new one after a 404.
+    /// As [`TinkerServer::record_heartbeat`], for what would belong to the session: clients begin a new one after a
+    /// 404.
     pub(crate) fn in_session(&self, session_id: &str) -> Result<(), Refusal> {
         self.record_heartbeat(session_id).map_err(|refusal| Refusal { status: StatusCode::NOT_FOUND, ..refusal })
     }
 
-    /// Sessions without a heartbeat for too long. For one of an earlier process the time runs from when it is first looked at.
+    /// Sessions without a heartbeat for too long. For one of an earlier process the time runs from when it is first
+    /// looked at.
     pub(crate) fn expired_sessions(&self, now: Instant) -> Vec<String> {
         let silence = self.options.silence;
         let mut registry = self.registry();

@@ -45,8 +45,8 @@ pub struct NoCheckpointPath {
 }
 
 impl CheckpointPath {
-    /// The path that a service reports for what it has saved for `kind`. SkyRL leaves that out where it is for sampling,
-    /// `tinker://RUN/NAME`, and takes the whole path for it.
+    /// The path that a service reports for what it has saved for `kind`. SkyRL leaves that out where it is for
+    /// sampling, `tinker://RUN/NAME`, and takes the whole path for it.
     pub fn of_saved(path: &str, kind: CheckpointKind) -> Result<Self, NoCheckpointPath> {
         let segments = path.strip_prefix("tinker://").and_then(|rest| rest.split_once('/'));
         match segments {

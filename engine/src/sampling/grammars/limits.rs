@@ -54,7 +54,7 @@ impl GrammarLimits {
         ParserLimits {
             initial_lexer_fuel: self.steps,
             max_lexer_states: self.states,
-            // Errors go to the client: what has been sampled so far is nothing that it needs to be told.
+            // Errors go to the client: what has been sampled so far is nothing that it needs to know.
             verbose_errors: false,
             ..ParserLimits::default()
         }

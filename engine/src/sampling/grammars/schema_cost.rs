@@ -1,6 +1,6 @@
 use serde_json::{Map, Value};
 
-/// What some schemas cost to compile, told from their text.
+/// What some schemas cost to compile, estimated from their text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SchemaCost {
     /// Values in them, themselves included.
@@ -21,8 +21,8 @@ impl SchemaCost {
         cost
     }
 
-    /// Remainders that are told apart, and pairs of patterns that are compared. Each reference may bring about one more
-    /// schema in which they are.
+    /// Remainders that are distinguished, and pairs of patterns that are compared. Each reference may bring about one
+    /// more schema in which they are.
     pub(super) fn work(&self) -> u64 {
         let remainders = match self.common_multiple {
             0 | 1 => 0,

@@ -22,7 +22,7 @@ const NEXT_MESSAGE: &str = "<|start|>assistant";
 /// the system is the developer here; the system message is the model's own.
 #[derive(Debug)]
 pub(crate) struct GptOss {
-    /// How much the model is told to reason. None: there is no system message.
+    /// The reasoning effort in the system message. None: there is no system message.
     reasoning_effort: Option<&'static str>,
     /// Today's date as `YYYY-MM-DD`. None: that of the day, UTC.
     current_date: Option<String>,
@@ -57,7 +57,7 @@ impl GptOss {
         PlainText { format: "gpt_oss", cookbook_exact: self.cookbook_exact }
     }
 
-    /// Whether the way of calls to tools is told in a message of its own, for want of a system message to tell it in.
+    /// Whether tool calls are explained in a message of their own, for want of a system message.
     fn routes_tools_apart(&self) -> bool {
         self.cookbook_exact || self.reasoning_effort.is_none()
     }
@@ -182,7 +182,7 @@ impl Format for GptOss {
     }
 }
 
-/// Calls of tools, after what is said before them; each is a message of its own.
+/// Calls of tools, after the text before them; each is a message of its own.
 fn calls<'m>(message: &ChatMessage<'m>, preamble: Cow<'m, str>) -> Chunk<'m> {
     let mut chunk = Chunk::default();
     if !preamble.is_empty() {

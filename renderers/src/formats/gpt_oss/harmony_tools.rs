@@ -128,7 +128,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     required.is_some_and(|required| required.iter().any(|required| required == name))
 }
 
-/// What is said of a property above it.
+/// The comment above a property.
 fn comments(schema: &Value) -> Vec<String> {
     let mut comments = Vec::new();
     if let Some(title) = text_field(schema, "title") {

@@ -147,7 +147,7 @@ impl<'s> Schemas<'s> {
         Ok(format!("Array<\n{comments}{inner}{}\n{indent}>", self.type_of(items, &inner)?))
     }
 
-    /// What is said of a value above it: its description and what limits it.
+    /// The comment above a value: its description and what limits it.
     fn comments(&self, schema: &Value, indent: &str) -> Result<String, String> {
         let limits: &[&str] = match Kind::of(schema, self.cookbook_exact)? {
             Kind::Scalar("string") => &["maxLength", "minLength", "pattern"],

@@ -15,7 +15,7 @@ pub(crate) fn header(role: &str, index: usize) -> Chunk<'_> {
     Chunk::of_format(if index == 0 { "<|im_start|>" } else { "\n<|im_start|>" }).content(role).format("\n")
 }
 
-/// What asks for the next message; the model goes on after `prefill`.
+/// The generation prompt; the model goes on after `prefill`.
 pub(crate) fn generation_prompt(conversation: &Conversation<'_>, prefill: &'static str) -> Vec<Chunk<'static>> {
     vec![header("assistant", conversation.messages().len()).format(prefill)]
 }

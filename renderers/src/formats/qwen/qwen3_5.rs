@@ -204,7 +204,7 @@ impl Format for Qwen35 {
         Chunk::of_format(END)
     }
 
-    /// Qwen3.8 says how much to reason even where nobody gave a system message, and writes no system message that is
+    /// Qwen3.8 says how much to reason even without a system message, and writes no system message that is
     /// empty.
     fn complete<'m>(&self, mut messages: Vec<Cow<'m, Message>>, declares_tools: bool) -> Vec<Cow<'m, Message>> {
         let has_system = messages.first().is_some_and(|message| message.role == "system");

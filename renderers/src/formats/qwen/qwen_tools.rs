@@ -90,7 +90,7 @@ fn xml_call<'m>(call: &'m ToolCall, message_index: usize, style: ValueStyle) -> 
             let message = format!("the arguments of the call of `{}` are not a JSON object", call.function.name);
             return Err(RenderError::Message { message_index, message });
         }
-        // There are no parameters to tell, but what was said can be.
+        // There are no parameters to write, but the text can be.
         _ => chunk.content(arguments_text(&call.function)).format("\n"),
     };
     Ok(chunk.format("</function>\n</tool_call>"))

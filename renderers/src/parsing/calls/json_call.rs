@@ -74,7 +74,7 @@ impl JsonCall {
         }
     }
 
-    /// Whether it has been told that something is called.
+    /// Whether the event that names the call has been emitted.
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
     }
@@ -166,7 +166,7 @@ impl JsonCall {
                 Some(name) => self.name = Some(name),
                 None => return State::Wrong,
             },
-            // Once the call has been told, it is too late for an id.
+            // Once the call's event is out, it is too late for an id.
             "id" if !self.is_named => self.id = as_text(),
             _ if self.is_arguments() => self.arguments = Some(range),
             _ => {}
@@ -174,7 +174,7 @@ impl JsonCall {
         State::Comma
     }
 
-    /// Tells what is called once the arguments have begun, and what there is of them.
+    /// Emits the call's name once the arguments have begun, and what there is of them.
     fn give(&mut self, draft: &mut Draft) {
         let (Some(arguments), Some(name)) = (self.arguments.clone(), &self.name) else { return };
         if !self.is_named {

@@ -2,7 +2,7 @@
 //!
 //! - [`json_call`]: one JSON object.
 //! - [`section_call`]: a name, then JSON.
-//! - [`xml_call`], [`parameter_types`]: elements, whose types the tools tell.
+//! - [`xml_call`], [`parameter_types`]: elements, whose types the tools declare.
 
 pub(crate) mod json_call;
 pub(crate) mod parameter_types;

@@ -61,7 +61,7 @@ impl Harmony {
     }
 }
 
-/// A header without a body: a call that is none, or text that nobody expected.
+/// A header without a body: a call that is none, or unexpected text.
 fn close_header(header: Range<usize>, draft: &mut Draft) {
     if called_function(&draft.text()[header.clone()]).is_some() {
         draft.open_call(header.start);

@@ -16,7 +16,7 @@ pub(crate) struct Llama {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has been said but white space since `start`.
+    /// Nothing but white space has been sampled since `start`.
     Start { start: usize },
     /// In JSON that may be a call; `tagged` where `<|python_tag|>` says that it is one.
     Call { call: Box<JsonCall>, tagged: bool },

@@ -6,6 +6,7 @@
 pub mod arguments;
 mod check;
 mod lists;
+pub mod matching_rollouts;
 mod prune;
 mod show;
 mod sql;

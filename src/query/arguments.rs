@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use fulgurite_agentlightning::RewardMatch;
-use fulgurite_types::{AttemptStatus, ListFilter, RolloutMode, RolloutStatus, WorkerStatus};
+use fulgurite_types::{AttemptStatus, ListFilter, RolloutExpression, RolloutMode, RolloutStatus, WorkerStatus};
 use regex::Regex;
 
 use crate::cli::time;
@@ -333,6 +333,9 @@ pub struct ExportArguments {
     /// Which. Runs, resources and workers are not narrowed by it.
     #[command(flatten)]
     pub selection: RolloutSelection,
+    /// Only rollouts that this means, such as 'reward >= 1 and mode = train'; docs/sft.md has the language
+    #[arg(long = "where", value_name = "FILTER")]
+    pub expression: Option<RolloutExpression>,
     /// Only of rollouts with this status (repeatable): queuing, preparing, running, failed,
     /// succeeded, cancelled, requeuing
     #[arg(long, value_name = "STATUS", value_parser = rollout_status)]

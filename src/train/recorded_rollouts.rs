@@ -4,9 +4,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::Store;
-use fulgurite_trainer::Record;
-use fulgurite_types::{Rollout, RolloutExpression, RolloutFacts, RolloutFilter};
+use fulgurite_types::{Rollout, RolloutExpression};
 use serde_json::Value;
+
+use crate::query::matching_rollouts::matching;
 
 /// Name of the file in a run's directory that says which ones they were, one a line.
 const CHOSEN: &str = "rollouts.txt";
@@ -18,24 +19,9 @@ pub async fn selected(store: &Store, expression: &RolloutExpression, run_directo
     if let Ok(chosen) = std::fs::read_to_string(&path) {
         return Ok(chosen.lines().map(str::to_owned).collect());
     }
-    let mut chosen = Vec::new();
-    let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
-    let all = pages.total;
-    while let Some(page) = pages.next().await? {
-        let over: Vec<String> =
-            page.into_iter().filter(|(rollout, _)| is_over(rollout)).map(|(rollout, _)| rollout.rollout_id).collect();
-        for record in store.rollout_records(&over).await?.into_iter().flatten() {
-            let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
-            let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
-            let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
-            let facts = RolloutFacts { rollout: &record.rollout, rewards: &record.rewards, models: &models };
-            if expression.matches(&facts) {
-                chosen.push(record.rollout.rollout_id);
-            }
-        }
-    }
+    let chosen = matching(store, expression, is_over).await?;
     if chosen.is_empty() {
-        bail!("[trainer] source.rollouts: none of the store's {all} rollouts is meant by {expression}");
+        bail!("[trainer] source.rollouts: none of the store's rollouts that are over is meant by {expression}");
     }
     let lines: String = chosen.iter().map(|rollout_id| format!("{rollout_id}\n")).collect();
     let fresh = path.with_extension("new");

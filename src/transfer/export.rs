@@ -11,6 +11,7 @@ use super::parquet::ParquetWriter;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::query::arguments::{ExportArguments, ExportWhat};
+use crate::query::matching_rollouts::narrow;
 use crate::query::{open, triplets_of};
 
 /// Writes records to a file, which appears under its name once it is whole.
@@ -71,7 +72,7 @@ impl Writer {
 }
 
 async fn write(store: &Store, arguments: &ExportArguments, format: Format, path: &Path) -> Result<u64> {
-    let filter = arguments.filter();
+    let filter = narrow(store, arguments.filter(), arguments.expression.as_ref()).await?;
     let mut writer = Writer::create(format, path)?;
     let mut progress = Progress::new(arguments.json);
     let records = match arguments.what {

@@ -77,7 +77,7 @@ impl Sft {
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.options.check()?;
         let data = self.read().await?;
-        self.training_run(data).train(resume, reporter).await
+        self.training_run(data)?.train(resume, reporter).await
     }
 
     async fn read(&self) -> Result<Data, TrainError> {
@@ -137,11 +137,12 @@ impl Sft {
         }
     }
 
-    fn training_run(&self, data: Data) -> TrainingRun<ConversationBatch> {
+    fn training_run(&self, data: Data) -> Result<TrainingRun<ConversationBatch>, TrainError> {
         let options = &self.options;
+        let pack_into = if options.packing { Some(self.pack_into()?) } else { None };
         let updates = data.split.trained().div_ceil(options.batch_size as u64).saturating_mul(options.epochs);
         let updates = options.max_steps.map_or(updates, |most| most.min(updates));
-        TrainingRun {
+        Ok(TrainingRun {
             record: self.record.clone(),
             learner: self.learner.clone(),
             identity: self.identity.clone(),
@@ -152,6 +153,7 @@ impl Sft {
             }),
             objective: Box::new(ConversationLoss {
                 reduction: options.reduction,
+                pack_into,
                 tokenizer: self.renderer.tokenizer().clone(),
             }),
             evaluator: Box::new(ConversationEvaluator {
@@ -174,7 +176,15 @@ impl Sft {
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
             publisher: None,
             keeps_reference: false,
-        }
+        })
+    }
+
+    /// Tokens of a sequence that conversations are put into.
+    fn pack_into(&self) -> Result<usize, TrainError> {
+        self.max_tokens()?.ok_or_else(|| TrainError::Option {
+            key: "[trainer] max_tokens".to_owned(),
+            message: "is missing: packing fills sequences up to it, and the model does not tell its context".to_owned(),
+        })
     }
 }
 

@@ -38,7 +38,7 @@ impl SftProject {
         let project = Self { directory: tempfile::tempdir().unwrap() };
         tiny_model(project.directory.path(), 256);
         project.write("t.toml", CONFIG);
-        project.write("chats.jsonl", &chats(30));
+        project.write("chats.jsonl", chats(30));
         project
     }
 
@@ -267,6 +267,19 @@ fn every_key_of_its_metrics_is_documented() {
     assert!(missing.is_empty(), "docs/sft.md says nothing of {missing:?}");
     let stale: Vec<&String> = own.iter().filter(|key| !keys.contains(*key)).collect();
     assert!(stale.is_empty(), "docs/sft.md tells of {stale:?}, which no line has");
+}
+
+#[test]
+fn packing_makes_fewer_sequences_of_the_same_tokens() {
+    let project = SftProject::new();
+    let (apart, _) = project.train("apart", &["--max-steps", "2"]);
+    project.change("epochs = 2", "packing = true\nmax_tokens = 120");
+    let (packed, _) = project.train("packed", &["--max-steps", "2"]);
+    assert_eq!(numbers(&packed, "num_loss_tokens"), numbers(&apart, "num_loss_tokens"));
+    assert_eq!(numbers(&packed, "num_conversations"), numbers(&apart, "num_conversations"));
+    let (fewer, more) = (numbers(&packed, "num_sequences")[0], numbers(&apart, "num_sequences")[0]);
+    assert!(fewer < more && numbers(&packed, "num_tokens")[0] <= 119.0 * fewer, "{fewer} of {more}");
+    assert_eq!(numbers(&packed, "test/nll")[0], numbers(&apart, "test/nll")[0], "what is scored is scored alone");
 }
 
 #[test]

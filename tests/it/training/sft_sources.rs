@@ -68,6 +68,22 @@ fn rollouts_that_earned_enough_are_learnt_token_by_token() {
     assert_eq!(summary["trained_tokens"], json!(sampled), "each counts once in the account, however many epochs");
     assert_eq!(summary["untrained_tokens"]["other"], 0);
 
+    // The same words choose the same rollouts on the command line.
+    let exported = project.path("chosen.jsonl");
+    let export = fulgurite(["export", "--what", "rollouts", "--where", "reward >= 1 and mode = train", "--run"])
+        .arg(project.path("grpo"))
+        .arg("--to")
+        .arg(&exported)
+        .output()
+        .unwrap();
+    assert_eq!(Ran::from(export).code, Some(0));
+    let lines = std::fs::read_to_string(exported).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("\"record\":\"rollout\"")).count(), ids.len());
+    let mut unknown = fulgurite(["export", "--where", "rewrd = 1", "--to", "x.jsonl", "--run"]);
+    let unknown = unknown.arg(project.path("grpo")).output().unwrap();
+    let unknown = Ran::from(unknown);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("`rewrd` is no field"), "{unknown:?}");
+
     // Resumed, it goes on with the rollouts that it began with.
     train(directory, "stopped", &["--max-steps", "1"]);
     let resumed = train(directory, "stopped", &["--resume"]).1;

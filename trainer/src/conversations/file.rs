@@ -247,3 +247,40 @@ impl FileState {
         Self { length: metadata.len(), modified: metadata.modified().ok() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrainOn;
+
+    #[tokio::test]
+    async fn conversations_are_found_among_rows_that_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(["a b"; 2], 280, &[]).unwrap();
+        fulgurite_renderers::write_tokenizer_directory(directory.path(), &tokenizer).unwrap();
+        let renderer = fulgurite_renderers::open_renderer(directory.path(), "chatml").unwrap();
+        let row = |n: usize| {
+            // Every seventh has nothing to train, and blank lines stand between.
+            let role = if n.is_multiple_of(7) { "user" } else { "assistant" };
+            format!("{}{{\"messages\": [{{\"role\": \"{role}\", \"content\": \"<{n}>\"}}]}}\n", "\n".repeat(n % 3))
+        };
+        let path = directory.path().join("rows.jsonl");
+        std::fs::write(&path, (0..100).map(row).collect::<String>()).unwrap();
+        let rendering =
+            Rendering { renderer: renderer.clone(), train_on: TrainOn::default(), max_tokens: None, truncate: false };
+        let open = |unusable| ConversationFile::open(&path, &path, RowUnit::Line, rendering.clone(), unusable);
+        let error = open(UnusableRows::Refuse).await.err().unwrap().to_string();
+        assert!(error.contains("rows.jsonl line 1: "), "{error}");
+        let file = open(UnusableRows::Skip).await.unwrap();
+        let expected: Vec<usize> = (0..100usize).filter(|n| !n.is_multiple_of(7)).collect();
+        assert_eq!((file.count(), file.skipped()[&Unusable::NothingToTrain]), (expected.len() as u64, 15));
+        let numbers: Vec<u64> = (0..file.count()).rev().collect();
+        let read = file.read(&numbers).await.unwrap();
+        for (example, n) in read.iter().zip(expected.iter().rev()) {
+            assert!(renderer.tokenizer().decode(&example.sequences[0].tokens).contains(&format!("<{n}>")));
+        }
+        std::fs::write(&path, "{}").unwrap();
+        let error = file.read(&[0]).await.unwrap_err().to_string();
+        assert!(error.ends_with("was changed while it was trained on"), "{error}");
+    }
+}

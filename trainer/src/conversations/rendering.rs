@@ -168,3 +168,104 @@ fn train_on_what(train_on: TrainOn, marks: &[Marks]) -> TrainOnWhat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn rendering(directory: &std::path::Path, train_on: TrainOn) -> Rendering {
+        let texts = ["be kind one two three four"; 2];
+        let tokenizer = fulgurite_renderers::train_byte_level_tokenizer(texts, 280, &[]).unwrap();
+        fulgurite_renderers::write_tokenizer_directory(directory, &tokenizer).unwrap();
+        let renderer = fulgurite_renderers::open_renderer(directory, "qwen3_instruct").unwrap();
+        Rendering { renderer, train_on, max_tokens: None, truncate: false }
+    }
+
+    fn conversation(mark: impl Fn(usize) -> Value) -> Conversation {
+        let turns =
+            [("system", "be kind"), ("user", "one"), ("assistant", "two"), ("user", "three"), ("assistant", "four")];
+        let messages: Vec<Value> = turns
+            .iter()
+            .enumerate()
+            .map(|(index, (role, text))| {
+                let mut message = json!({ "role": role, "content": text });
+                if let (Some(message), Value::Object(marks)) = (message.as_object_mut(), mark(index)) {
+                    message.extend(marks);
+                }
+                message
+            })
+            .collect();
+        Conversation::read(json!({ "messages": messages }).to_string().as_bytes()).unwrap()
+    }
+
+    /// The text of the tokens that have each weight but 0, with that weight.
+    fn trained(rendering: &Rendering, conversation: &Conversation) -> Result<Vec<(f32, String)>, RenderRefusal> {
+        let sequences = rendering.sequences(conversation)?;
+        let runs = sequences.iter().flat_map(WeightedTokens::runs).filter(|(weight, _)| *weight > 0.0);
+        Ok(runs.map(|(weight, tokens)| (weight, rendering.renderer.tokenizer().decode(tokens))).collect())
+    }
+
+    #[test]
+    fn each_way_trains_the_messages_that_it_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let ways: [(TrainOn, &[&str], &[&str]); 7] = [
+            (TrainOn::LastAssistantMessage, &["four"], &["two", "three"]),
+            (TrainOn::LastAssistantTurn, &["four"], &["two", "three"]),
+            (TrainOn::AllAssistantMessages, &["two", "four"], &["one", "three", "user"]),
+            (TrainOn::AllMessages, &["be kind", "one", "two", "three", "four"], &["user", "assistant"]),
+            (TrainOn::AllTokens, &["be kind", "user", "one", "assistant", "four"], &[]),
+            (TrainOn::AllUserAndSystemMessages, &["be kind", "one", "three"], &["two", "four"]),
+            (TrainOn::Customized, &["one", "four"], &["two", "three"]),
+        ];
+        for (train_on, are, are_not) in ways {
+            let mark = |index: usize| match train_on {
+                TrainOn::Customized => json!({ "trainable": matches!(index, 1 | 4) }),
+                _ => Value::Null,
+            };
+            let parts = trained(&rendering(directory.path(), train_on), &conversation(mark)).unwrap();
+            let text: String = parts.iter().map(|(_, text)| text.as_str()).collect();
+            assert!(are.iter().all(|part| text.contains(part)), "{train_on:?}: {text}");
+            assert!(!are_not.iter().any(|part| text.contains(part)), "{train_on:?}: {text}");
+            assert!(parts.iter().all(|(weight, _)| *weight == 1.0));
+        }
+    }
+
+    #[test]
+    fn a_weight_is_its_messages_and_nobody_elses() {
+        let directory = tempfile::tempdir().unwrap();
+        let rendering = rendering(directory.path(), TrainOn::AllAssistantMessages);
+        let weighted = |weights: [Value; 2]| {
+            let mark = |index: usize| match index {
+                2 => json!({ "weight": weights[0] }),
+                4 => json!({ "weight": weights[1] }),
+                _ => Value::Null,
+            };
+            trained(&rendering, &conversation(mark))
+        };
+        let end = "<|im_end|>";
+        let both = weighted([json!(0.5), json!(2)]).unwrap();
+        assert_eq!(both, [(0.5, format!("two{end}")), (2.0, format!("four{end}"))]);
+        assert_eq!(weighted([json!(0), json!(1)]).unwrap(), [(1.0, format!("four{end}"))]);
+        let nothing = weighted([json!(0), json!(0)]).unwrap_err();
+        assert!(matches!(nothing, RenderRefusal::Unusable(Unusable::NothingToTrain, _)), "{nothing:?}");
+    }
+
+    #[test]
+    fn marks_that_mean_nothing_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |train_on, marked: usize, mark: Value| {
+            let of = |index: usize| if index == marked { mark.clone() } else { Value::Null };
+            match rendering(directory.path(), train_on).sequences(&conversation(of)) {
+                Err(RenderRefusal::Wrong(message)) => message,
+                other => panic!("{other:?}"),
+            }
+        };
+        let assistant = TrainOn::AllAssistantMessages;
+        assert!(refused(assistant, 1, json!({ "weight": 1 })).starts_with("message 1 has a weight, and train_on"));
+        assert!(refused(assistant, 2, json!({ "trainable": true })).starts_with("message 2 says `trainable`"));
+        assert!(refused(TrainOn::Customized, 2, json!({ "trainable": true })).starts_with("message 0 does not say"));
+        assert!(refused(TrainOn::AllTokens, 2, json!({ "weight": 1 })).contains("trains more than messages"));
+    }
+}

@@ -43,7 +43,7 @@ impl Evaluator for ConversationEvaluator {
         let (mut scores, mut nats, mut weight) = (TokenScores::default(), 0.0, 0.0);
         for numbers in self.numbers.chunks(self.batch_size) {
             let examples = self.conversations.read(numbers).await?;
-            let data = data_of(&examples, self.reduction)?;
+            let data = data_of(&examples, self.reduction, None)?;
             let logprobs = self.learner.forward(Arc::clone(&data)).await?;
             scores.add(&data, &logprobs, &self.tokenizer);
             let part = part_weight(&examples, self.reduction);

@@ -17,6 +17,8 @@ use crate::{LossReduction, Reporter, TrainError};
 /// Supervised fine-tuning.
 pub(crate) struct ConversationLoss {
     pub(crate) reduction: LossReduction,
+    /// Tokens of a sequence that conversations are put into; `None` leaves each in its own.
+    pub(crate) pack_into: Option<usize>,
     pub(crate) tokenizer: Arc<Tokenizer>,
 }
 
@@ -36,13 +38,12 @@ impl Objective<ConversationBatch> for ConversationLoss {
         for (cause, rows) in &batch.skipped {
             metrics.insert(format!("data/skipped/{cause}"), (*rows).into());
         }
-        let sequences: Vec<&WeightedTokens> = batch.examples.iter().flat_map(|example| &example.sequences).collect();
-        metrics.insert("num_sequences".to_owned(), sequences.len().into());
-        let inputs = sequences.iter().map(|sequence| sequence.tokens.len().saturating_sub(1)).sum::<usize>();
-        metrics.insert("num_tokens".to_owned(), inputs.into());
-        let weights = sequences.iter().map(|sequence| target_weight(sequence)).sum::<f64>();
+        let sequences = batch.examples.iter().flat_map(|example| &example.sequences);
+        let weights = sequences.map(target_weight).sum::<f64>();
         metrics.insert("num_loss_tokens".to_owned(), weights.into());
-        let data = data_of(&batch.examples, self.reduction)?;
+        let data = data_of(&batch.examples, self.reduction, self.pack_into)?;
+        metrics.insert("num_sequences".to_owned(), data.len().into());
+        metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
         let substeps = if weights > 0.0 { vec![data] } else { Vec::new() };
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
         Ok(Lesson { substeps, loss: LossFunction::CrossEntropy, metrics, uses, answers: Vec::new() })
@@ -66,10 +67,14 @@ fn target_weight(sequence: &WeightedTokens) -> f64 {
 }
 
 /// Rows for the learner, whose weights add up to 1: the summed loss is the mean that the reduction names.
-pub(crate) fn data_of(examples: &[Example], reduction: LossReduction) -> Result<Arc<[Datum]>, AdapterError> {
+pub(crate) fn data_of(
+    examples: &[Example],
+    reduction: LossReduction,
+    pack_into: Option<usize>,
+) -> Result<Arc<[Datum]>, AdapterError> {
     let weight = |example: &Example| example.sequences.iter().map(target_weight).sum::<f64>();
     let all: f64 = examples.iter().map(weight).sum();
-    let mut data = Vec::new();
+    let mut sequences: Vec<WeightedTokens> = Vec::new();
     for example in examples {
         let divisor = match reduction {
             LossReduction::PerConversation => weight(example) * examples.len() as f64,
@@ -78,10 +83,33 @@ pub(crate) fn data_of(examples: &[Example], reduction: LossReduction) -> Result<
         for WeightedTokens { tokens, weights } in &example.sequences {
             let share = |weight: &f32| if divisor > 0.0 { (f64::from(*weight) / divisor) as f32 } else { 0.0 };
             let weights: Vec<f32> = weights.iter().map(share).collect();
-            data.push(supervised_datum(tokens, &weights, None, Reduction::None)?);
+            sequences.push(WeightedTokens { tokens: tokens.clone(), weights });
         }
     }
-    Ok(data.into())
+    if let Some(most) = pack_into {
+        sequences = packed(sequences, most);
+    }
+    let datum = |WeightedTokens { tokens, weights }| supervised_datum(&tokens, &weights, None, Reduction::None);
+    sequences.into_iter().map(datum).collect()
+}
+
+/// Sequences put behind each other in their order, as long as they fit. The first token of each stays one that nothing
+/// predicts.
+fn packed(sequences: Vec<WeightedTokens>, most: usize) -> Vec<WeightedTokens> {
+    let mut packed: Vec<WeightedTokens> = Vec::new();
+    for mut sequence in sequences {
+        if let Some(first) = sequence.weights.first_mut() {
+            *first = 0.0;
+        }
+        match packed.last_mut().filter(|last| last.tokens.len() + sequence.tokens.len() <= most) {
+            Some(last) => {
+                last.tokens.append(&mut sequence.tokens);
+                last.weights.append(&mut sequence.weights);
+            }
+            None => packed.push(sequence),
+        }
+    }
+    packed
 }
 
 /// Sums over the trained tokens of datums, by which text is measured.
@@ -151,13 +179,27 @@ mod tests {
     fn a_batch_is_a_mean_of_conversations_or_of_tokens() {
         // The first conversation is two sequences; the weight of a first token counts for nothing.
         let batch = [example(&[&[9.0, 1.0, 0.0], &[0.0, 1.0]]), example(&[&[0.0, 0.5, 0.5, 1.0]])];
-        let per_conversation = weights(&data_of(&batch, LossReduction::PerConversation).unwrap());
+        let per_conversation = weights(&data_of(&batch, LossReduction::PerConversation, None).unwrap());
         assert_eq!(per_conversation, [vec![0.25, 0.0], vec![0.25], vec![0.125, 0.125, 0.25]]);
-        let per_token = weights(&data_of(&batch, LossReduction::PerToken).unwrap());
+        let per_token = weights(&data_of(&batch, LossReduction::PerToken, None).unwrap());
         assert_eq!(per_token, [vec![0.25, 0.0], vec![0.25], vec![0.125, 0.125, 0.25]]);
         let uneven = [example(&[&[0.0, 1.0, 1.0, 1.0]]), example(&[&[0.0, 1.0]])];
-        let per_token = weights(&data_of(&uneven, LossReduction::PerToken).unwrap());
+        let per_token = weights(&data_of(&uneven, LossReduction::PerToken, None).unwrap());
         assert_eq!(per_token, [vec![0.25; 3], vec![0.25]]);
+    }
+
+    #[test]
+    fn packed_conversations_weigh_what_they_weighed_apart() {
+        let batch = [example(&[&[9.0, 1.0]]), example(&[&[2.0, 1.0, 1.0]]), example(&[&[0.0, 1.0]])];
+        for reduction in [LossReduction::PerConversation, LossReduction::PerToken] {
+            let apart = data_of(&batch, reduction, None).unwrap();
+            let packed = data_of(&batch, reduction, Some(5)).unwrap();
+            assert_eq!(packed.iter().map(Datum::positions).collect::<Vec<_>>(), [4, 1], "five tokens, then two");
+            let sum = |data: &[Datum]| weights(data).concat().iter().sum::<f32>();
+            assert_eq!(sum(&packed), sum(&apart));
+            assert_eq!(weights(&packed)[0][1], 0.0, "no conversation predicts the next one's beginning");
+        }
+        assert_eq!(data_of(&batch, LossReduction::PerToken, Some(1)).unwrap().len(), 3, "what does not fit is alone");
     }
 
     #[test]

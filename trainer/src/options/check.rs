@@ -77,6 +77,10 @@ impl TrainerOptions {
             let message = "is of conversations: of rollouts what was sampled is trained";
             return Err(TrainError::Option { key: "[trainer] train_on".to_owned(), message: message.to_owned() });
         }
+        if self.packing && self.source.as_ref().is_some_and(|source| source.rollouts.is_some()) {
+            let message = "is of conversations: what was sampled is trained behind what the sampler saw";
+            return Err(TrainError::Option { key: "[trainer] packing".to_owned(), message: message.to_owned() });
+        }
         least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
         match &self.source {
             Some(source) => source.check(),

@@ -41,13 +41,14 @@ const OF_GRPO: [&str; 16] = [
     "harvest",
     "evaluation.samples_per_task",
 ];
-const OF_SFT: [&str; 9] = [
+const OF_SFT: [&str; 10] = [
     "source",
     "train_on",
     "reduction",
     "epochs",
     "batch_size",
     "max_tokens",
+    "packing",
     "unusable_rows",
     "truncate",
     "evaluation.every",

@@ -31,6 +31,9 @@ pub struct TrainerOptions {
     pub batch_size: usize,
     /// Of `sft`: tokens that a sequence may have; the model's context unless told otherwise.
     pub max_tokens: Option<usize>,
+    /// Of `sft`: whether conversations of a batch are put behind each other, as many as `max_tokens` hold, so that the model
+    /// reads fewer sequences; a conversation then sees those before it.
+    pub packing: bool,
     /// Of `sft`: what becomes of a conversation that is longer than `max_tokens`, that the renderer cannot write, or of
     /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
     pub unusable_rows: UnusableRows,
@@ -100,6 +103,7 @@ impl Default for TrainerOptions {
             epochs: 1,
             batch_size: 64,
             max_tokens: None,
+            packing: false,
             unusable_rows: UnusableRows::default(),
             truncate: false,
             groups_per_batch: 16,

@@ -1,0 +1,39 @@
+//! Which rollouts of a store an expression means.
+
+use anyhow::Result;
+use fulgurite_store::Store;
+use fulgurite_trainer::Record;
+use fulgurite_types::{ListFilter, Rollout, RolloutExpression, RolloutFacts, RolloutFilter};
+
+/// The ids of those that `is_considered` and that the expression means, in the order in which they were made.
+pub async fn matching(
+    store: &Store,
+    expression: &RolloutExpression,
+    is_considered: impl Fn(&Rollout) -> bool,
+) -> Result<Vec<String>> {
+    let mut chosen = Vec::new();
+    let mut pages = store.rollout_pages(&RolloutFilter::default()).await?;
+    while let Some(page) = pages.next().await? {
+        let considered = page.into_iter().filter(|(rollout, _)| is_considered(rollout));
+        let ids: Vec<String> = considered.map(|(rollout, _)| rollout.rollout_id).collect();
+        for record in store.rollout_records(&ids).await?.into_iter().flatten() {
+            let latest = record.attempts.last().map(|attempt| attempt.attempt_id.as_str());
+            let called = record.generations.iter().filter(|generation| latest == Some(&generation.attempt_id));
+            let models: Vec<&str> = called.map(|generation| generation.model.as_str()).collect();
+            let facts = RolloutFacts { rollout: &record.rollout, rewards: &record.rewards, models: &models };
+            if expression.matches(&facts) {
+                chosen.push(record.rollout.rollout_id);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Narrows a filter down to those that the expression means.
+pub async fn narrow(store: &Store, filter: ListFilter, expression: Option<&RolloutExpression>) -> Result<ListFilter> {
+    let Some(expression) = expression else { return Ok(filter) };
+    let asked = filter.rollout_id_in.as_deref();
+    let is_asked = |rollout: &Rollout| asked.is_none_or(|ids| ids.contains(&rollout.rollout_id));
+    let ids = matching(store, expression, is_asked).await?;
+    Ok(ListFilter { rollout_id_in: Some(ids), ..filter })
+}

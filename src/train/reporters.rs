@@ -47,6 +47,9 @@ impl Reporter for JsonReporter {
                     }));
                 }
             }
+            TrainEvent::NoTrustRegion { max_staleness } => {
+                output::line(json!({ "event": "no_trust_region", "max_staleness": max_staleness }));
+            }
             TrainEvent::RolloutsFailed { phase, step, failures } => output::line(failures_json(phase, step, &failures)),
             TrainEvent::WithoutGradient { step, updates, untrained, answers } => output::line(json!({
                 "event": "without_gradient",
@@ -187,6 +190,11 @@ impl Reporter for TableReporter {
                     self.line(&format!("warning: {phase} rewards of step {step}: and {more} more such"));
                 }
             }
+            TrainEvent::NoTrustRegion { max_staleness } => self.line(&format!(
+                "warning: [trainer] schedule trains on tokens that weights up to {max_staleness} updates older sampled, and the \
+                 loss importance_sampling has no bounds: one unlikely token can throw the policy far. `loss = \"ppo\"` or \
+                 `\"cispo\"`, or importance_mask, keeps steps near"
+            )),
             TrainEvent::RolloutsFailed { phase, step, failures } => self.failures(phase, step, &failures),
             TrainEvent::WithoutGradient { step: _, updates, untrained, answers } => {
                 self.line(&without_gradient_text(updates, &untrained, &answers));

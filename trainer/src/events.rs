@@ -67,6 +67,11 @@ pub enum TrainEvent {
         /// How many, and why.
         failures: Failures,
     },
+    /// Rollouts are run ahead, and the loss does not keep a step near the weights that sampled.
+    NoTrustRegion {
+        /// Updates that those may be behind.
+        max_staleness: u64,
+    },
     /// Several updates in a row had nothing to learn from.
     WithoutGradient {
         /// Updates made so far.

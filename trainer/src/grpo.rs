@@ -1,20 +1,21 @@
 //! Training on rollouts: tasks that the run has done in groups, or whatever rewarded rollouts there are.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fulgurite_backends::{AdamParameters, Learner};
+use fulgurite_backends::{AdamParameters, Learner, RatioBounds};
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 use crate::evaluation::TaskEvaluator;
 use crate::objectives::{Credit, KlPenalty, PolicyGradient, Reference};
-use crate::options::TrainerOptions;
+use crate::options::{PolicyLoss, TrainerOptions};
 use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, Policy, RewardRules};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
-use crate::{Record, Reporter, RunIdentity, TrainError};
+use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// Group-relative policy optimisation (GRPO: Shao et al. 2024) and its relatives.
 ///
@@ -53,6 +54,13 @@ impl Grpo {
     /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.options.check()?;
+        let max_staleness = self.options.schedule.max_staleness();
+        if max_staleness > 0
+            && self.options.loss == PolicyLoss::ImportanceSampling
+            && self.options.importance_mask.is_none()
+        {
+            reporter.report(TrainEvent::NoTrustRegion { max_staleness });
+        }
         self.training_run()?.train(resume, reporter).await
     }
 
@@ -105,6 +113,9 @@ impl Grpo {
                 groups_per_batch: options.groups_per_batch,
                 group_size: options.group_size,
                 max_refills: options.dynamic_sampling.map_or(0, |dynamic| dynamic.max_refills),
+                max_staleness: options.schedule.max_staleness(),
+                max_steps: options.max_steps(),
+                ahead: VecDeque::new(),
             }),
         }
     }
@@ -117,6 +128,7 @@ impl Grpo {
             loss: options.loss_parameters.of(options.loss)?,
             aggregation: options.loss_aggregation,
             substeps: options.substeps,
+            importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
             kl: penalty.map(|penalty| (penalty, self.reference.clone())),
             baseline_decay: options.harvest.map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),

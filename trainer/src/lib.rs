@@ -37,16 +37,16 @@ pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
     AdvantageOptions, Baseline, KlPenalty, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
-    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, is_constant, penalize_kl, policy_metrics, rollout_metrics,
+    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics,
     split_into_substeps,
 };
 pub use options::{
-    DataSource, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName, PolicyLoss,
+    DataSource, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName, PolicyLoss, SamplingSchedule,
     SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows, Validation,
 };
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
-pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer};
+pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer, is_constant};
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;

@@ -141,6 +141,7 @@ impl Reporter for StepReporter<'_> {
             | TrainEvent::Rollouts { .. }
             | TrainEvent::RolloutsFailed { .. }
             | TrainEvent::OddRewards { .. }
+            | TrainEvent::NoTrustRegion { .. }
             | TrainEvent::StepRecalled { .. }
             | TrainEvent::Finished(_) => {}
         }

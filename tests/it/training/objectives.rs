@@ -197,6 +197,58 @@ fn aggregations_and_baselines_differ_and_entropy_is_exact() {
 }
 
 #[test]
+fn an_asynchronous_run_of_no_staleness_is_the_synchronous_one_also_where_it_was_cut() {
+    let project = Project::new(UNEVEN, SMALL);
+    let (steps, sync) = trained(&project, "sync", "");
+    assert_eq!(numbers(&steps, "async/staleness_max"), [0.0; 5]);
+    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 0 } }\n");
+    let paced = project.train("paced", &[]).pop().unwrap();
+    assert!(weights(&paced) == weights(&sync));
+    project.train("cut", &["--max-steps", "2"]);
+    let resumed = project.train("cut", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(&sync));
+}
+
+#[test]
+fn rollouts_run_ahead_are_all_trained_and_none_is_older_than_allowed() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 2 } }\nloss = 'ppo'\n");
+    let lines = project.train("ahead", &[]);
+    assert!(!lines.iter().any(|line| line["event"] == "no_trust_region"), "{lines:?}");
+    let (summary, steps) = lines.split_last().unwrap();
+    let rollouts = project.query("rollouts", "ahead");
+    let trained: Vec<&Value> = rollouts.iter().filter(|rollout| rollout["metadata"]["phase"] == "train").collect();
+    assert_eq!(trained.len(), 5 * 9, "none is run twice, and none beyond the last step");
+    let staleness = numbers(steps, "async/staleness_max");
+    assert!(staleness.iter().all(|updates| *updates <= 2.0) && staleness[0] == 0.0, "{staleness:?}");
+    // Those of the second and third step are told of the weights that were there when they were put on the queue.
+    let told = |step: u64| {
+        let of_step = trained.iter().find(|rollout| rollout["metadata"]["step"] == step).unwrap();
+        of_step["resources_id"].as_str().unwrap().rsplit_once('-').unwrap().1.to_owned()
+    };
+    assert_eq!([0, 1, 2, 3, 4].map(told), ["0", "0", "0", "1", "2"]);
+    let account = project.account("ahead", summary);
+    assert_eq!(account.get("stale_weights"), None, "{account:?}");
+
+    // Where the run stops early, what was sampled ahead is accounted for.
+    project.change_config("[trainer]\n", "[trainer]\nstop = { held_out_reward = -1.0, in_a_row = 2 }\n");
+    let stopped = project.train("stopped", &[]).pop().unwrap();
+    assert_eq!(stopped["stopped_by_rule"], json!(true), "{stopped}");
+    assert!(project.account("stopped", &stopped)["after_last_step"] > 0);
+}
+
+#[test]
+fn a_loss_without_bounds_on_old_tokens_is_warned_of_and_a_mask_bounds_it() {
+    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
+    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 1 } }\n");
+    let lines = project.train("unbounded", &[]);
+    assert_eq!(lines[0], json!({ "event": "no_trust_region", "max_staleness": 1 }));
+    let (steps, _) = trained(&project, "masked", "importance_mask = [0.5, 2.0]");
+    assert!(!steps.iter().any(|line| line["event"] == "no_trust_region"), "{steps:?}");
+    assert!(numbers(&steps, "optim/importance_masked").iter().all(|share| *share < 0.5), "{steps:?}");
+}
+
+#[test]
 fn the_step_size_follows_its_schedule_after_the_warm_up() {
     let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 0.5"));
     let (steps, _) = trained(&project, "linear", "learning_rate_schedule = 'linear'\nwarmup = 2\nmax_steps = 4");

@@ -10,8 +10,8 @@ use super::options::EvaluationOptions;
 use super::scores::{FINAL, HELD_OUT, Scores};
 use super::stop_rule::StopRule;
 use crate::objectives::report_odd_rewards;
-use crate::rollouts::Phase;
-use crate::sources::RolloutGroups;
+use crate::rollouts::{GroupTasks, Phase};
+use crate::sources::{Purpose, RolloutGroups};
 use crate::{Reporter, TrainError};
 
 /// Scores a run on tasks.
@@ -59,7 +59,9 @@ impl TaskEvaluator {
             return Ok(None);
         }
         let started = Instant::now();
-        let collected = self.groups.run(phase, step, 0, tasks, self.options.samples_per_task, reporter).await?;
+        let purpose = Purpose { phase, step, group_size: self.options.samples_per_task, max_staleness: 0 };
+        let tasks = GroupTasks { tasks, groups_before: 0 };
+        let collected = self.groups.run(purpose, tasks, reporter).await?;
         let mut metrics = Map::new();
         let odd = report_odd_rewards(&collected, step, reporter);
         Scores::of(collected.groups.iter().flatten()).write(prefix, &mut metrics);

@@ -101,6 +101,7 @@ impl TrainerOptions {
         }
         self.check_advantages()?;
         self.check_dynamic_sampling()?;
+        self.check_schedule()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
         check_bounds(self.reward_bounds)?;
         self.loss_parameters.of(self.loss)?;
@@ -137,6 +138,30 @@ impl TrainerOptions {
             });
         }
         Ok(())
+    }
+
+    fn check_schedule(&self) -> Result<(), TrainError> {
+        let is_ahead = self.schedule.max_staleness() > 0;
+        let wrong = |message: &str| {
+            Err(TrainError::Option { key: "[trainer] schedule".to_owned(), message: message.to_owned() })
+        };
+        if is_ahead && self.harvest.is_some() {
+            return wrong(
+                "has no rollouts to run ahead in a harvest, whose own harvest.max_staleness says how old they may be",
+            );
+        }
+        if is_ahead && self.dynamic_sampling.is_some() {
+            return wrong(
+                "must be sync with dynamic_sampling, which has to know a group before it tries a further task",
+            );
+        }
+        match self.importance_mask {
+            Some([low, high]) if !(low.is_finite() && high.is_finite() && 0.0 <= low && low < high) => {
+                let message = "must be two finite ratios from 0 up, the lower one first, such as [0.5, 2.0]";
+                refuse("[trainer] importance_mask", format!("[{low}, {high}]"), message)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_dynamic_sampling(&self) -> Result<(), TrainError> {
@@ -364,6 +389,19 @@ mod tests {
         is(
             json!({ "loss": "dro", "loss_parameters": { "beta": 1.0 }, "loss_aggregation": "token_mean" }),
             "loss_aggregation must be sum with the loss `dro`, whose beta would not be divided; lower learning_rate instead",
+        );
+        let ahead = json!({ "async": { "max_staleness": 1 } });
+        is(
+            json!({ "schedule": ahead, "dynamic_sampling": {} }),
+            "schedule must be sync with dynamic_sampling, which has to know a group before it tries a further task",
+        );
+        is(
+            json!({ "schedule": ahead, "harvest": {} }),
+            "schedule has no rollouts to run ahead in a harvest, whose own harvest.max_staleness says how old they may be",
+        );
+        is(
+            json!({ "importance_mask": [2.0, 0.5] }),
+            "importance_mask is [2, 0.5], but must be two finite ratios from 0 up, the lower one first, such as [0.5, 2.0]",
         );
         let alone = json!({ "group_size": 1, "advantages": { "baseline": "batch_mean" } });
         serde_json::from_value::<TrainerOptions>(alone).unwrap().check().unwrap();

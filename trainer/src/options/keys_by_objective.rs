@@ -23,7 +23,7 @@ const COMMON: [&str; 10] = [
 ];
 
 /// Keys that are read by one objective alone.
-const OF_GRPO: [&str; 16] = [
+const OF_GRPO: [&str; 18] = [
     "groups_per_batch",
     "group_size",
     "reward_bounds",
@@ -33,6 +33,8 @@ const OF_GRPO: [&str; 16] = [
     "loss_parameters",
     "loss_aggregation",
     "dynamic_sampling",
+    "schedule",
+    "importance_mask",
     "kl",
     "substeps",
     "sampling_parameters",

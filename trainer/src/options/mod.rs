@@ -12,4 +12,4 @@ pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
 pub use self::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::supervised::{SupervisedOptions, TrainedMessages};
-pub use self::trainer::{DynamicSampling, KlOptions, TrainerOptions};
+pub use self::trainer::{DynamicSampling, KlOptions, SamplingSchedule, TrainerOptions};

@@ -79,6 +79,11 @@ pub struct TrainerOptions {
     pub kl: Option<KlOptions>,
     /// Optimizer steps that a batch is split into, between groups, never through one.
     pub substeps: NonZeroUsize,
+    /// When the rollouts of a step are run.
+    pub schedule: SamplingSchedule,
+    /// Least and greatest ratio of a token's probability under the weights before the step to that when it was sampled; what is
+    /// outside teaches nothing. Without it, every token does.
+    pub importance_mask: Option<[f32; 2]>,
     /// Further tasks in place of those whose groups have nothing to teach; without it, a step makes do with what is left.
     pub dynamic_sampling: Option<DynamicSampling>,
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
@@ -125,11 +130,37 @@ impl Default for TrainerOptions {
             loss_aggregation: LossAggregation::default(),
             kl: None,
             substeps: NonZeroUsize::MIN,
+            schedule: SamplingSchedule::default(),
+            importance_mask: None,
             dynamic_sampling: None,
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
             harvest: None,
+        }
+    }
+}
+
+/// When the rollouts of a step are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SamplingSchedule {
+    /// Once the weights that they are to train are in place: agents and learner wait for each other.
+    #[default]
+    Sync,
+    /// Ahead, while the learner computes.
+    Async {
+        /// Updates, at most, that the weights which sampled a token may be behind those that it trains; 0 is as `sync`.
+        max_staleness: u64,
+    },
+}
+
+impl SamplingSchedule {
+    /// Updates, at most, that the weights which sampled a token may be behind those that it trains.
+    pub fn max_staleness(self) -> u64 {
+        match self {
+            Self::Sync => 0,
+            Self::Async { max_staleness } => max_staleness,
         }
     }
 }

@@ -16,16 +16,14 @@ use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 /// How often progress is told while nothing else happens.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A set of rollouts to run: each task becomes a group of `group_size`.
+/// How a set of rollouts is run and read.
 pub(crate) struct Plan<'a> {
     pub(crate) run_id: &'a str,
     pub(crate) run_seed: u64,
     pub(crate) phase: Phase,
-    /// Updates made so far.
+    /// The update that they are for follows so many others.
     pub(crate) step: u64,
-    pub(crate) tasks: Vec<Value>,
-    /// Groups of the same phase and step that other plans have run.
-    pub(crate) groups_before: usize,
+    /// Rollouts of each task.
     pub(crate) group_size: usize,
     pub(crate) config: &'a RolloutConfig,
     /// What agents are told of the policy.
@@ -34,24 +32,35 @@ pub(crate) struct Plan<'a> {
     pub(crate) reward_rules: RewardRules,
 }
 
-/// Puts the rollouts of a plan on the queue, waits until each has ended, and reads what was recorded.
+/// Tasks, each of which becomes a group.
+pub(crate) struct GroupTasks {
+    pub(crate) tasks: Vec<Value>,
+    /// Groups that the same phase and step have had already.
+    pub(crate) groups_before: usize,
+}
+
+/// Puts a group of rollouts for each task on the queue, and gives their ids.
+pub(crate) async fn enqueue(
+    record: &dyn Record,
+    plan: &Plan<'_>,
+    tasks: GroupTasks,
+) -> Result<Vec<String>, TrainError> {
+    let enqueued = record.enqueue_rollouts(new_rollouts(plan, &tasks)).await?;
+    Ok(enqueued.into_iter().map(|rollout| rollout.rollout_id).collect())
+}
+
+/// Waits until each of these rollouts has ended, and reads what was recorded.
 ///
 /// `runner` holds a message once nobody is left to run them. Not one success, and not one call of the model, are errors:
 /// then the agent is at fault, and there is nothing to learn from it.
-pub(crate) async fn collect(
+pub(crate) async fn gather(
     record: &dyn Record,
-    plan: Plan<'_>,
+    plan: &Plan<'_>,
+    ids: Vec<String>,
     runner: &mut watch::Receiver<Option<String>>,
     reporter: &mut dyn Reporter,
 ) -> Result<Collected, TrainError> {
-    let enqueued = record.enqueue_rollouts(new_rollouts(&plan)).await?;
-    let ids: Vec<String> = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
-    wait(record, &plan, &ids, runner, reporter).await?;
-    let mut members = Vec::with_capacity(ids.len());
-    for (recorded, rollout_id) in record.rollout_records(&ids).await?.into_iter().zip(ids) {
-        let recorded = recorded.ok_or(RecordError::Deleted { rollout_id })?;
-        members.push(member_of(recorded, plan.reward_rules, plan.phase, &plan.policy)?);
-    }
+    let members = ended_members(record, plan, ids, runner, reporter).await?;
     let (phase, step) = (plan.phase.as_str(), plan.step);
     if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
         reporter.report(TrainEvent::RolloutsFailed { phase, step, failures: failures.clone() });
@@ -72,9 +81,26 @@ pub(crate) async fn collect(
     Ok(Collected { phase: plan.phase, groups })
 }
 
-fn new_rollouts(plan: &Plan<'_>) -> Vec<NewRollout> {
-    let mut rollouts = Vec::with_capacity(plan.tasks.len() * plan.group_size);
-    for (group, task) in (plan.groups_before..).zip(&plan.tasks) {
+/// The rollouts, once each has ended, however it has.
+pub(crate) async fn ended_members(
+    record: &dyn Record,
+    plan: &Plan<'_>,
+    ids: Vec<String>,
+    runner: &mut watch::Receiver<Option<String>>,
+    reporter: &mut dyn Reporter,
+) -> Result<Vec<Member>, TrainError> {
+    wait(record, plan, &ids, runner, reporter).await?;
+    let mut members = Vec::with_capacity(ids.len());
+    for (recorded, rollout_id) in record.rollout_records(&ids).await?.into_iter().zip(ids) {
+        let recorded = recorded.ok_or(RecordError::Deleted { rollout_id })?;
+        members.push(member_of(recorded, plan.reward_rules, plan.phase, &plan.policy)?);
+    }
+    Ok(members)
+}
+
+fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollout> {
+    let mut rollouts = Vec::with_capacity(tasks.tasks.len() * plan.group_size);
+    for (group, task) in (tasks.groups_before..).zip(&tasks.tasks) {
         for member in 0..plan.group_size {
             let place = [plan.phase.as_str(), &plan.step.to_string(), &group.to_string(), &member.to_string()];
             let metadata = json!({
@@ -159,27 +185,23 @@ mod tests {
     #[test]
     fn seeds_differ_by_place_and_repeat_with_the_run() {
         let config = RolloutConfig::default();
-        let plan_behind = |groups_before, run_seed, step| Plan {
-            run_id: "r",
-            run_seed,
-            phase: Phase::Train,
-            step,
-            tasks: vec![json!(1), json!(2)],
-            groups_before,
-            group_size: 2,
-            config: &config,
-            resources_id: format!("r-weights-{step}"),
-            policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
-            reward_rules: RewardRules::default(),
-        };
-        let plan = |run_seed, step| plan_behind(0, run_seed, step);
-        let seeds = |plan: Plan<'_>| -> Vec<u64> {
-            let rollouts = new_rollouts(&plan);
+        let seeds = |run_seed, step, groups_before| -> Vec<u64> {
+            let plan = Plan {
+                run_id: "r",
+                run_seed,
+                phase: Phase::Train,
+                step,
+                group_size: 2,
+                config: &config,
+                resources_id: format!("r-weights-{step}"),
+                policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
+                reward_rules: RewardRules::default(),
+            };
+            let rollouts = new_rollouts(&plan, &GroupTasks { tasks: vec![json!(1), json!(2)], groups_before });
             rollouts.iter().map(|rollout| rollout.metadata.as_ref().unwrap()["seed"].as_u64().unwrap()).collect()
         };
-        let further = seeds(plan_behind(2, 1, 0));
-        let mut all: Vec<u64> = [seeds(plan(1, 0)), seeds(plan(1, 1)), seeds(plan(2, 0)), further].concat();
-        assert_eq!(seeds(plan(1, 0)), all[..4]);
+        let mut all: Vec<u64> = [seeds(1, 0, 0), seeds(1, 1, 0), seeds(2, 0, 0), seeds(1, 0, 2)].concat();
+        assert_eq!(seeds(1, 0, 0), all[..4]);
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 16);

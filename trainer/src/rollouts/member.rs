@@ -113,10 +113,10 @@ impl Member {
         self.judged().filter(|(_, verdict)| verdict.is_trained()).map(|(generation, _)| generation)
     }
 
-    /// Its group has nothing to teach: what would have been trained is not.
-    pub(crate) fn learn_nothing(&mut self) {
+    /// What would have been trained is not.
+    pub(crate) fn do_not_train(&mut self, cause: UntrainedCause) {
         for verdict in self.verdicts.iter_mut().filter(|verdict| verdict.is_trained()) {
-            *verdict = Verdict::Untrained(UntrainedCause::ConstantGroup);
+            *verdict = Verdict::Untrained(cause);
         }
     }
 

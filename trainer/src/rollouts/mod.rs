@@ -1,6 +1,7 @@
 //! Rollouts as a step learns from them: run in groups, read, judged, and what there is to say of them.
 
 mod collection;
+mod constant_rewards;
 mod failures;
 mod judgement;
 mod member;
@@ -8,7 +9,9 @@ mod reading;
 mod reward_check;
 mod sample_answers;
 
-pub(crate) use self::collection::{Plan, collect};
+pub(crate) use self::collection::{GroupTasks, Plan, ended_members, enqueue, gather};
+pub(crate) use self::constant_rewards::can_teach;
+pub use self::constant_rewards::is_constant;
 pub use self::failures::Failures;
 pub(crate) use self::member::{Collected, Member, Phase, Policy, is_session};
 pub(crate) use self::reading::{RewardRules, member_of};

@@ -368,6 +368,10 @@ impl<Data> TrainingRun<Data> {
             uses.extend(evaluation.uses);
         }
         set(&mut metrics, "time/total", total);
+        let ahead = self.source.sampled_for_nothing(step, reporter).await?;
+        if !ahead.is_empty() {
+            self.record.record_uses(&self.identity.run_id, ahead).await?;
+        }
         // Apart from the step: in a store that others use too, they may be many.
         let leftovers = ledger::leftovers(self.record.as_ref(), &self.identity.run_id, &uses).await?;
         self.record.record_uses(&self.identity.run_id, leftovers).await?;

@@ -11,7 +11,7 @@ mod tasks;
 
 pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
 pub(crate) use self::corpus::{Corpus, CorpusRows};
-pub(crate) use self::driven::{DrivenTasks, RolloutGroups};
+pub(crate) use self::driven::{DrivenTasks, Purpose, RolloutGroups};
 pub use self::harvest::HarvestOptions;
 pub(crate) use self::harvest::HarvestedRollouts;
 pub(crate) use self::harvest_state::HarvestState;

@@ -1,4 +1,5 @@
 use async_trait::async_trait;
+use fulgurite_types::GenerationUse;
 use serde::{Deserialize, Serialize};
 
 use super::harvest_state::HarvestState;
@@ -15,6 +16,15 @@ pub(crate) trait Source<Data>: Send {
         position: &mut DataPosition,
         reporter: &mut dyn Reporter,
     ) -> Result<Data, TrainError>;
+
+    /// Of a run that ends after `step` updates: what was sampled for later ones, once it is over.
+    async fn sampled_for_nothing(
+        &mut self,
+        _step: u64,
+        _reporter: &mut dyn Reporter,
+    ) -> Result<Vec<GenerationUse>, TrainError> {
+        Ok(Vec::new())
+    }
 }
 
 /// How far a run has read its data; part of its checkpoints.

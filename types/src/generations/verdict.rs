@@ -47,6 +47,8 @@ words! {
         ConstantGroup = "constant_group",
         /// Sampled from weights older than the limit allows.
         StaleWeights = "stale_weights",
+        /// Sampled ahead for a step that the run did not make: it stopped early.
+        AfterLastStep = "after_last_step",
         /// Trained after the checkpoint that the run was resumed from; the update was lost with the process.
         AfterLastCheckpoint = "after_last_checkpoint",
     }

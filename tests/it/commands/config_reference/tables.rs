@@ -13,6 +13,7 @@ const FORMS: [(&str, &str); 4] = [
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/sft.md)"),
     ("Validation", "path, or share between 0 and 1"),
+    ("SamplingSchedule", "`\"sync\"` or `{ async = { max_staleness = K } }`"),
 ];
 
 /// Defaults that a program finds out where it runs, or that are too long for a table.

@@ -3,15 +3,17 @@
 use std::num::NonZeroUsize;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Learner, LossFunction};
+use fulgurite_backends::{Learner, LossFunction, RatioBounds};
 use fulgurite_types::Datum;
 use serde_json::{Map, Value};
 
+use super::super::objective::{Lesson, Measurement, Objective, Pass};
+use super::super::reference::Reference;
 use super::aggregation::LossAggregation;
+use super::importance_mask::mask_by_ratio;
 use super::kl_penalty::{KlPenalty, penalize_kl};
-use super::objective::{Lesson, Measurement, Objective, Pass};
 use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
-use super::reference::Reference;
+use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::trajectories::{Credit, assemble};
 use crate::rollouts::{Collected, Decode, findings, reward_metrics, sample_answers};
@@ -25,6 +27,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) aggregation: LossAggregation,
     /// Optimizer steps that a batch becomes.
     pub(crate) substeps: NonZeroUsize,
+    /// Ratios outside of which a token teaches nothing.
+    pub(crate) importance_mask: Option<RatioBounds>,
     /// What leaving a reference costs.
     pub(crate) kl: Option<(KlPenalty, Reference)>,
     /// Of a run that harvests, what the running baseline keeps of itself at each reward.
@@ -61,7 +65,8 @@ impl Objective<Collected> for PolicyGradient {
                 metrics.insert(key.to_owned(), value.into());
             }
         }
-        let groups = self.penalized(batch.groups, learner, &mut metrics).await?;
+        metrics.extend(staleness_metrics(&collected, step));
+        let groups = self.corrected(batch.groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         let mut substeps = Vec::new();
         for groups in split_into_substeps(groups, self.substeps) {
@@ -92,19 +97,29 @@ impl Objective<Collected> for PolicyGradient {
 }
 
 impl PolicyGradient {
-    /// The rows with what leaving the reference costs taken into their advantages.
-    async fn penalized(
+    /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far.
+    async fn corrected(
         &self,
         groups: Vec<Vec<Vec<Datum>>>,
         learner: &dyn Learner,
         metrics: &mut Map<String, Value>,
     ) -> Result<Vec<Vec<Vec<Datum>>>, TrainError> {
-        let Some((penalty, reference)) = self.kl.as_ref().filter(|_| !groups.is_empty()) else { return Ok(groups) };
+        if groups.is_empty() || (self.kl.is_none() && self.importance_mask.is_none()) {
+            return Ok(groups);
+        }
         let sizes: Vec<Vec<usize>> = groups.iter().map(|group| group.iter().map(Vec::len).collect()).collect();
         let mut rows: Vec<Datum> = groups.into_iter().flatten().flatten().collect();
-        let logprobs = reference.logprobs(learner, rows.as_slice().into()).await?;
-        if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
-            metrics.insert("kl_policy_base".to_owned(), mean.into());
+        if let Some((penalty, reference)) = &self.kl {
+            let logprobs = reference.logprobs(learner, rows.as_slice().into()).await?;
+            if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
+                metrics.insert("kl_policy_base".to_owned(), mean.into());
+            }
+        }
+        if let Some(bounds) = self.importance_mask {
+            let logprobs = learner.forward(rows.as_slice().into()).await?;
+            if let Some(share) = mask_by_ratio(&mut rows, &logprobs, bounds)? {
+                metrics.insert("optim/importance_masked".to_owned(), share.into());
+            }
         }
         let mut rows = rows.into_iter();
         let mut of_rollout = |size: usize| rows.by_ref().take(size).collect();

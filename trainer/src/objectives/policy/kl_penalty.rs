@@ -76,7 +76,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::objectives::vectors::{floats, vectors};
+    use crate::objectives::policy::vectors::{floats, vectors};
 
     fn datum(value: &Value) -> Datum {
         let data = |name: &str| floats(&value[name]["data"]);

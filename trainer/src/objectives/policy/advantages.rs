@@ -106,18 +106,14 @@ fn group_advantages(total_rewards: &[f64], options: AdvantageOptions) -> Vec<f32
     advantages
 }
 
-/// Whether every rollout earned exactly the same (compared in 64 bits), so that the group teaches nothing.
-pub fn is_constant(total_rewards: &[f64]) -> bool {
-    total_rewards.windows(2).all(|pair| pair[0] == pair[1])
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::objectives::vectors::{doubles, doubles_of, floats, vectors};
+    use crate::objectives::policy::vectors::{doubles, doubles_of, floats, vectors};
+    use crate::rollouts::is_constant;
 
     fn advantages(total_rewards: &[f64]) -> Vec<f32> {
         group_advantages(total_rewards, AdvantageOptions::default())

@@ -22,7 +22,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::objectives::vectors::{doubles_of, vectors};
+    use crate::objectives::policy::vectors::{doubles_of, vectors};
 
     #[test]
     fn the_cookbooks_splits_when_every_datum_is_a_group() {

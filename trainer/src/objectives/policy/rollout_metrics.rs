@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fulgurite_adapters::{EpisodeStop, Trajectory, TrajectoryGroup, Transition};
 use fulgurite_types::Chunk;
 
-use super::advantages::is_constant;
+use crate::rollouts::is_constant;
 
 /// Total reward from which a group in which everybody earned the same counts as good.
 const GOOD_REWARD: f64 = 0.5;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn batch() -> (Vec<TrajectoryGroup>, BTreeMap<String, f64>) {
-        let file = crate::objectives::vectors::vectors("rl_batch_2x3.json");
+        let file = crate::objectives::policy::vectors::vectors("rl_batch_2x3.json");
         let groups = file["groups"].as_array().unwrap();
         let groups =
             groups.iter().zip(file["tags"].as_array().unwrap()).map(|(value, tags)| group(value, tags)).collect();

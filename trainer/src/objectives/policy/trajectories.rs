@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data, zero_reward_on_limit};
-use fulgurite_types::{Datum, Generation};
+use fulgurite_types::{Datum, Generation, UntrainedCause};
 
-use super::advantages::{AdvantageOptions, batch_advantages, is_constant};
+use super::advantages::{AdvantageOptions, batch_advantages};
 use super::rollout_metrics::rollout_metrics;
 use crate::TrainError;
-use crate::rollouts::{Collected, Member};
+use crate::rollouts::{Collected, Member, is_constant};
 use crate::sources::HarvestState;
 
 /// How the rewards of a group become advantages.
@@ -68,7 +68,7 @@ pub(crate) fn assemble(
             idle_groups += 1;
             let calls = members.iter().flat_map(|member| &member.generations);
             idle_tokens += calls.map(|call| call.sampled_tokens.len()).sum::<usize>();
-            members.iter_mut().for_each(Member::learn_nothing);
+            members.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::ConstantGroup));
             continue;
         }
         let mut of_group = Vec::new();

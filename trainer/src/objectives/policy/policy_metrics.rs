@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::objectives::vectors::{floats, vectors};
+    use crate::objectives::policy::vectors::{floats, vectors};
 
     fn datum(logprobs: Vec<f32>, mask: Vec<f32>) -> Datum {
         Datum {

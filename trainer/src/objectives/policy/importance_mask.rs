@@ -1,0 +1,57 @@
+//! Leaves out tokens that the weights which are trained find much more, or much less, likely than those that sampled.
+
+use fulgurite_backends::RatioBounds;
+use fulgurite_types::{Datum, LossInputs};
+
+use super::policy_metrics::{PolicyDataError, trained_targets};
+
+/// Sets the advantage of every trained target to 0 whose ratio `exp(logprob - sampler logprob)` is outside `bounds`
+/// (masked importance sampling), and gives the share of them, or `None` if no target is trained. `logprobs` are those under
+/// the weights before the step, one list per datum with one entry per target. On error nothing changes.
+pub(crate) fn mask_by_ratio(
+    data: &mut [Datum],
+    logprobs: &[Vec<f32>],
+    bounds: RatioBounds,
+) -> Result<Option<f64>, PolicyDataError> {
+    let targets = trained_targets(data, logprobs)?;
+    let count = targets.iter().map(Vec::len).sum::<usize>();
+    let mut masked = 0;
+    for (datum, targets) in data.iter_mut().zip(targets) {
+        let LossInputs::Policy { advantages, .. } = &mut datum.loss_inputs else { continue };
+        for target in targets {
+            let ratio = (target.logprob - target.sampler_logprob).exp();
+            if !(bounds.low..=bounds.high).contains(&ratio) {
+                advantages[target.target] = 0.0;
+                masked += 1;
+            }
+        }
+    }
+    Ok((count > 0).then(|| f64::from(masked) / count as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use fulgurite_types::Chunk;
+
+    use super::*;
+
+    #[test]
+    fn what_has_moved_too_far_teaches_nothing() {
+        let mut data = [Datum {
+            model_input: vec![Chunk::Tokens(vec![1; 4])],
+            target_tokens: vec![1; 4],
+            loss_inputs: LossInputs::Policy {
+                logprobs: vec![-1.0; 4],
+                advantages: vec![3.0, 3.0, 3.0, 0.0],
+                mask: vec![1.0, 1.0, 1.0, 0.0],
+            },
+        }];
+        // Ratios of 1, e^-1 and e; the last is no sampled token.
+        let logprobs = [vec![-1.0, -2.0, 0.0, -9.0]];
+        let bounds = RatioBounds { low: 0.5, high: 2.0 };
+        assert_eq!(mask_by_ratio(&mut data, &logprobs, bounds), Ok(Some(2.0 / 3.0)));
+        let LossInputs::Policy { advantages, mask, .. } = &data[0].loss_inputs else { unreachable!() };
+        assert_eq!((advantages.as_slice(), mask.as_slice()), (&[3.0, 0.0, 0.0, 0.0][..], &[1.0, 1.0, 1.0, 0.0][..]));
+        assert_eq!(mask_by_ratio(&mut [], &[], bounds), Ok(None));
+    }
+}

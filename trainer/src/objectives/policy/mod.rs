@@ -1,0 +1,24 @@
+//! The policy gradient: rewards become advantages, advantages a loss.
+
+mod advantages;
+mod aggregation;
+mod importance_mask;
+mod kl_penalty;
+mod policy_gradient;
+mod policy_metrics;
+mod rollout_metrics;
+mod staleness;
+mod substeps;
+mod trajectories;
+#[cfg(test)]
+mod vectors;
+
+pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
+pub use self::aggregation::LossAggregation;
+pub use self::kl_penalty::{KlPenalty, penalize_kl};
+pub(crate) use self::policy_gradient::{PolicyGradient, report_odd_rewards};
+pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
+pub use self::policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
+pub use self::rollout_metrics::rollout_metrics;
+pub use self::substeps::split_into_substeps;
+pub(crate) use self::trajectories::Credit;

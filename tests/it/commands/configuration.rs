@@ -349,7 +349,7 @@ fn a_config_that_cannot_train_is_refused_at_the_start_with_file_key_and_fix() {
     "#);
     insta::assert_snapshot!(trainer("advantages = { baseline = \"mean\" }"), @r#"
     error: [directory]/config.toml
-      caused by: line 15: trainer.advantages.baseline cannot be `mean`; there is `group_mean`, `leave_one_out`
+      caused by: line 15: trainer.advantages.baseline cannot be `mean`; there is `group_mean`, `leave_one_out`, `batch_mean`, `none`
         15 | advantages = { baseline = "mean" }
            |                           ^^^^^^
     "#);

@@ -8,7 +8,7 @@ use syn::{Field, GenericArgument, ItemStruct, PathArguments, Type};
 use super::declarations::{Declaration, Declarations, documentation, serde_says, variants};
 
 /// Types whose form their own code decides.
-const FORMS: [(&str, &str); 4] = [
+const FORMS: [(&str, &str); 5] = [
     ("Device", "`cpu`, `cuda` or `cuda:N`"),
     ("TaskSource", "list or table (the forms of tasks are below)"),
     ("RolloutExpression", "string (docs/sft.md)"),

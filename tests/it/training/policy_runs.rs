@@ -324,9 +324,11 @@ fn every_key_of_metrics_jsonl_is_documented() {
     let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
     let project = Project::new(&runner, "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 2\n");
     let mut text = String::new();
-    for (run, more) in
-        [("plain", ""), ("near", "kl = { coefficient = 0.1 }\nimportance_mask = [0.5, 2.0]\n"), ("cut", "zero_reward_on_limit = true\n")]
-    {
+    for (run, more) in [
+        ("plain", ""),
+        ("near", "kl = { coefficient = 0.1 }\nimportance_mask = [0.5, 2.0]\n"),
+        ("cut", "zero_reward_on_limit = true\n"),
+    ] {
         let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
         std::fs::write(project.path("t.toml"), format!("{config}{more}")).unwrap();
         project.train(run, &[]);

@@ -3,18 +3,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use sqlx::migrate::Migrator;
-use sqlx::{AnyConnection, Connection};
+use sqlx::Connection;
 use tokio::sync::OnceCell;
 
 use crate::database::dialect::Dialect;
 use crate::database::listener::Listener;
 use crate::database::location::{Access, Location};
+use crate::database::migrations::{migrate, require_migrated};
 use crate::database::options::{BUSY_TIMEOUT, StoreOptions};
 use crate::database::readers::{Reader, Readers};
 use crate::database::rollout_cache::RolloutCache;
 use crate::database::signals::Signals;
-use crate::database::sql::{column, count};
+use crate::database::sql::count;
 use crate::database::writer::{Write, Writer};
 use crate::keys::issued_keys::IssuedKeys;
 use crate::recording::at_once;
@@ -243,30 +243,5 @@ async fn readers(location: &Location, access: Access, busy: Duration) -> Result<
     match location {
         Location::Sqlite(_) => Ok(Readers::of_file(connector)),
         Location::Postgres(_) => Readers::of_server(&connector).await,
-    }
-}
-
-/// Applies the migrations that a database has not had yet. Several servers may try at once: one does, the others wait.
-async fn migrate(connection: &mut AnyConnection) -> Result<()> {
-    Ok(migrator(Dialect::of(connection)).run(connection).await?)
-}
-
-/// Refuses a database that lacks a migration.
-async fn require_migrated(connection: &mut AnyConnection) -> Result<()> {
-    let rows = sqlx::query("SELECT version FROM _sqlx_migrations WHERE success").fetch_all(&mut *connection).await?;
-    let applied = rows.iter().map(|row| column(row, "version")).collect::<Result<Vec<i64>>>()?;
-    let migrator = migrator(Dialect::of(connection));
-    match migrator.iter().find(|migration| !applied.contains(&migration.version)) {
-        None => Ok(()),
-        Some(missing) => Err(StoreError::Outdated { migration: missing.version }),
-    }
-}
-
-fn migrator(dialect: Dialect) -> &'static Migrator {
-    static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
-    static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
-    match dialect {
-        Dialect::Sqlite => &SQLITE,
-        Dialect::Postgres => &POSTGRES,
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod dialect;
 pub(crate) mod listener;
 pub(crate) mod location;
+pub(crate) mod migrations;
 pub(crate) mod options;
 pub(crate) mod readers;
 pub(crate) mod rollout_cache;

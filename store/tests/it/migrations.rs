@@ -1,5 +1,6 @@
 //! A database of every version that there has been opens, and everything in it is read back.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fulgurite_store::{Store, StoreError, StoreOptions};
@@ -10,8 +11,11 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection, Row};
 
 use crate::test_database::TestDatabase;
 
-static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
+/// The migrations of a dialect, as they stand in the files.
+async fn migrator(dialect: &str) -> Migrator {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(dialect);
+    Migrator::new(directory.as_path()).await.unwrap()
+}
 
 /// The version that brought Agent-lightning's gateway.
 const GATEWAY: i64 = 4;
@@ -39,7 +43,7 @@ fn rows(version: i64, postgres: bool) -> Vec<String> {
 /// Makes a database as it was when `last` was the newest version, and fills it.
 async fn database_of(last: i64) -> TestDatabase {
     let database = TestDatabase::new().await;
-    let migrator = if database.is_postgres() { &POSTGRES } else { &SQLITE };
+    let migrator = migrator(if database.is_postgres() { "postgres" } else { "sqlite" }).await;
     sqlx::any::install_default_drivers();
     let file = if database.is_postgres() { "" } else { "?mode=rwc" };
     let mut connection = AnyConnection::connect(&format!("{}{file}", database.url)).await.unwrap();
@@ -76,7 +80,7 @@ async fn contents(store: &Store) -> Value {
 
 #[tokio::test]
 async fn every_earlier_version_opens_with_all_that_it_holds() {
-    for version in SQLITE.iter().map(|migration| migration.version) {
+    for version in migrator("sqlite").await.iter().map(|migration| migration.version) {
         let database = database_of(version).await;
         let store = Store::open(&database.url, StoreOptions::default()).await.unwrap();
         insta::assert_json_snapshot!("contents", contents(&store).await);
@@ -104,7 +108,7 @@ async fn an_earlier_version_is_read_once_it_is_up_to_date() {
 
 #[tokio::test]
 async fn words_that_no_status_is_are_refused_in_a_database_of_every_version() {
-    for version in SQLITE.iter().map(|migration| migration.version) {
+    for version in migrator("sqlite").await.iter().map(|migration| migration.version) {
         let database = database_of(version).await;
         Store::open(&database.url, StoreOptions::default()).await.unwrap().close().await;
         let mut connection = AnyConnection::connect(&database.url).await.unwrap();

@@ -8,7 +8,7 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 use crate::evaluation::TaskEvaluator;
-use crate::objectives::{Credit, KlPenalty, PolicyGradient, Reference};
+use crate::objectives::{Credit, Kl, KlPenalty, PolicyGradient, Reference};
 use crate::options::{PolicyLoss, TrainerOptions};
 use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, Policy, RewardRules};
@@ -122,16 +122,22 @@ impl Grpo {
 
     fn objective(&self) -> Result<PolicyGradient, TrainError> {
         let options = &self.options;
-        let penalty = options.kl.as_ref().map(|kl| KlPenalty { coefficient: kl.coefficient, discount: kl.discount });
+        let kl = options.kl.as_ref().map(|kl| Kl {
+            place: kl.place,
+            penalty: KlPenalty { coefficient: kl.coefficient, discount: kl.discount },
+            reference: self.reference.clone(),
+        });
         Ok(PolicyGradient {
             credit: Credit { advantages: options.advantages, zero_reward_on_limit: options.zero_reward_on_limit },
             loss: options.loss_parameters.of(options.loss)?,
             aggregation: options.loss_aggregation,
             substeps: options.substeps,
             importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
-            kl: penalty.map(|penalty| (penalty, self.reference.clone())),
+            kl,
             baseline_decay: options.harvest.map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),
+            divisors: Vec::new(),
+            kl_loss: None,
         })
     }
 

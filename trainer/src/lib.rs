@@ -36,7 +36,7 @@ pub use evaluation::{EvaluationOptions, Scores, StopRule, ValidationScores};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
-    AdvantageOptions, Baseline, KlPenalty, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
+    AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
     STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics,
     split_into_substeps,
 };

@@ -8,3 +8,5 @@ pub(crate) mod backward;
 pub(crate) mod forward;
 pub(crate) mod head;
 pub(crate) mod loss;
+#[cfg(test)]
+mod loss_vectors;

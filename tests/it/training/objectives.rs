@@ -70,6 +70,10 @@ fn a_loss_that_cannot_be_is_refused_before_anything_is_made() {
         ("loss = 'reinforce'", "unknown variant `reinforce`"),
         ("substeps = 0", "substeps"),
         ("kl = { coefficient = -1.0 }", "[trainer] kl.coefficient is -1, but must be a finite number of at least 0"),
+        (
+            "kl = { coefficient = 1.0, in = 'loss', discount = 0.5 }",
+            "[trainer] kl.discount is 0.5, but is of kl.in = \"reward\": leave it out",
+        ),
         ("kl = { coefficient = 1.0, reference = 'base' }", "kl.reference = \"base\": there is no such [[models]]"),
         ("learning_rate_schedule = 'triangle'", "triangle"),
     ] {
@@ -111,6 +115,35 @@ fn a_reference_keeps_a_policy_near_survives_a_resume_and_costs_nothing_at_0() {
     project.train("adapter-resumed", &["--max-steps", "3"]);
     let resumed = project.train("adapter-resumed", &["--resume"]).pop().unwrap();
     assert!(saved(&adapter, "adapter_model.safetensors") == saved(&resumed, "adapter_model.safetensors"));
+}
+
+#[test]
+fn a_penalty_in_the_loss_keeps_a_policy_near_also_at_a_tinker_service_and_survives_a_resume() {
+    let project = Project::new(UNEVEN, &SMALL.replace("learning_rate = 1e-3", "learning_rate = 1e-2"));
+    let (_, free) = trained(&project, "free", "");
+    let (measured, unpaid) = trained(&project, "unpaid", "kl = { coefficient = 0.0, in = 'loss' }");
+    assert!(weights(&free) == weights(&unpaid), "a loss of nothing has no gradient");
+    assert!(numbers(&measured, "optim/kl_loss:sum").iter().all(|loss| *loss == 0.0));
+
+    project.change_config("[trainer]\n", "[trainer]\nkl = { coefficient = 0.5, in = 'loss' }\nsubsteps = 2\n");
+    let paid = project.train("paid", &[]);
+    let losses = numbers(&paid, "optim/kl_loss:sum");
+    assert!(losses.iter().all(|loss| *loss > 0.0), "the second substep has left the reference: {losses:?}");
+    let summary = paid.last().unwrap();
+    assert!(weights(summary) != weights(&free));
+    project.account("paid", summary);
+    project.train("resumed", &["--max-steps", "2"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(summary));
+
+    project.train_adapters(4);
+    let here = project.train("here", &[]);
+    let _server = project.train_at_our_tinker_server();
+    let there = project.train("there", &[]);
+    let same = |key: &str| assert_eq!(numbers(&there, key), numbers(&here, key), "{key}");
+    same("optim/kl_loss:sum");
+    same("kl_policy_base");
+    same("optim/gradient_norm");
 }
 
 #[test]

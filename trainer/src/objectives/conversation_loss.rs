@@ -44,9 +44,9 @@ impl Objective<ConversationBatch> for ConversationLoss {
         let data = data_of(&batch.examples, self.reduction, self.pack_into)?;
         metrics.insert("num_sequences".to_owned(), data.len().into());
         metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
-        let substeps = if weights > 0.0 { vec![data] } else { Vec::new() };
+        let substeps = Lesson::substeps_of((weights > 0.0).then_some(data), LossFunction::CrossEntropy);
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
-        Ok(Lesson { substeps, loss: LossFunction::CrossEntropy, metrics, uses, answers: Vec::new() })
+        Ok(Lesson { substeps, metrics, uses, answers: Vec::new() })
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -8,10 +8,11 @@ mod reference;
 
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
-pub(crate) use self::objective::{Lesson, Objective, Pass};
+pub(crate) use self::objective::{Lesson, Objective, Part, Pass};
 pub use self::policy::{
-    AdvantageOptions, Baseline, KlPenalty, LossAggregation, PolicyDataError, PolicyMetrics, STANDARD_DEVIATION_FLOOR,
-    Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics, split_into_substeps,
+    AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics,
+    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics,
+    split_into_substeps,
 };
-pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, PolicyGradient, report_odd_rewards};
+pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, PolicyGradient, report_odd_rewards};
 pub use self::reference::Reference;

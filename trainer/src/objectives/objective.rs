@@ -22,15 +22,27 @@ pub(crate) trait Objective<Data>: Send {
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError>;
 
-    /// What the learner's passes over a lesson say, one pass a substep.
+    /// What is learnt beside a part, and can be made only once the learner has told the part's logprobs; its gradient adds to
+    /// that of the substep.
+    async fn addition(&mut self, _: &Pass, _: &dyn Learner) -> Result<Option<Part>, TrainError> {
+        Ok(None)
+    }
+
+    /// What the learner's passes over a lesson say, one pass a part, in order.
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError>;
+}
+
+/// Rows under a loss.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(crate) data: Arc<[Datum]>,
+    pub(crate) loss: LossFunction,
 }
 
 /// What the learner is given in a step.
 pub(crate) struct Lesson {
-    /// Rows of each optimizer step, in order; none if there is nothing to learn.
-    pub(crate) substeps: Vec<Arc<[Datum]>>,
-    pub(crate) loss: LossFunction,
+    /// What each optimizer step learns, in order: the sum of its parts. None if there is nothing to learn.
+    pub(crate) substeps: Vec<Vec<Part>>,
     /// What there is to say of the data.
     pub(crate) metrics: Map<String, Value>,
     /// What becomes of every token that was sampled for it.
@@ -39,8 +51,17 @@ pub(crate) struct Lesson {
     pub(crate) answers: Vec<SampleAnswer>,
 }
 
-/// One pass of the learner.
+impl Lesson {
+    /// One part a substep, all under one loss.
+    pub(crate) fn substeps_of(data: impl IntoIterator<Item = Arc<[Datum]>>, loss: LossFunction) -> Vec<Vec<Part>> {
+        data.into_iter().map(|data| vec![Part { data, loss }]).collect()
+    }
+}
+
+/// One pass of the learner over a part.
 pub(crate) struct Pass {
+    /// Of which substep.
+    pub(crate) substep: usize,
     pub(crate) data: Arc<[Datum]>,
     /// Of each datum, the logprob of each of its targets under the weights before the update.
     pub(crate) logprobs: Vec<Vec<f32>>,

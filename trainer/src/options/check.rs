@@ -10,7 +10,7 @@ use super::supervised::SupervisedOptions;
 use super::trainer::{KlOptions, TrainerOptions};
 use crate::TrainError;
 use crate::evaluation::StopRule;
-use crate::objectives::{AdvantageOptions, LossAggregation, Spread};
+use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation, Spread};
 use crate::sources::HarvestOptions;
 
 /// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
@@ -203,6 +203,9 @@ impl KlOptions {
         if !self.coefficient.is_finite() || self.coefficient < 0.0 {
             let message = "must be a finite number of at least 0";
             return refuse("[trainer] kl.coefficient", self.coefficient, message);
+        }
+        if self.place == KlPlace::Loss && self.discount != 0.0 {
+            return refuse("[trainer] kl.discount", self.discount, "is of kl.in = \"reward\": leave it out");
         }
         share("[trainer] kl.discount", f64::from(self.discount))
     }

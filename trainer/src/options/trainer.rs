@@ -7,7 +7,7 @@ use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::evaluation::{EvaluationOptions, StopRule};
-use crate::objectives::{AdvantageOptions, LossAggregation};
+use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
 use crate::schedule::LearningRateSchedule;
 use crate::sources::HarvestOptions;
 
@@ -180,14 +180,18 @@ impl Default for DynamicSampling {
     }
 }
 
-/// What leaving a reference policy costs: the advantage of each sampled token grows by `coefficient * (mean(d) - d)`, where
-/// `d` is its logprob under the policy less that under the reference, and the mean is the batch's.
+/// What leaving a reference policy costs. In the reward: the advantage of each sampled token grows by
+/// `coefficient * (mean(d) - d)`, where `d` is its logprob under the policy less that under the reference, and the mean is the
+/// batch's. In the loss: each adds `coefficient * (exp(-d) + d - 1)`, which is differentiated too (GRPO: Shao et al. 2024).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KlOptions {
     /// Scale of the penalty.
     pub coefficient: f32,
-    /// Above 0, a token answers for what follows it too, each token further discounted by this.
+    /// Where it is counted.
+    #[serde(default, rename = "in")]
+    pub place: KlPlace,
+    /// Of the reward: above 0, a token answers for what follows it too, each token further discounted by this.
     #[serde(default)]
     pub discount: f32,
     /// The name of one of `[[models]]` with the same tokenizer, in this process; without it, the weights that the run began

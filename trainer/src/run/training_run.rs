@@ -15,7 +15,7 @@ use super::metrics_file::MetricsFile;
 use super::summary::{RunSummary, skipped_rows};
 use super::without_gradient;
 use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores};
-use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Pass};
+use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Part, Pass};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::{DataPosition, Source};
@@ -253,22 +253,28 @@ impl<Data> TrainingRun<Data> {
         AdamParameters { learning_rate: self.optimizer.learning_rate * self.schedule.share(step), ..self.optimizer }
     }
 
-    /// Forward, backward, optimizer, once for each substep; nothing if there is nothing to learn.
-    async fn update(&self, step: u64, lesson: &Lesson, metrics: &mut Map<String, Value>) -> Result<(), TrainError> {
-        set(metrics, "optim/datums", lesson.substeps.iter().map(|data| data.len()).sum::<usize>());
+    /// Forward and backward over each part, and the optimizer once for each substep; nothing if there is nothing to learn.
+    async fn update(&mut self, step: u64, lesson: &Lesson, metrics: &mut Map<String, Value>) -> Result<(), TrainError> {
+        set(metrics, "optim/datums", lesson.substeps.iter().flatten().map(|part| part.data.len()).sum::<usize>());
         if lesson.substeps.is_empty() {
             return Ok(());
         }
         let optimizer = self.optimizer_at(step);
         let mut passes = Vec::with_capacity(lesson.substeps.len());
         let mut greatest_norm = 0.0;
-        for data in &lesson.substeps {
-            let pass = self.learner.forward_backward(Arc::clone(data), lesson.loss).await?;
+        for (substep, parts) in lesson.substeps.iter().enumerate() {
+            for Part { data, loss } in parts {
+                let told = self.learner.forward_backward(Arc::clone(data), *loss).await?;
+                let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
+                let pass = Pass { substep, data: Arc::clone(data), logprobs, loss_sum, entropy_sum };
+                if let Some(Part { data, loss }) = self.objective.addition(&pass, self.learner.as_ref()).await? {
+                    self.learner.forward_backward(data, loss).await?;
+                }
+                passes.push(pass);
+            }
             let made = self.learner.optimizer_step(optimizer).await?;
             // A norm that is no number stays one.
             greatest_norm = if made.gradient_norm <= greatest_norm { greatest_norm } else { made.gradient_norm };
-            let ForwardBackward { loss_sum, logprobs, entropy_sum } = pass;
-            passes.push(Pass { data: Arc::clone(data), logprobs, loss_sum, entropy_sum });
         }
         let measured = self.objective.measure(&passes)?;
         for (key, value) in measured.metrics {

@@ -20,20 +20,27 @@ pub enum LossAggregation {
 }
 
 impl LossAggregation {
-    /// Scales the advantages of one optimizer step: of each rollout that is trained, its rows.
-    pub(crate) fn scale(self, rollouts: &mut [Vec<Datum>]) {
+    /// Scales the advantages of one optimizer step: of each rollout that is trained, its rows. Gives what those of each row
+    /// were divided by, one row after the other.
+    pub(crate) fn scale(self, rollouts: &mut [Vec<Datum>]) -> Vec<f64> {
         let tokens: Vec<usize> = rollouts.iter().map(|rows| rows.iter().map(trained_tokens).sum()).collect();
         let all: usize = tokens.iter().sum();
         let trained = tokens.iter().filter(|tokens| **tokens > 0).count();
-        for (rows, tokens) in rollouts.iter_mut().zip(tokens).filter(|(_, tokens)| *tokens > 0) {
+        let mut divisors = Vec::new();
+        for (rows, tokens) in rollouts.iter_mut().zip(tokens) {
             let divisor = match self {
-                Self::Sum => continue,
+                _ if tokens == 0 => 1.0,
+                Self::Sum => 1.0,
                 Self::TokenMean => all as f64,
                 Self::RolloutMean => trained as f64 * tokens as f64,
                 Self::RolloutSum => trained as f64,
             };
-            rows.iter_mut().for_each(|row| divide(row, divisor));
+            divisors.extend(rows.iter().map(|_| divisor));
+            if divisor != 1.0 {
+                rows.iter_mut().for_each(|row| divide(row, divisor));
+            }
         }
+        divisors
     }
 }
 
@@ -55,6 +62,7 @@ mod tests {
     use fulgurite_types::Chunk;
 
     use super::*;
+    use crate::objectives::policy::vectors::{close, doubles, floats, vectors};
 
     fn row(mask: &[f32]) -> Datum {
         Datum {
@@ -89,5 +97,38 @@ mod tests {
         is(LossAggregation::TokenMean, 1.0 / 4.0, 1.0 / 4.0);
         is(LossAggregation::RolloutMean, 1.0 / 2.0, 1.0 / 6.0);
         is(LossAggregation::RolloutSum, 1.0 / 2.0, 1.0 / 2.0);
+    }
+
+    /// The slope of importance sampling is minus the ratio times the advantage.
+    #[test]
+    fn pytorchs_gradients_of_each_aggregation() {
+        let file = vectors("torch/policy_losses.json");
+        for (name, aggregation) in [
+            ("sum", LossAggregation::Sum),
+            ("token_mean", LossAggregation::TokenMean),
+            ("rollout_mean", LossAggregation::RolloutMean),
+            ("rollout_sum", LossAggregation::RolloutSum),
+        ] {
+            let mut rollouts: Vec<Vec<Datum>> = Vec::new();
+            for row in file["rows"].as_array().unwrap() {
+                let (advantages, mask) = (floats(&row["advantages"]), floats(&row["mask"]));
+                let targets = vec![1; mask.len()];
+                let loss_inputs = LossInputs::Policy { logprobs: floats(&row["sampler"]), advantages, mask };
+                let model_input = vec![Chunk::Tokens(targets.clone())];
+                rollouts.resize(row["rollout"].as_u64().unwrap() as usize + 1, Vec::new());
+                rollouts.last_mut().unwrap().push(Datum { model_input, target_tokens: targets, loss_inputs });
+            }
+            aggregation.scale(&mut rollouts);
+            let theirs = file["aggregations"][name]["gradient"].as_array().unwrap();
+            let rows = file["rows"].as_array().unwrap();
+            for ((datum, row), gradient) in rollouts.iter().flatten().zip(rows).zip(theirs) {
+                let LossInputs::Policy { logprobs, advantages, .. } = &datum.loss_inputs else { unreachable!() };
+                let now = floats(&row["logprobs"]);
+                for (((now, then), advantage), slope) in now.iter().zip(logprobs).zip(advantages).zip(doubles(gradient))
+                {
+                    close(-f64::from(now - then).exp() * f64::from(*advantage), slope);
+                }
+            }
+        }
     }
 }

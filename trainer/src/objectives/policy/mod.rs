@@ -3,6 +3,7 @@
 mod advantages;
 mod aggregation;
 mod importance_mask;
+mod kl_loss;
 mod kl_penalty;
 mod policy_gradient;
 mod policy_metrics;
@@ -15,8 +16,9 @@ mod vectors;
 
 pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
 pub use self::aggregation::LossAggregation;
+pub use self::kl_loss::KlPlace;
 pub use self::kl_penalty::{KlPenalty, penalize_kl};
-pub(crate) use self::policy_gradient::{PolicyGradient, report_odd_rewards};
+pub(crate) use self::policy_gradient::{Kl, PolicyGradient, report_odd_rewards};
 pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
 pub use self::policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use self::rollout_metrics::rollout_metrics;

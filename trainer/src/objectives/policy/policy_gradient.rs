@@ -1,16 +1,18 @@
 //! The policy gradient on groups of rollouts: rewards against their group's mean, under one of the per-token losses.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction, RatioBounds};
 use fulgurite_types::Datum;
 use serde_json::{Map, Value};
 
-use super::super::objective::{Lesson, Measurement, Objective, Pass};
+use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::super::reference::Reference;
 use super::aggregation::LossAggregation;
 use super::importance_mask::mask_by_ratio;
+use super::kl_loss::{KlPlace, kl_loss};
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
 use super::staleness::staleness_metrics;
@@ -30,11 +32,22 @@ pub(crate) struct PolicyGradient {
     /// Ratios outside of which a token teaches nothing.
     pub(crate) importance_mask: Option<RatioBounds>,
     /// What leaving a reference costs.
-    pub(crate) kl: Option<(KlPenalty, Reference)>,
+    pub(crate) kl: Option<Kl>,
     /// Of a run that harvests, what the running baseline keeps of itself at each reward.
     pub(crate) baseline_decay: Option<f64>,
     /// Reads tokens, for people.
     pub(crate) decode: Decode,
+    /// What the lesson's rows are divided by, substep by substep.
+    pub(crate) divisors: Vec<Vec<f64>>,
+    /// The cost of leaving the reference, of the passes since the lesson: its sum, that of distances, and targets.
+    pub(crate) kl_loss: Option<(f64, f64, usize)>,
+}
+
+/// What leaving a reference costs.
+pub(crate) struct Kl {
+    pub(crate) place: KlPlace,
+    pub(crate) penalty: KlPenalty,
+    pub(crate) reference: Reference,
 }
 
 #[async_trait]
@@ -69,12 +82,25 @@ impl Objective<Collected> for PolicyGradient {
         let groups = self.corrected(batch.groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         let mut substeps = Vec::new();
+        (self.divisors, self.kl_loss) = (Vec::new(), None);
         for groups in split_into_substeps(groups, self.substeps) {
             let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
-            self.aggregation.scale(&mut rollouts);
+            self.divisors.push(self.aggregation.scale(&mut rollouts));
             substeps.push(rollouts.into_iter().flatten().collect());
         }
-        Ok(Lesson { substeps, loss: self.loss, metrics, uses: collected.uses(), answers })
+        let substeps = Lesson::substeps_of(substeps, self.loss);
+        Ok(Lesson { substeps, metrics, uses: collected.uses(), answers })
+    }
+
+    /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
+    async fn addition(&mut self, pass: &Pass, learner: &dyn Learner) -> Result<Option<Part>, TrainError> {
+        let Some(kl) = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Loss) else { return Ok(None) };
+        let divisors = self.divisors.get(pass.substep).map_or(&[][..], Vec::as_slice);
+        let reference = kl.reference.logprobs(learner, Arc::clone(&pass.data)).await?;
+        let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors)?;
+        let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
+        self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
+        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy }))
     }
 
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
@@ -91,6 +117,10 @@ impl Objective<Collected> for PolicyGradient {
         if let (Some(entropies), Some(all)) = (entropies, &all) {
             metrics.push(("optim/entropy_exact", entropies / all.trained_tokens as f64));
         }
+        if let Some((loss, distance, targets)) = self.kl_loss {
+            metrics.push(("optim/kl_loss:sum", loss));
+            metrics.push(("kl_policy_base", distance / targets.max(1) as f64));
+        }
         metrics.push(("optim/loss:sum", passes.iter().map(|pass| pass.loss_sum).sum()));
         Ok(Measurement { metrics, trained_tokens: all.map_or(0, |all| all.trained_tokens) })
     }
@@ -104,12 +134,13 @@ impl PolicyGradient {
         learner: &dyn Learner,
         metrics: &mut Map<String, Value>,
     ) -> Result<Vec<Vec<Vec<Datum>>>, TrainError> {
-        if groups.is_empty() || (self.kl.is_none() && self.importance_mask.is_none()) {
+        let in_reward = self.kl.as_ref().filter(|kl| kl.place == KlPlace::Reward);
+        if groups.is_empty() || (in_reward.is_none() && self.importance_mask.is_none()) {
             return Ok(groups);
         }
         let sizes: Vec<Vec<usize>> = groups.iter().map(|group| group.iter().map(Vec::len).collect()).collect();
         let mut rows: Vec<Datum> = groups.into_iter().flatten().flatten().collect();
-        if let Some((penalty, reference)) = &self.kl {
+        if let Some(Kl { penalty, reference, .. }) = in_reward {
             let logprobs = reference.logprobs(learner, rows.as_slice().into()).await?;
             if let Some(mean) = penalize_kl(&mut rows, &logprobs, *penalty)? {
                 metrics.insert("kl_policy_base".to_owned(), mean.into());

@@ -1,4 +1,4 @@
-//! Reads tinker-cookbook's recorded values for the tests.
+//! Reads the recorded values of tinker-cookbook and PyTorch for the tests.
 
 use std::path::Path;
 
@@ -16,6 +16,11 @@ pub(super) fn doubles(value: &Value) -> Vec<f64> {
 
 pub(super) fn doubles_of(value: &Value) -> Vec<Vec<f64>> {
     value.as_array().unwrap().iter().map(doubles).collect()
+}
+
+/// Within 1e-5 of what another program computed.
+pub(super) fn close(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() <= 1e-5 * expected.abs().max(1e-3), "{actual}, but PyTorch has {expected}");
 }
 
 pub(super) fn floats(value: &Value) -> Vec<f32> {

@@ -121,6 +121,30 @@ impl TrainedModel {
     }
 }
 
+/// A model that tells how likely what others sampled is.
+pub struct ScoringModel {
+    /// Its tokenizer.
+    pub renderer: Arc<dyn Renderer>,
+    /// What tells it.
+    pub sampler: Arc<dyn Sampler>,
+    /// Works as long as it is kept.
+    _engine: Option<Engine>,
+}
+
+impl ScoringModel {
+    /// Opens the model of `entry` in this process, or its hosts, with the tokenizer in `path`.
+    pub fn open(entry: &ModelEntry, path: &Path, config: &Config) -> Result<Self> {
+        let path = model_directory(path).with_context(|| format!("model `{}`", entry.name))?;
+        if entry.backend == Backend::Embedded {
+            let LoadedModel { served, engine } =
+                LoadedModel::open(&entry.name, &path, entry.renderer(), config.engine.options())?;
+            return Ok(Self { renderer: served.renderer, sampler: served.sampler, _engine: Some(engine) });
+        }
+        let served = remote_model(entry, &path, config)?;
+        Ok(Self { renderer: served.renderer, sampler: served.sampler, _engine: None })
+    }
+}
+
 /// A model that another server samples for its agents, and that is trained here or at a service.
 pub struct ServersModel {
     /// What trains it, and gives new weights to the server.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::{SpanPages, Store};
-use fulgurite_types::{Attempt, AttemptRef, Rollout, SpanFilter};
+use fulgurite_types::{Attempt, AttemptRef, Generation, RecordedTeacherLogprobs, Rollout, Span, SpanFilter};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -38,9 +38,14 @@ pub async fn show(arguments: ShowArguments) -> Result<()> {
         let mut transcript = AttemptTranscript::new(attempt);
         transcript.title(&style).into_iter().for_each(output::line);
         while let Some(page) = pages.next_with_generations().await? {
+            let mut told = teachers(&store, &page).await?;
             for (span, generation) in page {
                 output::line("");
-                transcript.lines(&Event::new(span, generation), &style).into_iter().for_each(output::line);
+                let of_call = generation.as_ref().and_then(|call| told.remove(&call.generation_id));
+                transcript
+                    .lines(&Event::new(span, generation, of_call.unwrap_or_default()), &style)
+                    .into_iter()
+                    .for_each(output::line);
             }
         }
     }
@@ -63,8 +68,11 @@ async fn show_json(store: &Store, rollout: &Rollout) -> Result<()> {
         output::piece(format!("{}{before}", comma(index)));
         let mut shown = 0;
         while let Some(page) = pages.next_with_generations().await? {
+            let mut told = teachers(store, &page).await?;
             for (span, generation) in page {
-                output::piece(format!("{}{}", comma(shown), Event::new(span, generation).json()));
+                let of_call = generation.as_ref().and_then(|call| told.remove(&call.generation_id));
+                let event = Event::new(span, generation, of_call.unwrap_or_default());
+                output::piece(format!("{}{}", comma(shown), event.json()));
                 shown += 1;
             }
         }
@@ -72,6 +80,20 @@ async fn show_json(store: &Store, rollout: &Rollout) -> Result<()> {
     }
     output::line(after);
     Ok(())
+}
+
+/// What teachers made of the model calls among some spans, by generation.
+async fn teachers(
+    store: &Store,
+    page: &[(Span, Option<Generation>)],
+) -> Result<HashMap<String, Vec<RecordedTeacherLogprobs>>> {
+    let calls = page.iter().filter_map(|(_, generation)| generation.as_ref());
+    let ids: Vec<&str> = calls.map(|call| call.generation_id.as_str()).collect();
+    let mut by_generation: HashMap<String, Vec<RecordedTeacherLogprobs>> = HashMap::new();
+    for recorded in store.teacher_logprobs(&ids).await? {
+        by_generation.entry(recorded.told.generation_id.clone()).or_default().push(recorded);
+    }
+    Ok(by_generation)
 }
 
 /// The text of an object before and behind the elements of a list that it gets under a key.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fulgurite_renderers::Tokenizer;
 use fulgurite_store::found_reward;
-use fulgurite_types::{Attempt, FoundReward, Generation, Object, Rollout, Span};
+use fulgurite_types::{Attempt, FoundReward, Generation, Object, RecordedTeacherLogprobs, Rollout, Span};
 use serde_json::{Value, json};
 
 use super::lists::generations::{logprob, weights};
@@ -42,6 +42,8 @@ pub enum Event {
 pub struct Call {
     /// Its tokens.
     pub generation: Generation,
+    /// What teachers made of them.
+    pub teachers: Vec<RecordedTeacherLogprobs>,
     /// Its prompt.
     pub messages: Vec<Message>,
     /// Its answer.
@@ -68,10 +70,10 @@ pub struct Style<'t> {
 }
 
 impl Event {
-    /// What a span tells of, given the generation that it is of.
-    pub fn new(span: Span, generation: Option<Generation>) -> Self {
+    /// What a span tells of, given the generation that it is of and what teachers made of that.
+    pub fn new(span: Span, generation: Option<Generation>, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
         if let Some(generation) = generation {
-            Self::Call(Box::new(Call::new(generation, &span.attributes)))
+            Self::Call(Box::new(Call::new(generation, &span.attributes, teachers)))
         } else if let Some(found) = found_reward(&span) {
             Self::Reward(Box::new(found))
         } else {
@@ -90,7 +92,7 @@ impl Event {
 }
 
 impl Call {
-    fn new(generation: Generation, attributes: &Object) -> Self {
+    fn new(generation: Generation, attributes: &Object, teachers: Vec<RecordedTeacherLogprobs>) -> Self {
         let message = |key: &str| {
             let text = |field: &str| attributes.get(&format!("gen_ai.{key}.{field}"));
             let call = |index: usize| {
@@ -102,7 +104,7 @@ impl Call {
         };
         let messages = (0..).map_while(|index| message(&format!("prompt.{index}"))).collect();
         let unknown = || Message { role: "assistant".to_owned(), content: String::new(), calls: Vec::new() };
-        Self { generation, messages, answer: message("completion.0").unwrap_or_else(unknown) }
+        Self { generation, teachers, messages, answer: message("completion.0").unwrap_or_else(unknown) }
     }
 
     /// How many of this call's messages an earlier one has already shown, its answer included.
@@ -163,6 +165,10 @@ fn call_json(call: &Call) -> Value {
     if !call.answer.calls.is_empty() {
         let tool_call = |(name, arguments): &(String, String)| json!({ "name": name, "arguments": arguments });
         value["tool_calls"] = call.answer.calls.iter().map(tool_call).collect();
+    }
+    if !call.teachers.is_empty() {
+        let of_teacher = |RecordedTeacherLogprobs { run_id, told }: &RecordedTeacherLogprobs| json!({ "run_id": run_id, "teacher": told.teacher, "logprobs": told.logprobs });
+        value["teacher_logprobs"] = call.teachers.iter().map(of_teacher).collect();
     }
     value
 }
@@ -236,7 +242,7 @@ fn call_lines(attempt: &AttemptTranscript, call: &Call, style: &Style) -> Vec<St
     lines.extend(message_lines(&call.answer, style));
     lines.push(format!("  {}", style.paint.dim(&numbers(generation))));
     if style.tokens {
-        lines.extend(token_lines(generation, style));
+        lines.extend(token_lines(call, style));
     }
     lines
 }
@@ -292,15 +298,23 @@ fn message_lines(message: &Message, style: &Style) -> Vec<String> {
     out
 }
 
-fn token_lines(generation: &Generation, style: &Style) -> Vec<String> {
+/// A line for each token: its id, its logprob, those under teachers, its text.
+fn token_lines(call: &Call, style: &Style) -> Vec<String> {
+    let Call { generation, teachers, .. } = call;
     let tokenizer = style.tokenizers.get(&generation.tokenizer);
     let line = |(index, token): (usize, &u32)| {
         let logprob = generation.logprobs.as_ref().and_then(|logprobs| logprobs.get(index));
         let logprob = logprob.map_or("none".to_owned(), |logprob| format!("{logprob:.4}"));
         let text = tokenizer.map_or(String::new(), |tokenizer| format!("  {}", json!(tokenizer.decode(&[*token]))));
-        format!("    {token:>8} {logprob:>10}{text}")
+        let of_teacher = |teacher: &RecordedTeacherLogprobs| {
+            teacher.told.logprobs.get(index).map_or(String::new(), |logprob| format!(" {logprob:>10.4}"))
+        };
+        let of_teachers: String = teachers.iter().map(of_teacher).collect();
+        format!("    {token:>8} {logprob:>10}{of_teachers}{text}")
     };
-    generation.sampled_tokens.iter().enumerate().map(line).collect()
+    let names: String = teachers.iter().map(|teacher| format!(" {:>10}", teacher.told.teacher)).collect();
+    let header = (!teachers.is_empty()).then(|| format!("    {:>8} {:>10}{names}", "token", "sampler"));
+    header.into_iter().chain(generation.sampled_tokens.iter().enumerate().map(line)).collect()
 }
 
 fn reward_line(attempt: &AttemptTranscript, found: &FoundReward, style: &Style) -> String {

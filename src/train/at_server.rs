@@ -21,6 +21,7 @@ use crate::models::open::ServersModel;
 use crate::serve::server::Interruptions;
 use crate::train::exclusive_lock::ExclusiveLock;
 use crate::train::reference::ReferenceModel;
+use crate::train::teachers::OpenTeachers;
 
 /// How long a server may be out of reach at the start: one that never answers is a wrong URL, most likely.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(10);
@@ -123,11 +124,13 @@ impl Daemon {
             let opened =
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
+            let teachers = OpenTeachers::open(&self.loaded, &opened.renderer)?;
             let grpo = Grpo {
                 record: self.record.clone(),
                 learner: opened.learner.clone(),
                 options: self.loaded.config.trainer.clone(),
                 reference: reference.reference(),
+                teachers: teachers.teachers(),
                 tasks: self.tasks.clone(),
                 identity: self.identity.clone(),
                 rollout_config: rollout_config(&self.loaded),

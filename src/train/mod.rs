@@ -12,6 +12,7 @@ pub mod run_files;
 mod runner_process;
 mod sft;
 mod sft_table;
+mod teachers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::checks::{check_commands, check_config};
 use self::reference::ReferenceModel;
 pub use self::run_directory::run_tokenizers;
 use self::run_directory::{begin_run, run_directory};
+use self::teachers::OpenTeachers;
 use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
 use crate::config::declarations::{Config, LoadedConfig};
@@ -136,6 +138,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let run_id = begin_run(&store, &loaded, &run_directory, arguments.resume).await?;
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
+    let teachers = OpenTeachers::open(&loaded, &opened.served.renderer)?;
 
     let mut server_config = loaded.config.clone();
     if !loaded.config.runner.command.is_empty() {
@@ -164,6 +167,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         learner: opened.learner,
         options: loaded.config.trainer.clone(),
         reference: reference.reference(),
+        teachers: teachers.teachers(),
         tasks,
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
@@ -273,10 +277,12 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
     }
 }
 
-/// The model that is trained: the only one beside the reference, if there is one.
+/// The model that is trained: the only one beside the reference and the teachers, if there are any.
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
     let reference = reference::entry(&loaded.config)?;
-    let is_trained = |model: &&ModelEntry| reference.is_none_or(|reference| model.name != reference.name);
+    let teachers = teachers::entries(&loaded.config)?;
+    let is_trained =
+        |model: &&ModelEntry| reference.into_iter().chain(teachers.iter().copied()).all(|it| it.name != model.name);
     let models: Vec<&ModelEntry> = loaded.config.models.iter().filter(is_trained).collect();
     match models.as_slice() {
         [model] if model.backend.upstream_dialect().is_some() => {

@@ -134,6 +134,12 @@ pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> 
     );
     uses.list(ids()).push(")");
     pruned.generation_uses = uses.execute(connection).await?;
+    let mut told = Sql::new(
+        "DELETE FROM teacher_logprobs WHERE generation_id IN
+             (SELECT generation_id FROM generations WHERE rollout_id IN ",
+    );
+    told.list(ids()).push(")");
+    told.execute(connection).await?;
     // Readers of the list of finished rollouts continue after a place, so that places must not change.
     let mut completions = Sql::new("UPDATE completions SET rollout_id = NULL WHERE rollout_id IN ");
     completions.list(ids());
@@ -155,7 +161,10 @@ pub(crate) async fn delete_rollouts(write: &mut Write, rollout_ids: &[&str]) -> 
 
 #[cfg(test)]
 mod tests {
-    use fulgurite_types::{AttemptStatus, AttemptUpdate, GenerationFilter, GenerationUse, ListFilter, NewRun, Part};
+    use fulgurite_types::{
+        AttemptStatus, AttemptUpdate, Generation, GenerationFilter, GenerationUse, ListFilter, NewRun, Part,
+        StepRecord, TeacherLogprobs,
+    };
 
     use super::*;
     use crate::database::clock::now;
@@ -182,6 +191,26 @@ mod tests {
         }
     }
 
+    /// What a teacher made of every generation.
+    async fn taught(store: &TestStore) {
+        let generations = store.generations(&GenerationFilter::default()).await.unwrap();
+        let told = |generation: Generation| TeacherLogprobs {
+            generation_id: generation.generation_id,
+            teacher: "large".into(),
+            logprobs: vec![-0.5; generation.sampled_tokens.len()],
+        };
+        let step = StepRecord {
+            run_id: "run".into(),
+            step: 1,
+            metrics: serde_json::Value::Null,
+            weights_version: 1,
+            uses: vec![],
+            teacher_logprobs: generations.into_iter().map(told).collect(),
+            checkpoint: None,
+        };
+        store.record_step(step).await.unwrap();
+    }
+
     fn ended_before(time: f64) -> PruneFilter {
         PruneFilter { ended_before: time, status_in: RolloutStatus::ALL.to_vec() }
     }
@@ -190,6 +219,7 @@ mod tests {
     async fn finished_rollouts_go_with_all_that_is_theirs() {
         let store = TestStore::new().await;
         half_finished(&store).await;
+        taught(&store).await;
         let all = ended_before(now() + 1.0);
         let expected = Pruned { rollouts: 3, attempts: 3, spans: 6, generations: 6, generation_uses: 6 };
         assert_eq!(store.prunable(&all).await.unwrap(), expected);

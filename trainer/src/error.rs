@@ -72,6 +72,20 @@ pub enum TrainError {
         /// What was recorded instead.
         others: String,
     },
+    /// A teacher cannot be asked.
+    #[error("the teacher `{name}` ([trainer] distillation): {source}")]
+    Teacher {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: Box<BackendError>,
+    },
+    /// A teacher is asked by tokens, and an image has none.
+    #[error("the teacher `{name}` ([trainer] distillation) cannot be asked about conversations with images")]
+    TeacherOfImages {
+        /// Its name.
+        name: String,
+    },
     /// Whoever runs the agents is gone.
     #[error("the runner is gone: {message}")]
     RunnerGone {

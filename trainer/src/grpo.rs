@@ -8,7 +8,7 @@ use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
 use crate::evaluation::TaskEvaluator;
-use crate::objectives::{Credit, Kl, KlPenalty, PolicyGradient, Reference};
+use crate::objectives::{Credit, Kl, KlPenalty, PolicyGradient, Reference, Teachers};
 use crate::options::{PolicyLoss, TrainerOptions};
 use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, Policy, RewardRules};
@@ -32,6 +32,8 @@ pub struct Grpo {
     pub options: TrainerOptions,
     /// What it is kept near to, if the options say so.
     pub reference: Reference,
+    /// Whose logprobs it is pulled to, if the objective is to learn from teachers.
+    pub teachers: Option<Teachers>,
     /// On what.
     pub tasks: Tasks,
     /// Which run.
@@ -54,6 +56,9 @@ impl Grpo {
     /// With `resume`, goes on from the run's last checkpoint that is whole; what came after it is undone in the record.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.options.check()?;
+        if let Some(teachers) = &self.teachers {
+            teachers.check(&self.tasks.train).await?;
+        }
         let max_staleness = self.options.schedule.max_staleness();
         if max_staleness > 0
             && self.options.loss == PolicyLoss::ImportanceSampling
@@ -128,11 +133,16 @@ impl Grpo {
             reference: self.reference.clone(),
         });
         Ok(PolicyGradient {
-            credit: Credit { advantages: options.advantages, zero_reward_on_limit: options.zero_reward_on_limit },
+            credit: Credit {
+                advantages: options.advantages,
+                zero_reward_on_limit: options.zero_reward_on_limit,
+                beside_teachers: self.teachers.as_ref().map(|teachers| teachers.options.reward_coefficient),
+            },
             loss: options.loss_parameters.of(options.loss)?,
             aggregation: options.loss_aggregation,
             substeps: options.substeps,
             importance_mask: options.importance_mask.map(|[low, high]| RatioBounds { low, high }),
+            teachers: self.teachers.clone(),
             kl,
             baseline_decay: options.harvest.map(|harvest| harvest.baseline_decay),
             decode: self.decode.clone(),

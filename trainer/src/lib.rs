@@ -5,7 +5,7 @@
 //! scored on (`evaluation`):
 //!
 //! - [`Grpo`]: tasks that are done in groups, or rewarded rollouts that are harvested ([`HarvestOptions`]), and the policy
-//!   gradient.
+//!   gradient; and the logprobs of teachers ([`Teachers`]).
 //! - [`Sft`]: conversations and cross entropy, to teach a model.
 //! - [`Supervised`]: conversations and cross entropy, to make a base model.
 //!
@@ -37,12 +37,13 @@ pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
     AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
-    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics,
-    split_into_substeps,
+    STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
+    rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    DataSource, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName, PolicyLoss, SamplingSchedule,
-    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows, Validation,
+    DataSource, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName,
+    PolicyLoss, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows,
+    Validation,
 };
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};

@@ -61,8 +61,8 @@ pub use rollouts::rollout_record::{PackedRolloutRecord, RolloutRecord};
 pub use rollouts::session::SessionIds;
 pub use rollouts::worker::{Worker, WorkerStatus};
 pub use run::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, Run, Step, StepRecord,
-    UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, ModelWeights, NewRun, RecordedTeacherLogprobs, Run, Step,
+    StepRecord, TeacherLogprobs, UnaccountedGeneration,
 };
 pub use span::{IncomingSpan, Ingested, Span, SpanContext, SpanEvent, SpanLink, SpanResource, SpanStatus, StatusCode};
 

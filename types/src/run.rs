@@ -42,6 +42,27 @@ pub struct GenerationUse {
     pub tokens: u64,
 }
 
+/// What a teacher made of a generation's tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TeacherLogprobs {
+    /// Whose tokens.
+    pub generation_id: String,
+    /// The teacher's name.
+    pub teacher: String,
+    /// The teacher's logprob of each sampled token.
+    pub logprobs: Vec<f32>,
+}
+
+/// What a teacher made of a generation's tokens, as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedTeacherLogprobs {
+    /// The run that asked for it.
+    pub run_id: String,
+    /// What it was told.
+    #[serde(flatten)]
+    pub told: TeacherLogprobs,
+}
+
 /// A checkpoint to be recorded with its step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
@@ -64,6 +85,9 @@ pub struct StepRecord {
     pub weights_version: u64,
     /// What became of the tokens that it consumed.
     pub uses: Vec<GenerationUse>,
+    /// What teachers made of its tokens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teacher_logprobs: Vec<TeacherLogprobs>,
     /// The checkpoint that was written after it, if one was.
     pub checkpoint: Option<CheckpointRecord>,
 }

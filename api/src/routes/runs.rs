@@ -6,7 +6,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use fulgurite_store::{Store, StoreError};
 use fulgurite_types::{
-    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, UnaccountedGeneration,
+    Checkpoint, CheckpointRecord, GenerationUse, LedgerRow, NewRun, Run, Step, StepRecord, TeacherLogprobs,
+    UnaccountedGeneration,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,12 +57,20 @@ const USES: Shape = Shape::List(&Shape::Closed(&[
     Field::required("tokens", Shape::Integer(0)),
 ]));
 
+const TEACHER_LOGPROBS: Shape = Shape::List(&Shape::Closed(&[
+    Field::required("generation_id", Shape::Text),
+    Field::required("teacher", Shape::Text),
+    Field::required("logprobs", Shape::List(&Shape::Number)),
+]));
+
 #[derive(Deserialize)]
 struct StepRequest {
     step: u64,
     weights_version: u64,
     metrics: Value,
     uses: Vec<GenerationUse>,
+    #[serde(default)]
+    teacher_logprobs: Vec<TeacherLogprobs>,
     #[serde(default)]
     checkpoint: Option<CheckpointRecord>,
 }
@@ -72,6 +81,7 @@ impl Shaped for StepRequest {
         Field::required("weights_version", Shape::Integer(0)),
         Field::required("metrics", Shape::Map(&Shape::Any)),
         Field::required("uses", USES),
+        Field::nullable("teacher_logprobs", TEACHER_LOGPROBS),
         Field::nullable(
             "checkpoint",
             Shape::Closed(&[Field::required("directory", Shape::Text), Field::required_or_null("state", Shape::Any)]),
@@ -81,10 +91,17 @@ impl Shaped for StepRequest {
 
 /// `POST /v1/fulgurite/runs/{run_id}/steps`
 pub(super) async fn record_step(State(store): State<Store>, Path(run_id): Path<String>, body: Body) -> Created<Step> {
-    let StepRequest { step, weights_version, metrics, uses, checkpoint } = body.parse()?;
+    let StepRequest { step, weights_version, metrics, uses, teacher_logprobs, checkpoint } = body.parse()?;
     let told = checkpoint.clone();
-    let record =
-        StepRecord { run_id: run_id.clone(), step, metrics: metrics.clone(), weights_version, uses, checkpoint };
+    let record = StepRecord {
+        run_id: run_id.clone(),
+        step,
+        metrics: metrics.clone(),
+        weights_version,
+        uses,
+        teacher_logprobs,
+        checkpoint,
+    };
     let conflict = match store.record_step(record).await {
         Ok(()) => None,
         Err(conflict @ StoreError::Conflict { .. }) => Some(conflict),

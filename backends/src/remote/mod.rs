@@ -5,6 +5,7 @@
 //! - [`json_reader`]: an event's JSON, read where it stands.
 //! - [`answer`]: pieces of an answer, checked, to a sampler's events.
 //! - [`answer_stream`]: an answer from its connection to its reader.
+//! - [`prompt_scores`]: what is reported of a prompt's tokens.
 //! - [`sampler`]: a server of any kind as a `Sampler`; a kind is a `Wire`.
 //! - [`sampling_fields`]: how tokens are drawn, by the names that servers share.
 //! - [`served_models`]: which of a server's models is meant.
@@ -16,6 +17,7 @@ pub(crate) mod answer_stream;
 pub(crate) mod http;
 pub(crate) mod json_reader;
 pub(crate) mod probe;
+pub(crate) mod prompt_scores;
 pub(crate) mod sampler;
 pub(crate) mod sampling_fields;
 pub(crate) mod served_models;

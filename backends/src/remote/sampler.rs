@@ -12,7 +12,11 @@ use crate::remote::answer::Answer;
 use crate::remote::answer_stream::{AnswerStream, LastWeights, ReadEvent};
 use crate::remote::http::host::{Host, RemoteOptions};
 use crate::remote::serving::{Serving, WeightsInUse};
-use crate::{BackendError, Changeover, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
+use crate::sampling::sampler::NO_PROMPT_SCORES;
+use crate::{
+    BackendError, Changeover, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo,
+    WeightsSource,
+};
 
 /// How a kind of server is talked to.
 #[async_trait]
@@ -40,6 +44,20 @@ pub trait Wire: Send + Sync + 'static {
         request: &SampleRequest,
         serving: &Serving,
     ) -> Result<SampleStream, BackendError>;
+
+    /// Whether such a server tells the logprobs of a prompt.
+    const SCORES_PROMPTS: bool = false;
+
+    /// How likely the tokens of a prompt are, and the likeliest `alternatives` in the place of each.
+    async fn score_prompt(
+        remote: &Remote,
+        _server: &Self::Server,
+        _prompt: &[u32],
+        _alternatives: usize,
+        _serving: &Serving,
+    ) -> Result<PromptScores, BackendError> {
+        Err(remote.unusable(NO_PROMPT_SCORES))
+    }
 
     /// Replaces the model by that of a directory, which tokens are from then on said to be sampled from by `label`. The
     /// server holds requests meanwhile. What fails in the middle leaves a label that is no version.
@@ -227,6 +245,20 @@ impl<W: Wire> Sampler for RemoteSampler<W> {
             *self.server.lock().await = None;
         }
         asked
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        if !W::SCORES_PROMPTS {
+            return Err(self.remote.unusable(NO_PROMPT_SCORES));
+        }
+        let server = self.server().await?;
+        W::info(&self.remote, &server).check_scored(prompt)?;
+        let hold = self.weights.hold().await;
+        let scores = W::score_prompt(&self.remote, &server, prompt, alternatives, &hold.serving).await;
+        if scores.as_ref().is_err_and(BackendError::is_hosts_fault) {
+            *self.server.lock().await = None;
+        }
+        scores
     }
 
     async fn load_weights(&self, weights: &NewWeights) -> Result<(), BackendError> {

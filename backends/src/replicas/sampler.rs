@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 use super::choice::order;
 use super::options::ReplicaOptions;
 use super::replica::{Replica, TargetWeights};
-use crate::{BackendError, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
+use crate::{BackendError, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource};
 
 /// Several hosts of one model as one sampler.
 ///
@@ -102,6 +102,20 @@ impl Sampler for Replicas {
                     failure = error;
                 }
                 Err(error) => return Err(error),
+            }
+        }
+        Err(failure)
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        let mut failure = self.no_host();
+        for replica in self.order(None) {
+            let mut turn = replica.turn().await?;
+            let scores = replica.host.score_prompt(prompt, alternatives).await;
+            turn.decide(!scores.as_ref().is_err_and(BackendError::is_hosts_fault));
+            match scores {
+                Err(error) if error.is_hosts_fault() => failure = error,
+                scores => return scores,
             }
         }
         Err(failure)

@@ -1,7 +1,10 @@
 use async_trait::async_trait;
 use fulgurite_types::{Constraint, SamplingParameters, WeightsVersion};
 
-use crate::{BackendError, NewWeights, SampleRequest, SampleStream, StopSequence};
+use crate::{BackendError, NewWeights, PromptScores, SampleRequest, SampleStream, StopSequence};
+
+/// Of a host that does not tell how likely a prompt is.
+pub(crate) const NO_PROMPT_SCORES: &str = "this model's host tells no logprobs of a prompt";
 
 /// What a sampler can take.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,6 +94,21 @@ impl SamplerInfo {
         self.check_changes_of_logits(&request.sampling)
     }
 
+    /// Refuses a prompt that cannot be scored.
+    pub fn check_scored(&self, prompt: &[u32]) -> Result<(), BackendError> {
+        if prompt.len() > self.context_length {
+            let (prompt_tokens, context_length) = (prompt.len(), self.context_length);
+            return Err(BackendError::PromptTooLong { prompt_tokens, context_length });
+        }
+        match prompt.iter().find(|&&token| token as usize >= self.vocabulary_size) {
+            None => Ok(()),
+            Some(token) => {
+                let message = format!("token {token} is not in the vocabulary of {} tokens", self.vocabulary_size);
+                Err(BackendError::InvalidRequest { message })
+            }
+        }
+    }
+
     /// Refuses what is added to logits that are not there, or would not be numbers any more.
     fn check_changes_of_logits(&self, sampling: &SamplingParameters) -> Result<(), BackendError> {
         let refuse = |message: String| Err(BackendError::InvalidRequest { message });
@@ -125,6 +143,15 @@ pub trait Sampler: Send + Sync + 'static {
 
     /// Starts sampling. Fails at once for a request that can never succeed.
     async fn sample(&self, request: SampleRequest) -> Result<SampleStream, BackendError>;
+
+    /// How likely the tokens of a prompt are, each after those before it, in the model's own distribution; and the likeliest
+    /// `alternatives` in the place of each. Nothing is sampled.
+    ///
+    /// # Errors
+    /// [`BackendError::Configuration`] from a host that does not tell.
+    async fn score_prompt(&self, _prompt: &[u32], _alternatives: usize) -> Result<PromptScores, BackendError> {
+        Err(BackendError::Configuration { message: NO_PROMPT_SCORES.to_owned() })
+    }
 
     /// Puts these weights behind requests that arrive from now on. They are there when it returns, as the host confirms;
     /// after an error they may or may not be, and the versions of tokens are as the host reports them, or unknown.

@@ -6,6 +6,7 @@
 
 mod event;
 mod generate;
+mod prompt_scores;
 mod request;
 mod sampler;
 mod server;

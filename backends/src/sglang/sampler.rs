@@ -2,11 +2,12 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::generate::generate;
+use super::prompt_scores::score_prompt;
 use super::request::is_truncated;
 use super::server::{self, SglangServer};
 use crate::remote::sampler::{Remote, RemoteSampler, Wire, with_hint};
 use crate::remote::serving::Serving;
-use crate::{BackendError, Capabilities, Changeover, SampleRequest, SampleStream, SamplerInfo};
+use crate::{BackendError, Capabilities, Changeover, PromptScores, SampleRequest, SampleStream, SamplerInfo};
 
 /// An SGLang server by its own `/generate`: tokens in, and tokens, logprobs and versions of weights out.
 ///
@@ -31,6 +32,7 @@ const GREATEST_TOP_LOGPROBS: usize = 20;
 #[async_trait]
 impl Wire for Sglang {
     type Server = SglangServer;
+    const SCORES_PROMPTS: bool = true;
 
     async fn look(remote: &Remote) -> Result<SglangServer, BackendError> {
         server::look(remote).await
@@ -73,6 +75,16 @@ impl Wire for Sglang {
         serving: &Serving,
     ) -> Result<SampleStream, BackendError> {
         generate(remote, server, request, serving).await
+    }
+
+    async fn score_prompt(
+        remote: &Remote,
+        _: &SglangServer,
+        prompt: &[u32],
+        alternatives: usize,
+        serving: &Serving,
+    ) -> Result<PromptScores, BackendError> {
+        score_prompt(remote, prompt, alternatives, serving).await
     }
 
     async fn load_model(

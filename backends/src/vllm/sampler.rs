@@ -4,6 +4,7 @@ use reqwest::StatusCode;
 
 use super::completions::CompletionReader;
 use super::generate::GenerateReader;
+use super::prompt_scores::score_prompt;
 use super::request::{Completion, Generate};
 use super::weights;
 use crate::remote::answer::{Answer, EndsAt};
@@ -11,7 +12,9 @@ use crate::remote::probe::probe;
 use crate::remote::sampler::{Remote, RemoteSampler, Wire};
 use crate::remote::served_models::served_model;
 use crate::remote::serving::Serving;
-use crate::{BackendError, Capabilities, Changeover, SampleEvent, SampleRequest, SampleStream, SamplerInfo};
+use crate::{
+    BackendError, Capabilities, Changeover, PromptScores, SampleEvent, SampleRequest, SampleStream, SamplerInfo,
+};
 
 const COMPLETIONS: &str = "v1/completions";
 const GENERATE: &str = "inference/v1/generate";
@@ -49,6 +52,7 @@ pub struct VllmServer {
 #[async_trait]
 impl Wire for Vllm {
     type Server = VllmServer;
+    const SCORES_PROMPTS: bool = true;
 
     async fn look(remote: &Remote) -> Result<VllmServer, BackendError> {
         let listed = served_model(&remote.host, &remote.model).await?;
@@ -111,6 +115,17 @@ impl Wire for Vllm {
             let body = Completion::new(model, request);
             remote.stream(COMPLETIONS, &body, answer.of_weights(serving.version), CompletionReader).await
         }
+    }
+
+    async fn score_prompt(
+        remote: &Remote,
+        server: &VllmServer,
+        prompt: &[u32],
+        alternatives: usize,
+        serving: &Serving,
+    ) -> Result<PromptScores, BackendError> {
+        let model = serving.adapter.as_ref().unwrap_or(&server.model);
+        score_prompt(remote, model, prompt, alternatives).await
     }
 
     async fn load_model(

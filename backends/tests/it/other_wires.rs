@@ -245,3 +245,31 @@ async fn tokens_that_llama_cpp_keeps_to_itself_break_the_answer() {
     let Some(BackendError::BrokenAnswer { fault, .. }) = error else { panic!("{error:?}") };
     assert_eq!(fault, AnswerFault::TokensUntold { sampled: 3, told: 2 });
 }
+
+#[tokio::test]
+async fn sglang_scores_a_prompt_and_llama_cpp_says_that_it_does_not() {
+    let scored = |request: &crate::scripted::Request| match request.path.as_str() {
+        "/v1/models" => Reply::Json(200, json!({ "data": [{ "id": "served", "max_model_len": 64 }] })),
+        "/generate" => Reply::Json(
+            200,
+            json!({ "text": "", "meta_info": {
+                "input_token_logprobs": [[null, 5, null], [-2.5, 6, null], [-0.25, 7, null]],
+                "input_top_logprobs": [null, [[-0.5, 3, null], [-1.0, 4, null]], [[-0.25, 7, null], [-3.0, 1, null]]],
+            } }),
+        ),
+        _ => Reply::Json(404, json!({ "detail": "Not Found" })),
+    };
+    let server = ScriptedServer::start(scored).await;
+    let sampler = SglangSampler::new(&options(&server.url)).unwrap();
+    let scores = sampler.score_prompt(&[5, 6, 7], 2).await.unwrap();
+    assert_eq!(scores.logprobs, [-2.5, -0.25]);
+    assert_eq!(scores.likeliest, [vec![(3, -0.5), (4, -1.0)], vec![(7, -0.25), (1, -3.0)]]);
+    let asked = server.posts("/generate").pop().unwrap();
+    assert_eq!((&asked["input_ids"], &asked["logprob_start_len"]), (&json!([5, 6, 7]), &json!(0)));
+    assert_eq!(asked["sampling_params"]["max_new_tokens"], json!(0));
+
+    let other = LlamaCppSampler::new(&options("http://127.0.0.1:9")).unwrap();
+    let error = other.score_prompt(&[5, 6], 0).await.unwrap_err();
+    assert!(matches!(error, BackendError::Configuration { .. }), "{error}");
+    assert!(error.to_string().contains("tells no logprobs of a prompt"), "{error}");
+}

@@ -345,3 +345,32 @@ async fn an_answer_that_ended_leaves_its_connection_to_the_next() {
     // Requests after each other: each finds the connection of the one before. What is asked about the host has its own.
     assert_eq!((server.posts("/v1/completions").len(), server.connections()), (4, 2));
 }
+
+#[tokio::test]
+async fn a_prompt_is_scored_by_its_own_tokens_whatever_else_is_told() {
+    let vllm = Vllm::new(false, false);
+    let (server, sampler) = sampler(&vllm).await;
+    let told = |tokens: &[(u32, f64)]| -> Value {
+        let told = |(id, logprob): &(u32, f64)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
+        tokens.iter().map(told).collect()
+    };
+    let reply = |places: Value| Reply::Json(200, json!({ "choices": [{ "text": "", "prompt_logprobs": places }] }));
+    vllm.play(reply(json!([null, told(&[(6, -2.5), (3, -0.5), (4, -1.0)]), told(&[(7, -0.25), (1, -3.0)])])));
+    let scores = sampler.score_prompt(&[5, 6, 7], 2).await.unwrap();
+    assert_eq!(scores.logprobs, [-2.5, -0.25]);
+    assert_eq!(scores.likeliest, [vec![(3, -0.5), (4, -1.0)], vec![(7, -0.25), (1, -3.0)]]);
+    let asked = server.posts("/v1/completions").pop().unwrap();
+    assert_eq!((&asked["prompt"], &asked["prompt_logprobs"]), (&json!([5, 6, 7]), &json!(2)));
+    assert_eq!((&asked["model"], &asked["max_tokens"]), (&json!("served"), &json!(1)));
+
+    vllm.play(reply(json!([null, told(&[(6, -2.5)])])));
+    let error = sampler.score_prompt(&[5, 6, 7], 0).await.unwrap_err();
+    assert!(matches!(error, BackendError::BrokenAnswer { fault: AnswerFault::CountsDiffer { .. }, .. }), "{error}");
+    vllm.play(reply(Value::Null));
+    let error = sampler.score_prompt(&[5, 6, 7], 0).await.unwrap_err().to_string();
+    assert!(error.contains("it does not tell the logprobs of a prompt"), "{error}");
+    let error = sampler.score_prompt(&vec![5; 65], 0).await.unwrap_err();
+    assert!(matches!(error, BackendError::PromptTooLong { prompt_tokens: 65, context_length: 64 }), "{error}");
+    let error = sampler.score_prompt(&[5, 100], 0).await.unwrap_err().to_string();
+    assert!(error.contains("token 100 is not in the vocabulary"), "{error}");
+}

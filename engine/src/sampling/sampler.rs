@@ -3,7 +3,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use fulgurite_backends::{BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo};
+use fulgurite_backends::{
+    BackendError, Capabilities, NewWeights, PromptQuestions, PromptScores, SampleRequest, SampleStream, Sampler,
+    SamplerInfo,
+};
 use fulgurite_types::WeightsVersion;
 
 use crate::checkpoints::checkpoint::read_policy;
@@ -91,6 +94,16 @@ impl Sampler for EmbeddedSampler {
 
     fn weights_version(&self) -> Option<WeightsVersion> {
         Some(self.published.current().version)
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        let snapshot = self.snapshot();
+        self.info_of(&snapshot.0.policy.weights).check_scored(prompt)?;
+        let prompt = prompt.to_vec();
+        let score =
+            move || snapshot.score_prompt(&prompt, PromptQuestions { alternatives, ..PromptQuestions::default() });
+        let panicked = |error: tokio::task::JoinError| EngineError::Panicked { message: error.to_string() };
+        tokio::task::spawn_blocking(score).await.map_err(panicked)?
     }
 
     /// Reads a model directory, or an adapter over the weights that are sampled from. Requests under way keep the weights

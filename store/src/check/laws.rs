@@ -101,4 +101,11 @@ pub(super) const LAWS: &[Law] = &[
             HAVING g.sampled_length IS NULL OR SUM(u.tokens) > g.sampled_length",
         message: "a run accounts for more tokens than were sampled",
     },
+    Law {
+        name: "teacher_logprobs",
+        broken_by: "SELECT t.run_id || '/' || t.generation_id AS id FROM teacher_logprobs t
+            LEFT JOIN generations g ON g.generation_id = t.generation_id
+            WHERE g.sampled_length IS NULL OR length(t.logprobs) <> 4 * g.sampled_length",
+        message: "a teacher's logprobs are not as many as the tokens that were sampled",
+    },
 ];

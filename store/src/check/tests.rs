@@ -1,5 +1,6 @@
 use fulgurite_types::{
-    AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward, StopReason,
+    AttemptStatus, AttemptUpdate, GenerationUse, NewGeneration, NewRollout, NewRun, Reward, StepRecord, StopReason,
+    TeacherLogprobs,
 };
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection};
@@ -27,7 +28,17 @@ async fn sound_store() -> TestStore {
         store.record_generation(new).await.unwrap();
     }
     let used = GenerationUse { generation_id: "one".into(), cause: "trained".into(), tokens: 1 };
-    store.record_uses("run", vec![used]).await.unwrap();
+    let told = TeacherLogprobs { generation_id: "one".into(), teacher: "large".into(), logprobs: vec![-0.5] };
+    let step = StepRecord {
+        run_id: "run".into(),
+        step: 1,
+        metrics: json!({}),
+        weights_version: 1,
+        uses: vec![used],
+        teacher_logprobs: vec![told],
+        checkpoint: None,
+    };
+    store.record_step(step).await.unwrap();
     store.add_reward("a", "latest", None, Reward::new(1.0)).await.unwrap();
     store.update_attempt("a", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
     store
@@ -83,6 +94,7 @@ async fn a_sound_store_breaks_no_law_and_every_row_is_looked_at() {
         ("spans", 3, 3),
         ("workers", 1, 1),
         ("runs", 1, 1),
+        ("steps", 1, 1),
         ("generations", 2, 2),
         ("attempts", 1, 1),
     ];
@@ -111,6 +123,7 @@ async fn what_no_constraint_sees_is_found() {
         ("UPDATE sequence_counters SET value = 2", &["sequence_counter"]),
         ("DELETE FROM sequence_counters", &["sequence_counter"]),
         ("UPDATE generation_uses SET tokens = 2", &["uses"]),
+        ("UPDATE teacher_logprobs SET generation_id = 'two', logprobs = logprobs || logprobs", &["teacher_logprobs"]),
         (
             "UPDATE generations SET context_length = context_length + 1 WHERE generation_id = 'two'",
             &["checksum", "context_length"],
@@ -170,6 +183,7 @@ async fn what_sqlite_was_told_to_pass_over_is_found() {
                 "generation_parent",
                 "messages",
                 "messages_parent",
+                "teacher_logprobs",
                 "uses",
             ],
         ),

@@ -37,6 +37,7 @@ static SQLITE: LazyLock<Migrator> = LazyLock::new(|| {
             "0010_graders",
             "0011_checksums",
             "0012_leases",
+            "0013_teacher_logprobs",
         ]
     )
 });
@@ -56,6 +57,7 @@ static POSTGRES: LazyLock<Migrator> = LazyLock::new(|| {
             "0010_graders",
             "0011_checksums",
             "0012_leases",
+            "0013_teacher_logprobs",
         ]
     )
 });

@@ -18,6 +18,7 @@ use crate::queries::listing::{ATTEMPTS, ROLLOUTS, SPANS, page, start};
 use crate::resources::resources_from_row;
 use crate::rollouts::rows::rollout_from_row;
 use crate::runs::record::{run_from_row, step_from_row};
+use crate::runs::teacher_logprobs;
 use crate::spans::rows::span_from_row;
 use crate::spans::with_tokens::add_tokens;
 use crate::workers::rows::worker_from_row;
@@ -186,6 +187,9 @@ async fn records_of(connection: &mut AnyConnection, stage: Stage, spans: &[Span]
     }
     if stage == Stage::Calls && !ids.is_empty() {
         records.extend(read_uses(connection, &ids).await?);
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let told = teacher_logprobs::read(connection, &ids).await?;
+        records.extend(told.into_iter().map(ArchiveRecord::TeacherLogprobs));
     }
     Ok(records)
 }

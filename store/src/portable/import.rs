@@ -15,6 +15,7 @@ use crate::database::writer::Write;
 use crate::recording::one_by_one::import as import_call;
 use crate::rollouts::rows::{existing_rollout, run_and_step};
 use crate::runs::record::require_run;
+use crate::runs::teacher_logprobs;
 use crate::spans::writing::{insert_span, raise_sequence_id};
 use crate::{Result, Store, StoreError};
 
@@ -55,6 +56,7 @@ async fn import(write: &mut Write, record: ArchiveRecord) -> Result<bool> {
         ArchiveRecord::Span(span) => import_span(write, &span).await,
         ArchiveRecord::Generation(archived) => import_generation(write, *archived).await,
         ArchiveRecord::GenerationUse(used) => import_use(write.connection(), used).await,
+        ArchiveRecord::TeacherLogprobs(told) => teacher_logprobs::import(write.connection(), told).await,
     }
 }
 
@@ -335,7 +337,7 @@ mod tests {
     use fulgurite_types::{
         ArchiveScope, AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationFilter, GenerationUse, ListFilter,
         NewGatewayRollout, NewRollout, NewRun, Page, Part, Reward, RolloutFilter, RolloutMode, SpanFilter, StepRecord,
-        TextFilter, WorkerFilter,
+        TeacherLogprobs, TextFilter, WorkerFilter,
     };
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -380,6 +382,8 @@ mod tests {
             all.push(json!(store.checkpoints(&run.run_id).await.unwrap()));
             all.push(json!(store.token_ledger(&run.run_id).await.unwrap()));
         }
+        let ids = ["g0", "g1", "g2", "g3"];
+        all.push(json!(store.teacher_logprobs(&ids).await.unwrap()));
         let counters = "SELECT rollout_id, value FROM sequence_counters WHERE value > 0 ORDER BY 1";
         let queue = "SELECT rollout_id, queue_position FROM rollouts WHERE queue_position IS NOT NULL ORDER BY 2";
         let done = "SELECT rollout_id, position FROM completions ORDER BY 2";
@@ -431,6 +435,12 @@ mod tests {
         store.next_sequence_id("z").await.unwrap();
         store.update_attempt("z", "latest", AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
         let uses = vec![GenerationUse { generation_id: "g0".into(), cause: "trained".into(), tokens: 2 }];
+        let of_teacher = |generation_id: &str, logprobs: Vec<f32>| TeacherLogprobs {
+            generation_id: generation_id.into(),
+            teacher: "large".into(),
+            logprobs,
+        };
+        let teacher_logprobs = vec![of_teacher("g0", vec![-0.25, -1e-45]), of_teacher("g1", vec![-0.5, 0.0])];
         let checkpoint = CheckpointRecord { directory: "/tmp/x".into(), state: json!({"cursor": 3}) };
         store
             .record_step(StepRecord {
@@ -439,6 +449,7 @@ mod tests {
                 metrics: json!({"loss": 0.3}),
                 weights_version: 7,
                 uses,
+                teacher_logprobs,
                 checkpoint: Some(checkpoint),
             })
             .await

@@ -14,6 +14,7 @@ use crate::database::sql::{Sql, column, count, json, plain, to_integer, to_json,
 use crate::database::writer::Write;
 use crate::rollouts::changes::set_rollout_status;
 use crate::rollouts::rows::rollout_from_row;
+use crate::runs::teacher_logprobs;
 use crate::{Result, Store, StoreError};
 
 /// What a use becomes when its step is undone.
@@ -59,7 +60,8 @@ impl Store {
         rows.iter().map(run_from_row).collect()
     }
 
-    /// Records a step in one transaction: its metrics, what became of the tokens that it consumed, and its checkpoint.
+    /// Records a step in one transaction: its metrics, what became of the tokens that it consumed,
+    /// what teachers made of them, and its checkpoint.
     /// What the run recorded earlier of the same generations is replaced.
     pub async fn record_step(&self, record: StepRecord) -> Result<()> {
         self.write(move |write| {
@@ -83,6 +85,7 @@ impl Store {
                     return Err(StoreError::Conflict { kind: "step", id: format!("{step} of run {run_id}") });
                 }
                 replace_uses(write, run_id, Some(step), &record.uses).await?;
+                teacher_logprobs::replace(write.connection(), run_id, &record.teacher_logprobs).await?;
                 if let Some(checkpoint) = &record.checkpoint {
                     insert_checkpoint(write.connection(), run_id, step, checkpoint).await?;
                 }
@@ -364,6 +367,7 @@ mod tests {
             metrics: json!({"reward": 0.5}),
             weights_version: step,
             uses,
+            teacher_logprobs: vec![],
             checkpoint: step.is_multiple_of(2).then_some(checkpoint),
         }
     }

@@ -86,6 +86,9 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
         return (StatusCode::BAD_REQUEST, Json(json!({ "error": { "message": "prompt is missing" } }))).into_response();
     }
     let list = |value: &Value| value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
+    if let Some(alternatives) = body["prompt_logprobs"].as_u64() {
+        return prompt_logprobs(&shared, list(&body["prompt"]), alternatives as usize).await;
+    }
     let number = |field: &str| body[field].as_f64().unwrap() as f32;
     let request = SampleRequest {
         prompt: list(&body["prompt"]),
@@ -106,6 +109,20 @@ async fn complete(State(shared): State<Arc<Shared>>, Json(body): Json<Value>) ->
     let stream = shared.engine.sampler().sample(request).await.unwrap();
     let text = [&events(stream).await[..], &["data: [DONE]\n\n".to_owned()]].concat().concat();
     ([("content-type", "text/event-stream")], text).into_response()
+}
+
+/// The first place has nothing before it; the others have the prompt's own token beside the likeliest.
+async fn prompt_logprobs(shared: &Shared, prompt: Vec<u32>, alternatives: usize) -> Response {
+    let scores = shared.engine.sampler().score_prompt(&prompt, alternatives).await.unwrap();
+    let mut places = vec![Value::Null];
+    for (place, logprob) in scores.logprobs.iter().enumerate() {
+        let likeliest = scores.likeliest.get(place).into_iter().flatten().copied();
+        let tokens = likeliest.chain([(prompt[place + 1], *logprob)]);
+        let told = |(id, logprob): (u32, f32)| (id.to_string(), json!({ "logprob": logprob, "rank": 1 }));
+        places.push(tokens.map(told).collect());
+    }
+    let choice = json!({ "index": 0, "text": "", "finish_reason": "length", "prompt_logprobs": places });
+    Json(json!({ "choices": [choice] })).into_response()
 }
 
 /// An answer's tokens, each an event, the last with its end.

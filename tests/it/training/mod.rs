@@ -1,4 +1,5 @@
 mod daemon;
+mod distillation;
 mod harvest;
 mod objectives;
 mod policy_runs;

@@ -4,7 +4,8 @@ use crate::wire::protobuf::{SampleResponse, SampledSequence, StopReason as WireS
 use crate::wire::{self, JsonChunk, ModelInput, SamplingParams, StopSequences, WireError};
 use fulgurite_backends::remote::Elements;
 use fulgurite_backends::remote::{Piece, PieceToken};
-use fulgurite_backends::{AnswerFault, SampleRequest, StopReason};
+use fulgurite_backends::{AnswerFault, PromptScores, SampleRequest, StopReason};
+use fulgurite_types::unpack_logprobs;
 
 /// The request, at its place among the sampling session's. Of a seed as many bits count as the service takes.
 pub(super) fn request(
@@ -31,6 +32,65 @@ pub(super) fn request(
         topk_sample_logprobs: request.top_logprobs,
         ..wire::SampleRequest::default()
     }
+}
+
+/// A request for what a service makes of a prompt, and of `alternatives` to each of its tokens. It has to ask for a token,
+/// which nobody reads.
+pub(super) fn scoring_request(
+    sampling_session_id: &str,
+    place: u64,
+    prompt: &[u32],
+    alternatives: usize,
+) -> wire::SampleRequest {
+    let chunks = vec![JsonChunk::EncodedText { tokens: prompt.to_vec() }];
+    wire::SampleRequest {
+        sampling_session_id: Some(sampling_session_id.to_owned()),
+        seq_id: Some(place),
+        num_samples: 1,
+        prompt: ModelInput { chunks },
+        sampling_params: SamplingParams { max_tokens: Some(1), ..SamplingParams::default() },
+        prompt_logprobs: Some(true),
+        topk_prompt_logprobs: alternatives,
+        ..wire::SampleRequest::default()
+    }
+}
+
+/// What an answer says of the prompt.
+pub(super) fn prompt_scores(
+    response: &SampleResponse,
+    prompt: &[u32],
+    alternatives: usize,
+) -> Result<PromptScores, AnswerFault> {
+    let told = response.prompt_logprobs.as_deref();
+    let told = told.ok_or_else(|| unreadable("the logprobs of the prompt did not come".to_owned()))?;
+    let logprobs = unpack_logprobs(told).unwrap_or_default();
+    if logprobs.len() != prompt.len() {
+        return Err(AnswerFault::CountsDiffer { tokens: prompt.len(), logprobs: logprobs.len() });
+    }
+    let logprobs: Vec<f32> = logprobs.into_iter().skip(1).collect();
+    if let Some(place) = logprobs.iter().position(|logprob| logprob.is_nan()) {
+        return Err(unreadable(format!("the logprob in place {} of the prompt did not come", place + 1)));
+    }
+    let mut likeliest = Vec::new();
+    if alternatives > 0 {
+        let rows = response.topk_prompt_logprobs.as_ref().map_or(Ok(Vec::new()), |top| top.rows());
+        let rows = rows.map_err(unreadable_array)?;
+        if rows.len() != prompt.len() {
+            return Err(unreadable(format!(
+                "a prompt of {} came with likeliest tokens for {}",
+                prompt.len(),
+                rows.len()
+            )));
+        }
+        let of_token = |(token, logprob): (i32, f32)| {
+            let token = u32::try_from(token).map_err(|_| unreadable(format!("{token} is no token")))?;
+            Ok((token, logprob))
+        };
+        for row in rows.into_iter().skip(1) {
+            likeliest.push(row.into_iter().map(of_token).collect::<Result<_, AnswerFault>>()?);
+        }
+    }
+    Ok(PromptScores { logprobs, likeliest, ..PromptScores::default() })
 }
 
 /// All of an answer.

@@ -4,12 +4,13 @@ use async_trait::async_trait;
 use fulgurite_types::{SamplingParameters, WeightsVersion};
 use tokio::sync::OnceCell;
 
-use super::sampling::{Sampling, Weights};
+use super::sampling::{Asked, Sampling, Weights};
 use super::service::TinkerService;
 use crate::wire::{CheckpointKind, CheckpointPath, SupportedModel};
 use fulgurite_backends::remote::{PROBED_TOKENS, probe, reports_certainty};
 use fulgurite_backends::{
-    BackendError, Capabilities, NewWeights, SampleRequest, SampleStream, Sampler, SamplerInfo, WeightsSource,
+    BackendError, Capabilities, NewWeights, PromptScores, SampleRequest, SampleStream, Sampler, SamplerInfo,
+    WeightsSource,
 };
 
 /// The greatest number of alternatives that is requested.
@@ -111,7 +112,7 @@ impl TinkerSampler {
 
     /// Samples what has been found right.
     async fn start(&self, request: SampleRequest) -> Result<SampleStream, BackendError> {
-        let asked = self.sampling.submit(&request).await?;
+        let asked = self.sampling.submit(Asked::Tokens(&request)).await?;
         let (sender, stream) = SampleStream::channel();
         #[expect(clippy::disallowed_methods, reason = "it ends when nobody listens to the stream")]
         tokio::spawn(self.sampling.clone().run(asked, request, sender));
@@ -142,6 +143,11 @@ impl Sampler for TinkerSampler {
         let room = info.context_length - request.prompt.len();
         let request = SampleRequest { max_tokens: request.max_tokens.min(room), ..request };
         self.start(request).await
+    }
+
+    async fn score_prompt(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        self.info().await?.check_scored(prompt)?;
+        self.sampling.score(prompt, alternatives).await
     }
 
     /// From a checkpoint that the service keeps. Answers under way stay with the weights that they began with.

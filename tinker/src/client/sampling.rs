@@ -15,7 +15,7 @@ use crate::wire::protobuf::SampleResponse;
 use crate::wire::{CreateSamplingSessionRequest, CreateSamplingSessionResponse, SubmittedRequest};
 use fulgurite_backends::remote::Elements;
 use fulgurite_backends::remote::{Answer, EndsAt};
-use fulgurite_backends::{BackendError, SampleEvent, SampleRequest};
+use fulgurite_backends::{BackendError, PromptScores, SampleEvent, SampleRequest};
 
 /// What is sampled from.
 #[derive(Debug)]
@@ -33,6 +33,15 @@ struct SamplingSession {
     session: Arc<Session>,
     /// The place of the next request.
     next: AtomicU64,
+}
+
+/// What is asked of a service.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked<'a> {
+    /// An answer.
+    Tokens(&'a SampleRequest),
+    /// How likely a prompt is.
+    Scores { prompt: &'a [u32], alternatives: usize },
 }
 
 /// A request that the service has taken.
@@ -98,18 +107,25 @@ impl Sampling {
 
     /// Has the service take a request. One that was started again does not know the session any more, and is asked once
     /// more in a new one.
-    pub(super) async fn submit(&self, request: &SampleRequest) -> Result<Submitted, BackendError> {
-        match self.submit_once(request).await {
-            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.submit_once(request).await?),
+    pub(super) async fn submit(&self, asked: Asked<'_>) -> Result<Submitted, BackendError> {
+        match self.submit_once(asked).await {
+            Err(Refusal { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(self.submit_once(asked).await?),
             asked => Ok(asked?),
         }
     }
 
-    async fn submit_once(&self, request: &SampleRequest) -> Result<Submitted, Refusal> {
+    async fn submit_once(&self, asked: Asked<'_>) -> Result<Submitted, Refusal> {
         let sampling_session = self.sampling_session().await?;
         let place = sampling_session.next.fetch_add(1, Ordering::Relaxed);
-        let greatest_seed = sampling_session.session.greatest_seed();
-        let body = sampled::request(&sampling_session.id, place, request, greatest_seed);
+        let body = match asked {
+            Asked::Tokens(request) => {
+                let greatest_seed = sampling_session.session.greatest_seed();
+                sampled::request(&sampling_session.id, place, request, greatest_seed)
+            }
+            Asked::Scores { prompt, alternatives } => {
+                sampled::scoring_request(&sampling_session.id, place, prompt, alternatives)
+            }
+        };
         let mut submission = Request::post("api/v1/asample", &body)?;
         // Has the service answer 429 instead of queueing without end.
         submission.headers.push(("X-Tinker-Sampling-Backpressure", "1".to_owned()));
@@ -128,7 +144,7 @@ impl Sampling {
         let response = tokio::select! {
             biased;
             () = sender.closed() => None,
-            response = self.response(&mut asked, &request) => Some(response),
+            response = self.response(&mut asked, Asked::Tokens(&request)) => Some(response),
         };
         let Some(response) = response else {
             if asked.sampling_session.session.cancels() {
@@ -145,19 +161,28 @@ impl Sampling {
     }
 
     /// Waits for the answer, asking again when the service has forgotten that it was asked.
-    async fn response(&self, asked: &mut Submitted, request: &SampleRequest) -> Result<SampleResponse, BackendError> {
+    async fn response(&self, submitted: &mut Submitted, asked: Asked<'_>) -> Result<SampleResponse, BackendError> {
         let mut tries = Tries::new(self.service.patience());
         loop {
-            match self.service.result(&asked.submitted, RequestKind::Sample, HttpAnswer::message_of).await {
+            match self.service.result(&submitted.submitted, RequestKind::Sample, HttpAnswer::message_of).await {
                 Ok(response) => return Ok(response),
                 Err(NoResult::Failed(error)) => return Err(error),
                 Err(NoResult::Lost) => {
                     let error = self.service.lost("sample");
                     tries.failed(Failure { trouble: Trouble::Failing, retry_after: None, error }).await?;
-                    *asked = self.submit(request).await?;
+                    *submitted = self.submit(asked).await?;
                 }
             }
         }
+    }
+
+    /// How likely a prompt is, with that many alternatives to each of its tokens.
+    pub(super) async fn score(&self, prompt: &[u32], alternatives: usize) -> Result<PromptScores, BackendError> {
+        let asked = Asked::Scores { prompt, alternatives };
+        let mut submitted = self.submit(asked).await?;
+        let response = self.response(&mut submitted, asked).await?;
+        let scores = sampled::prompt_scores(&response, prompt, alternatives);
+        scores.map_err(|fault| self.service.broken_answer(fault))
     }
 
     fn events(

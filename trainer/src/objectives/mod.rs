@@ -11,8 +11,8 @@ pub(crate) use self::cross_entropy::CrossEntropy;
 pub(crate) use self::objective::{Lesson, Objective, Part, Pass};
 pub use self::policy::{
     AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics,
-    STANDARD_DEVIATION_FLOOR, Spread, batch_advantages, penalize_kl, policy_metrics, rollout_metrics,
-    split_into_substeps,
+    STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
+    rollout_metrics, split_into_substeps,
 };
 pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, PolicyGradient, report_odd_rewards};
 pub use self::reference::Reference;

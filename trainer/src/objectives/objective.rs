@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction};
-use fulgurite_types::{Datum, GenerationUse};
+use fulgurite_types::{Datum, GenerationUse, TeacherLogprobs};
 use serde_json::{Map, Value};
 
 use crate::sources::DataPosition;
@@ -47,6 +47,8 @@ pub(crate) struct Lesson {
     pub(crate) metrics: Map<String, Value>,
     /// What becomes of every token that was sampled for it.
     pub(crate) uses: Vec<GenerationUse>,
+    /// What teachers made of those tokens.
+    pub(crate) teacher_logprobs: Vec<TeacherLogprobs>,
     /// Where there is nothing to learn: what the policy said.
     pub(crate) answers: Vec<SampleAnswer>,
 }

@@ -65,6 +65,7 @@ impl TrainerOptions {
         least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
         match self.objective {
             ObjectiveName::Grpo => self.check_grpo(),
+            ObjectiveName::OnPolicyDistillation => self.check_on_policy_distillation(),
             ObjectiveName::Sft => self.check_sft(),
         }
     }
@@ -91,10 +92,31 @@ impl TrainerOptions {
         }
     }
 
+    fn check_on_policy_distillation(&self) -> Result<(), TrainError> {
+        match &self.distillation {
+            Some(distillation) => distillation.check()?,
+            None => {
+                let message =
+                    "is missing: objective = \"on_policy_distillation\" needs distillation = { teacher = \"NAME\" }";
+                return Err(TrainError::Option {
+                    key: "[trainer] distillation".to_owned(),
+                    message: message.to_owned(),
+                });
+            }
+        }
+        self.check_grpo()
+    }
+
+    /// Whether the rewards of a group are measured against each other.
+    fn needs_groups(&self) -> bool {
+        let learns_from_rewards = self.distillation.as_ref().is_none_or(|teachers| teachers.reward_coefficient > 0.0);
+        learns_from_rewards && self.advantages.baseline.is_of_group()
+    }
+
     fn check_grpo(&self) -> Result<(), TrainError> {
         match &self.harvest {
             Some(harvest) => harvest.check()?,
-            None if self.advantages.baseline.is_of_group() => {
+            None if self.needs_groups() => {
                 least("[trainer] group_size", self.group_size as u64, 2, "its mean is what each is measured against")?
             }
             None => least("[trainer] group_size", self.group_size as u64, 1, "a task needs a rollout")?,

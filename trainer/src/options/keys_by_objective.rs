@@ -22,8 +22,8 @@ const COMMON: [&str; 10] = [
     "keep_checkpoints",
 ];
 
-/// Keys that are read by one objective alone.
-const OF_GRPO: [&str; 18] = [
+/// Keys of objectives that learn from rollouts.
+const OF_ROLLOUTS: [&str; 16] = [
     "groups_per_batch",
     "group_size",
     "reward_bounds",
@@ -32,7 +32,6 @@ const OF_GRPO: [&str; 18] = [
     "loss",
     "loss_parameters",
     "loss_aggregation",
-    "dynamic_sampling",
     "schedule",
     "importance_mask",
     "kl",
@@ -40,9 +39,11 @@ const OF_GRPO: [&str; 18] = [
     "sampling_parameters",
     "evaluation",
     "stop",
-    "harvest",
     "evaluation.samples_per_task",
 ];
+/// Keys that are read by one objective alone.
+const OF_GRPO: [&str; 2] = ["dynamic_sampling", "harvest"];
+const OF_ON_POLICY_DISTILLATION: [&str; 1] = ["distillation"];
 const OF_SFT: [&str; 10] = [
     "source",
     "train_on",
@@ -58,11 +59,12 @@ const OF_SFT: [&str; 10] = [
 
 impl ObjectiveName {
     fn reads(self, key: &str) -> bool {
-        let own: &[&str] = match self {
-            Self::Grpo => &OF_GRPO,
-            Self::Sft => &OF_SFT,
+        let own: [&[&str]; 2] = match self {
+            Self::Grpo => [&OF_ROLLOUTS, &OF_GRPO],
+            Self::Sft => [&OF_SFT, &[]],
+            Self::OnPolicyDistillation => [&OF_ROLLOUTS, &OF_ON_POLICY_DISTILLATION],
         };
-        let mut known = COMMON.iter().chain(own);
+        let mut known = COMMON.iter().chain(own.into_iter().flatten());
         known.any(|known| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
     }
 }
@@ -76,7 +78,7 @@ impl TrainerOptions {
         match written.into_iter().find(|key| !self.objective.reads(key)) {
             None => Ok(()),
             Some(key) => {
-                let others = [ObjectiveName::Grpo, ObjectiveName::Sft].into_iter().find(|other| other.reads(key));
+                let others = ObjectiveName::ALL.into_iter().find(|other| other.reads(key));
                 let whose = others.map_or(String::new(), |other| format!(", but of \"{}\"", other.as_str()));
                 let message = format!("is no key of objective = \"{}\"{whose}: leave it out", self.objective.as_str());
                 Err(TrainError::Option { key: format!("[trainer] {key}"), message })
@@ -88,7 +90,7 @@ impl TrainerOptions {
     pub fn set_defaults(&mut self, written: &[String]) {
         let is_written = |key: &str| written.iter().any(|written| written == key);
         match self.objective {
-            ObjectiveName::Grpo => self.max_steps = Some(self.max_steps()),
+            ObjectiveName::Grpo | ObjectiveName::OnPolicyDistillation => self.max_steps = Some(self.max_steps()),
             ObjectiveName::Sft => {
                 if !is_written("learning_rate_schedule") {
                     self.learning_rate_schedule = LearningRateSchedule::Linear;
@@ -119,7 +121,7 @@ mod tests {
     fn every_key_belongs_to_an_objective() {
         let options = json!(TrainerOptions::default());
         for key in options.as_object().unwrap().keys() {
-            let readers = [ObjectiveName::Grpo, ObjectiveName::Sft].into_iter().filter(|name| name.reads(key)).count();
+            let readers = ObjectiveName::ALL.into_iter().filter(|name| name.reads(key)).count();
             assert!(readers > 0 || key == "evaluation", "{key}");
         }
     }
@@ -134,6 +136,10 @@ mod tests {
         );
         assert!(refused(&sft, "evaluation.samples_per_task").contains("but of \"grpo\""));
         assert!(refused(&TrainerOptions::default(), "train_on").contains("but of \"sft\""));
+        let taught = TrainerOptions { objective: ObjectiveName::OnPolicyDistillation, ..TrainerOptions::default() };
+        assert!(refused(&taught, "harvest").contains("but of \"grpo\""));
+        assert!(refused(&sft, "distillation.teacher").contains("but of \"on_policy_distillation\""));
+        taught.check_keys(["distillation.teacher", "group_size", "kl.coefficient"]).unwrap();
         sft.check_keys(["source.conversations", "learning_rate", "evaluation.every"]).unwrap();
         TrainerOptions::default().check_keys(["harvest.max_staleness", "evaluation.every", "max_steps"]).unwrap();
     }

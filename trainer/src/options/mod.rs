@@ -1,6 +1,7 @@
 //! What a config says of training.
 
 mod check;
+mod distillation;
 mod keys_by_objective;
 mod loss;
 mod objective_name;
@@ -8,6 +9,7 @@ mod sft;
 mod supervised;
 mod trainer;
 
+pub use self::distillation::DistillationOptions;
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
 pub use self::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};

@@ -3,6 +3,7 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::distillation::DistillationOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
@@ -16,7 +17,8 @@ use crate::sources::HarvestOptions;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainerOptions {
-    /// What a run learns by: `grpo`, from rewards, or `sft`, from conversations that are there.
+    /// What a run learns by: `grpo`, from rewards, `sft`, from conversations that are there, or `on_policy_distillation`, from
+    /// a teacher's logprobs of what the policy sampled.
     pub objective: ObjectiveName,
     /// Of `sft`: the conversations.
     pub source: Option<DataSource>,
@@ -77,6 +79,8 @@ pub struct TrainerOptions {
     pub loss_aggregation: LossAggregation,
     /// What leaving a reference policy costs; without it, nothing does.
     pub kl: Option<KlOptions>,
+    /// Of `on_policy_distillation`: the teacher.
+    pub distillation: Option<DistillationOptions>,
     /// Optimizer steps that a batch is split into, between groups, never through one.
     pub substeps: NonZeroUsize,
     /// When the rollouts of a step are run.
@@ -129,6 +133,7 @@ impl Default for TrainerOptions {
             loss_parameters: LossParameters::default(),
             loss_aggregation: LossAggregation::default(),
             kl: None,
+            distillation: None,
             substeps: NonZeroUsize::MIN,
             schedule: SamplingSchedule::default(),
             importance_mask: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fulgurite_backends::{AdamParameters, ForwardBackward, Learner};
-use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TokenUse, WeightsVersion};
+use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, WeightsVersion};
 use serde_json::{Map, Value, json};
 
 use super::checkpoints::{CheckpointState, Checkpoints, file_digests, remove_directory};
@@ -56,6 +56,12 @@ struct Progress {
     step: u64,
     position: DataPosition,
     metrics_file: MetricsFile,
+}
+
+/// What is recorded of the tokens that a step was made of.
+struct Consumed {
+    uses: Vec<GenerationUse>,
+    teacher_logprobs: Vec<TeacherLogprobs>,
 }
 
 /// How a run ended.
@@ -229,7 +235,8 @@ impl<Data> TrainingRun<Data> {
         let is_due = progress.step.is_multiple_of(self.checkpointing.every);
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         set(&mut metrics, "time/total", total);
-        self.record(progress, step, metrics, uses, checkpoint, reporter).await?;
+        let consumed = Consumed { uses, teacher_logprobs: lesson.teacher_logprobs };
+        self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
         if lesson.substeps.is_empty() {
             let steps = self.record.steps(&self.identity.run_id).await?;
             without_gradient::warning(&steps, &untrained, lesson.answers)
@@ -319,7 +326,7 @@ impl<Data> TrainingRun<Data> {
         progress: &mut Progress,
         step: u64,
         metrics: Map<String, Value>,
-        uses: Vec<GenerationUse>,
+        Consumed { uses, teacher_logprobs }: Consumed,
         checkpoint: Option<CheckpointRecord>,
         reporter: &mut dyn Reporter,
     ) -> Result<(), TrainError> {
@@ -333,6 +340,7 @@ impl<Data> TrainingRun<Data> {
                 weights_version: progress.step,
                 metrics: Value::Object(metrics.clone()),
                 uses,
+                teacher_logprobs,
                 checkpoint,
             })
             .await?;
@@ -385,7 +393,8 @@ impl<Data> TrainingRun<Data> {
         let saved = self.record.latest_checkpoint(&self.identity.run_id).await?;
         let is_saved = saved.is_some_and(|checkpoint| checkpoint.state["step"] == json!(step));
         let checkpoint = if is_saved || step == 0 { None } else { Some(self.save_checkpoint(progress).await?) };
-        self.record(progress, step, metrics, uses, checkpoint, reporter).await
+        let consumed = Consumed { uses, teacher_logprobs: Vec::new() };
+        self.record(progress, step, metrics, consumed, checkpoint, reporter).await
     }
 
     /// Tells how the run went. Everything is read back from the store, so that a resumed run tells the whole.

@@ -15,7 +15,7 @@ use fulgurite_store::{Store, StoreOptions};
 use fulgurite_trainer::{Record, RecordError, RemoteRecord};
 use fulgurite_types::{
     AttemptStatus, AttemptUpdate, CheckpointRecord, GenerationUse, NewGeneration, NewRollout, NewRun, RecordedSampling,
-    Reward, StepRecord, WeightsFrom,
+    RecordedTeacherLogprobs, Reward, StepRecord, TeacherLogprobs, WeightsFrom,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -138,12 +138,15 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
         cause: "trained".into(),
         tokens: 2,
     };
+    let told =
+        TeacherLogprobs { generation_id: "generation-0".into(), teacher: "large".into(), logprobs: vec![-0.1, -1e-45] };
     let step = StepRecord {
         run_id: "run/1".into(),
         step: 1,
         metrics: json!({ "loss": 0.1 }),
         weights_version: 1,
         uses: vec![used(0)],
+        teacher_logprobs: vec![told.clone()],
         checkpoint: Some(CheckpointRecord { directory: "checkpoints/1".into(), state: json!({ "step": 1 }) }),
     };
     // As after a lost reply.
@@ -154,6 +157,8 @@ async fn what_is_read_over_http_is_what_the_store_holds() {
     let error = refused(remote.record_step(changed).await).to_string();
     let expected = "/runs/run%2F1/steps refused (status 409): step already exists: 1 of run run/1";
     assert!(error.ends_with(expected), "{error}");
+    let recorded = store.teacher_logprobs(&["generation-0"]).await.unwrap();
+    assert_eq!(recorded, [RecordedTeacherLogprobs { run_id: "run/1".into(), told }]);
     remote.record_uses("run/1", vec![used(1)]).await.unwrap();
     assert_eq!(remote.steps("run/1").await.unwrap(), local.steps("run/1").await.unwrap());
     assert_eq!(remote.latest_checkpoint("run/1").await.unwrap(), local.latest_checkpoint("run/1").await.unwrap());

@@ -1,7 +1,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Attempt, Generation, ResourcesUpdate, Rollout, Run, Span, Step, TokenUse, Worker};
+use crate::{
+    Attempt, Generation, RecordedTeacherLogprobs, ResourcesUpdate, Rollout, Run, Span, Step, TokenUse, Worker,
+};
 
 /// One record of an archive, from which a store can be made again. In JSON: `{"record": "attempt", "data": {..}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,8 @@ pub enum ArchiveRecord {
     Generation(Box<ArchivedGeneration>),
     /// What became of a generation's tokens; generation and run come before it.
     GenerationUse(ArchivedUse),
+    /// What a teacher made of a generation's tokens; generation and run come before it.
+    TeacherLogprobs(RecordedTeacherLogprobs),
 }
 
 /// A checkpoint as it is stored.

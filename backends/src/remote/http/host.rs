@@ -155,6 +155,16 @@ impl Host {
         Ok(serde_json::from_slice(&self.read(reply.body).await?).unwrap_or(Value::Null))
     }
 
+    /// The JSON that a POST is answered with, however much of it there is.
+    pub(crate) async fn post_for_json(&self, path: &str, body: &Value) -> Result<Value, BackendError> {
+        let reply = self.successful(self.send(self.client.post(self.url(path)).json(body)).await?).await?;
+        let body = self.read_up_to(reply.body, usize::MAX).await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let message = format!("no JSON: {error}");
+            self.broken_answer(AnswerFault::Unreadable { message })
+        })
+    }
+
     /// Whether `GET /health` succeeds.
     pub(crate) async fn check_health(&self) -> Result<(), BackendError> {
         let reply = self.send(self.client.get(self.url("health")).timeout(HEALTH_LIMIT)).await?;
@@ -230,9 +240,13 @@ impl Host {
         }
     }
 
-    async fn read(&self, mut reply: ReplyBody) -> Result<Vec<u8>, BackendError> {
+    async fn read(&self, reply: ReplyBody) -> Result<Vec<u8>, BackendError> {
+        self.read_up_to(reply, BODY_LIMIT).await
+    }
+
+    async fn read_up_to(&self, mut reply: ReplyBody, limit: usize) -> Result<Vec<u8>, BackendError> {
         let mut body = Vec::new();
-        while body.len() < BODY_LIMIT {
+        while body.len() < limit {
             match tokio::time::timeout(self.silence_limit, reply.data()).await {
                 Ok(Some(Ok(bytes))) => body.extend_from_slice(&bytes),
                 Ok(None) => break,

@@ -38,6 +38,7 @@ auxiliary_rules = [{ name = "r" }]
 [trainer]
 harvest = {}
 dynamic_sampling = {}
+distillation = {}
 kl = { coefficient = 0.1 }
 "#;
 

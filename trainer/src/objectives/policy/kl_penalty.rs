@@ -1,4 +1,4 @@
-//! A penalty for leaving a reference policy, taken into the advantages.
+//! A penalty for differing from another policy, taken into the advantages.
 
 use fulgurite_types::{Datum, LossInputs};
 
@@ -25,24 +25,51 @@ pub fn penalize_kl(
     penalty: KlPenalty,
 ) -> Result<Option<f32>, PolicyDataError> {
     let targets = trained_targets(data, reference_logprobs)?;
+    let Some(mean) = mean_of(&targets) else { return Ok(None) };
+    penalize(data, &targets, penalty, mean);
+    Ok(Some(mean))
+}
+
+/// As [`penalize_kl`], but the mean is not taken off: what is learnt is the reverse divergence itself, not how one token
+/// differs from the others. For each trained target the advantage grows by `-coefficient * d`.
+pub fn distill(
+    data: &mut [Datum],
+    teacher_logprobs: &[Vec<f32>],
+    penalty: KlPenalty,
+) -> Result<Option<f32>, PolicyDataError> {
+    let targets = trained_targets(data, teacher_logprobs)?;
+    let Some(mean) = mean_of(&targets) else { return Ok(None) };
+    penalize(data, &targets, penalty, 0.0);
+    Ok(Some(mean))
+}
+
+/// The mean of `sampler logprob - other logprob` over the trained targets; `None` if there are none.
+pub(crate) fn mean_difference(data: &[Datum], logprobs: &[Vec<f32>]) -> Result<Option<f32>, PolicyDataError> {
+    Ok(mean_of(&trained_targets(data, logprobs)?))
+}
+
+fn difference(target: &TrainedTarget) -> f32 {
+    target.sampler_logprob - target.logprob
+}
+
+fn mean_of(targets: &[Vec<TrainedTarget>]) -> Option<f32> {
     let count = targets.iter().map(Vec::len).sum::<usize>();
-    if count == 0 {
-        return Ok(None);
-    }
-    let difference = |target: &TrainedTarget| target.sampler_logprob - target.logprob;
     let sum: f32 = targets.iter().map(|of_datum| of_datum.iter().map(difference).sum::<f32>()).sum();
-    let mean = sum / count as f32;
-    for ((datum, targets), reference) in data.iter_mut().zip(targets).zip(reference_logprobs) {
-        let mut addends = vec![0.0; reference.len()];
+    (count > 0).then(|| sum / count as f32)
+}
+
+/// Adds `coefficient * (baseline - d)` to the advantages.
+fn penalize(data: &mut [Datum], targets: &[Vec<TrainedTarget>], penalty: KlPenalty, baseline: f32) {
+    for (datum, targets) in data.iter_mut().zip(targets) {
+        let mut addends = vec![0.0; datum.target_tokens.len()];
         for target in targets {
-            addends[target.target] = penalty.coefficient * (mean - difference(&target));
+            addends[target.target] = penalty.coefficient * (baseline - difference(target));
         }
         if penalty.discount > 0.0 {
             addends = discounted_future_sum(&addends, penalty.discount);
         }
         add_where_trained(datum, &addends);
     }
-    Ok(Some(mean))
 }
 
 /// Leaves advantage 0 wherever the mask is 0. A supervised datum has no advantages.

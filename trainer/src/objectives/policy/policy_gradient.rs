@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction, RatioBounds};
-use fulgurite_types::Datum;
+use fulgurite_types::{Datum, TeacherLogprobs};
 use serde_json::{Map, Value};
 
 use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
@@ -17,6 +17,7 @@ use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
+use super::teachers::{MemberPlace, Teachers};
 use super::trajectories::{Credit, assemble};
 use crate::rollouts::{Collected, Decode, findings, reward_metrics, sample_answers};
 use crate::sources::DataPosition;
@@ -31,6 +32,8 @@ pub(crate) struct PolicyGradient {
     pub(crate) substeps: NonZeroUsize,
     /// Ratios outside of which a token teaches nothing.
     pub(crate) importance_mask: Option<RatioBounds>,
+    /// Whose logprobs the policy is pulled to.
+    pub(crate) teachers: Option<Teachers>,
     /// What leaving a reference costs.
     pub(crate) kl: Option<Kl>,
     /// Of a run that harvests, what the running baseline keeps of itself at each reward.
@@ -79,7 +82,12 @@ impl Objective<Collected> for PolicyGradient {
             }
         }
         metrics.extend(staleness_metrics(&collected, step));
-        let groups = self.corrected(batch.groups, learner, &mut metrics).await?;
+        let mut groups = batch.groups;
+        let teacher_logprobs = match &self.teachers {
+            Some(teachers) => self.taught(teachers, &mut groups, &batch.places, &collected, &mut metrics).await?,
+            None => Vec::new(),
+        };
+        let groups = self.corrected(groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         let mut substeps = Vec::new();
         (self.divisors, self.kl_loss) = (Vec::new(), None);
@@ -89,7 +97,7 @@ impl Objective<Collected> for PolicyGradient {
             substeps.push(rollouts.into_iter().flatten().collect());
         }
         let substeps = Lesson::substeps_of(substeps, self.loss);
-        Ok(Lesson { substeps, metrics, uses: collected.uses(), answers })
+        Ok(Lesson { substeps, metrics, uses: collected.uses(), teacher_logprobs, answers })
     }
 
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
@@ -127,6 +135,22 @@ impl Objective<Collected> for PolicyGradient {
 }
 
 impl PolicyGradient {
+    /// Takes into the advantages what teachers make of the rows, and gives it by generation.
+    async fn taught(
+        &self,
+        teachers: &Teachers,
+        groups: &mut [Vec<Vec<Datum>>],
+        places: &[Vec<MemberPlace>],
+        collected: &Collected,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<Vec<TeacherLogprobs>, TrainError> {
+        let mut rollouts: Vec<Vec<Datum>> = groups.iter_mut().flatten().map(std::mem::take).collect();
+        let places: Vec<MemberPlace> = places.iter().flatten().copied().collect();
+        let told = teachers.teach(&mut rollouts, &places, collected, metrics).await?;
+        groups.iter_mut().flatten().zip(rollouts).for_each(|(place, rollout)| *place = rollout);
+        Ok(told)
+    }
+
     /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far.
     async fn corrected(
         &self,

@@ -7,6 +7,7 @@ use fulgurite_types::{Datum, Generation, UntrainedCause};
 
 use super::advantages::{AdvantageOptions, batch_advantages};
 use super::rollout_metrics::rollout_metrics;
+use super::teachers::MemberPlace;
 use crate::TrainError;
 use crate::rollouts::{Collected, Member, is_constant};
 use crate::sources::HarvestState;
@@ -17,6 +18,8 @@ pub(crate) struct Credit {
     pub(crate) advantages: AdvantageOptions,
     /// Whether a rollout that a limit cut off earns 0 at most.
     pub(crate) zero_reward_on_limit: bool,
+    /// Where teachers add to the advantages: what those of rewards are scaled with. Every group then has something to teach.
+    pub(crate) beside_teachers: Option<f32>,
 }
 
 /// What a step learns from.
@@ -24,6 +27,8 @@ pub(crate) struct Credit {
 pub(crate) struct Batch {
     /// Of each group that has something to teach, the rows of each rollout.
     pub(crate) groups: Vec<Vec<Vec<Datum>>>,
+    /// Whose rows those are, in the same order.
+    pub(crate) places: Vec<Vec<MemberPlace>>,
     /// Groups that have nothing to teach.
     pub(crate) idle_groups: usize,
     /// Tokens that were sampled for them.
@@ -51,12 +56,13 @@ pub(crate) fn assemble(
 
     let advantages = batch_advantages(&rewards, credit.advantages);
 
-    let mut taught = Vec::new();
+    let (mut taught, mut places) = (Vec::new(), Vec::new());
     let (mut idle_groups, mut idle_tokens) = (0, 0);
-    for (((group, rewards), advantages), members) in
-        groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups)
+    for (index, (((group, rewards), advantages), members)) in
+        groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups).enumerate()
     {
         let (advantages, has_signal) = match rewards.as_slice() {
+            _ if credit.beside_teachers.is_some() => (scaled(advantages, credit.beside_teachers), true),
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
             rewards if credit.advantages.baseline.is_of_group() => (advantages, !is_constant(rewards)),
             _ => {
@@ -71,17 +77,26 @@ pub(crate) fn assemble(
             members.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::ConstantGroup));
             continue;
         }
-        let mut of_group = Vec::new();
-        for (trajectory, advantage) in group.trajectories.iter().zip(advantages) {
+        let (mut of_group, mut places_of_group) = (Vec::new(), Vec::new());
+        let succeeded = (0..members.len()).filter(|member| members[*member].succeeded());
+        for ((trajectory, advantage), member) in group.trajectories.iter().zip(advantages).zip(succeeded) {
             if !trajectory.transitions.is_empty() {
                 of_group.push(trajectory_to_data(trajectory, advantage)?);
+                places_of_group.push(MemberPlace { group: index, member });
             }
         }
         if !of_group.is_empty() {
             taught.push(of_group);
+            places.push(places_of_group);
         }
     }
-    Ok(Batch { groups: taught, idle_groups, idle_tokens, rollout_metrics: rollout_metrics(&groups), alone })
+    Ok(Batch { groups: taught, places, idle_groups, idle_tokens, rollout_metrics: rollout_metrics(&groups), alone })
+}
+
+/// At a scale of 0 nothing is left, even of what is no number: a rollout that is alone has no baseline.
+fn scaled(advantages: Vec<f32>, scale: Option<f32>) -> Vec<f32> {
+    let scale = scale.unwrap_or(1.0);
+    advantages.into_iter().map(|advantage| if scale == 0.0 { 0.0 } else { advantage * scale }).collect()
 }
 
 fn trajectories(members: &[Member], credit: Credit) -> Result<TrajectoryGroup, TrainError> {

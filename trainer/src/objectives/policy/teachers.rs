@@ -1,0 +1,154 @@
+//! Models that a policy learns from by their logprobs of what it sampled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fulgurite_backends::Sampler;
+use fulgurite_types::{Chunk, Datum, TeacherLogprobs};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Map, Value};
+
+use super::kl_penalty::{KlPenalty, distill, mean_difference};
+use crate::rollouts::{Collected, Member};
+use crate::{DistillationOptions, TrainError};
+
+/// Prompts that are scored at a time.
+const CONCURRENCY: usize = 16;
+
+/// Two tokens of every vocabulary, which show whether a host tells logprobs of a prompt.
+const PROBED: [u32; 2] = [0, 1];
+
+/// Models that a policy learns from, by the names that the options have for them.
+#[derive(Clone)]
+pub struct Teachers {
+    /// Which teacher a task has.
+    pub options: DistillationOptions,
+    /// What tells a teacher's logprobs.
+    pub samplers: BTreeMap<String, Arc<dyn Sampler>>,
+}
+
+/// Where the rows of a rollout come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MemberPlace {
+    pub(crate) group: usize,
+    pub(crate) member: usize,
+}
+
+/// A row, and who scores it.
+struct Scored<'a> {
+    teacher: &'a str,
+    tag: Option<String>,
+    place: MemberPlace,
+    tokens: Vec<u32>,
+}
+
+impl Teachers {
+    /// Refuses tasks without a teacher, and a teacher whose host does not tell logprobs of a prompt.
+    ///
+    /// # Errors
+    /// [`TrainError::Option`], [`TrainError::Teacher`].
+    pub(crate) async fn check(&self, tasks: &[Value]) -> Result<(), TrainError> {
+        tasks.iter().try_for_each(|task| self.options.teacher_of(task).map(drop))?;
+        for name in self.options.teacher_names() {
+            self.score(name, &PROBED).await?;
+        }
+        Ok(())
+    }
+
+    /// The logprob of each token after the first.
+    async fn score(&self, name: &str, tokens: &[u32]) -> Result<Vec<f32>, TrainError> {
+        let sampler = self.samplers.get(name).ok_or_else(|| TrainError::Option {
+            key: "[trainer] distillation".to_owned(),
+            message: format!("names the teacher `{name}`, which was not opened"),
+        })?;
+        match sampler.score_prompt(tokens, 0).await {
+            Ok(scores) => Ok(scores.logprobs),
+            Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
+        }
+    }
+
+    /// Adds to the advantages what their teachers make of the rows, of which `places` says whose they are; gives what they
+    /// made of each generation.
+    pub(crate) async fn teach(
+        &self,
+        rollouts: &mut [Vec<Datum>],
+        places: &[MemberPlace],
+        collected: &Collected,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<Vec<TeacherLogprobs>, TrainError> {
+        let mut scored = Vec::new();
+        for (rows, place) in rollouts.iter().zip(places) {
+            let task = &member(collected, *place).rollout.input;
+            let (teacher, tag) = (self.options.teacher_of(task)?, self.options.tag(task));
+            for row in rows {
+                scored.push(Scored { teacher, tag: tag.clone(), place: *place, tokens: tokens(teacher, row)? });
+            }
+        }
+        let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.tokens.clone()));
+        let asked = asked.map(|(teacher, tokens)| async move { self.score(&teacher, &tokens).await });
+        let logprobs: Vec<Vec<f32>> =
+            stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
+
+        let sizes: Vec<usize> = rollouts.iter().map(Vec::len).collect();
+        let mut rows: Vec<Datum> = rollouts.iter_mut().flat_map(std::mem::take).collect();
+        let DistillationOptions { coefficient, discount, .. } = self.options;
+        if let Some(mean) = distill(&mut rows, &logprobs, KlPenalty { coefficient, discount })? {
+            metrics.insert("teacher_kl".to_owned(), mean.into());
+        }
+        let tags: BTreeSet<&String> = scored.iter().filter_map(|row| row.tag.as_ref()).collect();
+        for tag in tags {
+            let is_of = |row: &Scored<'_>| row.tag.as_ref() == Some(tag);
+            let of_tag = scored.iter().zip(&rows).zip(&logprobs).filter(|((scored, _), _)| is_of(scored));
+            let (data, logprobs): (Vec<Datum>, Vec<Vec<f32>>) =
+                of_tag.map(|((_, row), logprobs)| (row.clone(), logprobs.clone())).unzip();
+            if let Some(mean) = mean_difference(&data, &logprobs)? {
+                metrics.insert(format!("teacher_kl/{tag}"), mean.into());
+            }
+        }
+        let mut rows = rows.into_iter();
+        for (rollout, size) in rollouts.iter_mut().zip(sizes) {
+            *rollout = rows.by_ref().take(size).collect();
+        }
+        Ok(of_generations(&scored, &logprobs, collected))
+    }
+}
+
+fn member(collected: &Collected, place: MemberPlace) -> &Member {
+    &collected.groups[place.group][place.member]
+}
+
+/// All tokens of a row, the last of which is a target alone.
+fn tokens(teacher: &str, row: &Datum) -> Result<Vec<u32>, TrainError> {
+    let mut tokens = Vec::with_capacity(row.positions() + 1);
+    for chunk in &row.model_input {
+        match chunk {
+            Chunk::Tokens(chunk) => tokens.extend(chunk),
+            Chunk::Image { .. } => return Err(TrainError::TeacherOfImages { name: teacher.to_owned() }),
+        }
+    }
+    tokens.extend(row.target_tokens.last());
+    Ok(tokens)
+}
+
+/// What was made of each generation that some row holds.
+fn of_generations(scored: &[Scored<'_>], logprobs: &[Vec<f32>], collected: &Collected) -> Vec<TeacherLogprobs> {
+    let mut told = Vec::new();
+    let rows: Vec<(&Scored<'_>, &Vec<f32>)> = scored.iter().zip(logprobs).collect();
+    for of_rollout in rows.chunk_by(|(one, _), (other, _)| one.place == other.place) {
+        let Some((Scored { place, teacher, .. }, _)) = of_rollout.first() else { continue };
+        for generation in member(collected, *place).trained() {
+            let (prompt, sampled) = (&generation.prompt_tokens, &generation.sampled_tokens);
+            let of_row = |(row, logprobs): &(&Scored<'_>, &Vec<f32>)| {
+                let rest = row.tokens.strip_prefix(prompt.as_slice())?;
+                // The logprobs begin with the second token's.
+                let first = prompt.len().checked_sub(1)?;
+                rest.starts_with(sampled).then(|| logprobs[first..first + sampled.len()].to_vec())
+            };
+            if let Some(logprobs) = of_rollout.iter().find_map(of_row) {
+                let (generation_id, teacher) = (generation.generation_id.clone(), (*teacher).to_owned());
+                told.push(TeacherLogprobs { generation_id, teacher, logprobs });
+            }
+        }
+    }
+    told
+}

@@ -1,0 +1,143 @@
+//! What a config says of learning from a teacher's logprobs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::TrainError;
+
+/// Of `on_policy_distillation`: whose logprobs the policy is pulled to, and how hard. The advantage of each sampled token is
+/// `-coefficient * (its logprob under the policy - its logprob under the teacher)`, to which the task's reward may add.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DistillationOptions {
+    /// The name of one of `[[models]]` with the same tokenizer: the teacher of every task that `teachers` says nothing of.
+    pub teacher: Option<String>,
+    /// The key of a task whose value says which of `teachers` is its.
+    pub task_tag: Option<String>,
+    /// The names of `[[models]]`, by the values of `task_tag`.
+    pub teachers: BTreeMap<String, String>,
+    /// Scale of the difference of logprobs.
+    pub coefficient: f32,
+    /// Above 0, a token answers for what follows it too, each token further discounted by this.
+    pub discount: f32,
+    /// What the advantage of the rollout's reward is scaled with; at 0 rewards are told of, and not learnt from.
+    pub reward_coefficient: f32,
+}
+
+impl Default for DistillationOptions {
+    fn default() -> Self {
+        Self {
+            teacher: None,
+            task_tag: None,
+            teachers: BTreeMap::new(),
+            coefficient: 1.0,
+            discount: 0.0,
+            reward_coefficient: 0.0,
+        }
+    }
+}
+
+impl DistillationOptions {
+    /// The names of all teachers.
+    pub fn teacher_names(&self) -> BTreeSet<&str> {
+        self.teachers.values().chain(&self.teacher).map(String::as_str).collect()
+    }
+
+    /// The tag of a task, if it has one.
+    pub(crate) fn tag(&self, task: &Value) -> Option<String> {
+        match task.get(self.task_tag.as_ref()?)? {
+            Value::Null => None,
+            Value::String(tag) => Some(tag.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// The name of a task's teacher.
+    ///
+    /// # Errors
+    /// [`TrainError::Option`] if it has none.
+    pub(crate) fn teacher_of(&self, task: &Value) -> Result<&str, TrainError> {
+        let tag = self.tag(task);
+        let named = tag.as_ref().and_then(|tag| self.teachers.get(tag));
+        named.or(self.teacher.as_ref()).map(String::as_str).ok_or_else(|| {
+            let key = self.task_tag.as_deref().unwrap_or_default();
+            let what = tag.map_or("does not have it".to_owned(), |tag| format!("has {tag:?}"));
+            let message = format!("has no teacher for a task whose `{key}` decides and that {what}: {task}");
+            TrainError::Option { key: "[trainer] distillation.teachers".to_owned(), message }
+        })
+    }
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), TrainError> {
+        let wrong = |key: &str, message: String| {
+            Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
+        };
+        let Self { teacher, task_tag, teachers, coefficient, discount, reward_coefficient } = self;
+        if teachers.is_empty() && teacher.is_none() {
+            let message = "is missing: the name of one of [[models]], or teachers = { TAG = \"NAME\" }";
+            return wrong("teacher", message.to_owned());
+        }
+        if task_tag.is_some() == teachers.is_empty() {
+            let message =
+                "names the key of a task that chooses among teachers = { TAG = \"NAME\" }: write both or none";
+            return wrong("task_tag", message.to_owned());
+        }
+        if !(coefficient.is_finite() && *coefficient > 0.0) {
+            return wrong("coefficient", format!("is {coefficient}, but must be a finite number above 0"));
+        }
+        if !(0.0..=1.0).contains(discount) {
+            return wrong("discount", format!("is {discount}, but must be from 0 to 1"));
+        }
+        if !(reward_coefficient.is_finite() && *reward_coefficient >= 0.0) {
+            return wrong(
+                "reward_coefficient",
+                format!("is {reward_coefficient}, but must be a finite number from 0 up"),
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_has_the_teacher_of_its_tag() {
+        let options: DistillationOptions = serde_json::from_value(json!({
+            "task_tag": "domain", "teachers": { "math": "large", "7": "seven" },
+        }))
+        .unwrap();
+        options.check().unwrap();
+        assert_eq!(options.teacher_of(&json!({ "domain": "math" })).unwrap(), "large");
+        assert_eq!(options.teacher_of(&json!({ "domain": 7 })).unwrap(), "seven");
+        let refused = |task: Value| options.teacher_of(&task).unwrap_err().to_string();
+        let expected = "[trainer] distillation.teachers has no teacher for a task whose `domain` decides and that ";
+        assert_eq!(refused(json!({ "domain": "law" })), format!("{expected}has \"law\": {{\"domain\":\"law\"}}"));
+        assert_eq!(refused(json!(3)), format!("{expected}does not have it: 3"));
+        let others = DistillationOptions { teacher: Some("other".to_owned()), ..options };
+        assert_eq!(others.teacher_of(&json!({ "domain": "law" })).unwrap(), "other");
+        assert_eq!(others.teacher_names().into_iter().collect::<Vec<_>>(), ["large", "other", "seven"]);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_name() {
+        let refused = |options: Value| {
+            let options: DistillationOptions = serde_json::from_value(options).unwrap();
+            options.check().unwrap_err().to_string()
+        };
+        assert!(refused(json!({})).starts_with("[trainer] distillation.teacher is missing"));
+        assert!(
+            refused(json!({ "teacher": "t", "task_tag": "x" })).starts_with("[trainer] distillation.task_tag names")
+        );
+        assert!(refused(json!({ "teachers": { "a": "t" } })).starts_with("[trainer] distillation.task_tag names"));
+        for (key, value) in [("coefficient", 0.0), ("discount", 1.5), ("reward_coefficient", -1.0)] {
+            let message = refused(json!({ "teacher": "t", key: value }));
+            assert!(message.starts_with(&format!("[trainer] distillation.{key} is {value}, but must be")), "{message}");
+        }
+    }
+}

@@ -94,7 +94,7 @@ mod tests {
             .into_iter()
             .map(|datum| match datum.loss_inputs {
                 LossInputs::Policy { mask, .. } => (datum.model_input, mask),
-                LossInputs::Supervised { .. } => unreachable!(),
+                LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => unreachable!(),
             })
             .collect();
         assert_eq!(

@@ -24,8 +24,7 @@ use fulgurite_proxy::ServedModel;
 use fulgurite_renderers::Renderer;
 use fulgurite_store::AdminKey;
 use fulgurite_trainer::{
-    Decode, Grpo, ObjectiveName, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule,
-    Tasks, TrainEvent,
+    Decode, Grpo, PolicyEndpoint, Record, RecordError, Reporter, RunIdentity, RunSummary, StopRule, Tasks, TrainEvent,
 };
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
@@ -76,7 +75,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
     let prepared = Prepared::new(arguments).await?;
-    if prepared.loaded.config.trainer.objective == ObjectiveName::Sft {
+    if prepared.loaded.config.trainer.objective.learns_from_conversations() {
         return sft::train(prepared).await;
     }
     match server {
@@ -95,8 +94,8 @@ impl Prepared {
         let mut reporter: Box<dyn Reporter> =
             if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
         let model = the_model(&loaded).with_context(file)?;
-        if loaded.config.trainer.objective == ObjectiveName::Sft {
-            sft::check_model(&model).and_then(|()| sft::check(&loaded)).with_context(file)?;
+        if loaded.config.trainer.objective.learns_from_conversations() {
+            sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
         }
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &arguments.agent, &tasks).with_context(file)?;
@@ -304,7 +303,7 @@ fn decode(renderer: Arc<dyn Renderer>) -> Decode {
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     let Config { tasks, trainer, runner, .. } = &loaded.config;
-    if trainer.objective == ObjectiveName::Sft {
+    if trainer.objective.learns_from_conversations() {
         return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
     }
     if trainer.harvest.is_some() {

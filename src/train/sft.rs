@@ -1,4 +1,4 @@
-//! `objective = "sft"`: a model learns from conversations that are there, and nobody samples.
+//! `objective = "sft"` and `"off_policy_distillation"`: a model learns from conversations that are there, and nobody samples.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use fulgurite_trainer::{ConversationsFile, DataSource, Record, RowUnit, RunIdent
 
 use super::parquet_conversations::{is_parquet, write_as_json_lines};
 use super::recorded_rollouts;
+use super::teachers::OpenTeachers;
 use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_directory, run_store_url};
 use crate::config::declarations::{Config, LoadedConfig};
 use crate::config::models::{Backend, ModelEntry};
@@ -17,13 +18,19 @@ use crate::serve::command::open_store;
 use crate::serve::server::Interruptions;
 use crate::train::exclusive_lock::ExclusiveLock;
 
+/// As a config says it.
+fn objective(loaded: &LoadedConfig) -> String {
+    format!("objective = \"{}\"", loaded.config.trainer.objective.as_str())
+}
+
 /// Looks at what the config says of such a run.
 pub fn check(loaded: &LoadedConfig) -> Result<()> {
     let Config { tasks, runner, trainer, store, .. } = &loaded.config;
     if tasks.is_some() || !runner.command.is_empty() || !runner.grade.is_empty() {
         bail!(
-            "objective = \"sft\" learns from conversations that are there, and nobody samples: leave out [tasks], \
-             [runner] command and [runner] grade"
+            "{} learns from conversations that are there, and nobody samples: leave out [tasks], [runner] command and \
+             [runner] grade",
+            objective(loaded)
         );
     }
     let Some(source) = &trainer.source else { return Ok(()) };
@@ -41,12 +48,13 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
 }
 
 /// Refuses a host that only samples.
-pub fn check_model(model: &ModelEntry) -> Result<()> {
+pub fn check_model(loaded: &LoadedConfig, model: &ModelEntry) -> Result<()> {
     match model.backend {
         Backend::Embedded | Backend::Tinker => Ok(()),
         _ => bail!(
-            "objective = \"sft\" trains an embedded model, or one at a tinker service; `{}` is at {}, which samples and \
+            "{} trains an embedded model, or one at a tinker service; `{}` is at {}, which samples and \
              does not learn: give its directory to backend = \"embedded\", train, and serve what comes of it",
+            objective(loaded),
             model.name,
             model.backend.name()
         ),
@@ -57,10 +65,10 @@ pub fn check_model(model: &ModelEntry) -> Result<()> {
 pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let Prepared { loaded, arguments, reporter, model, model_directory, started, .. } = prepared;
     if !arguments.agent.is_empty() {
-        bail!("objective = \"sft\" runs no agent: leave out what stands after --");
+        bail!("{} runs no agent: leave out what stands after --", objective(&loaded));
     }
     if arguments.server.is_some() || arguments.ready_file.is_some() {
-        bail!("objective = \"sft\" needs no server and starts none: leave out --server and --ready-file");
+        bail!("{} needs no server and starts none: leave out --server and --ready-file", objective(&loaded));
     }
     let run_directory = run_directory(&loaded, &arguments)?;
     let _run_lock = ExclusiveLock::of_run(&run_directory)?;
@@ -75,6 +83,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let validation = validation_file(&source);
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
+    let teachers = OpenTeachers::open(&loaded, &opened.served.renderer)?;
     let sft = Sft {
         record,
         learner: opened.learner.clone(),
@@ -82,6 +91,7 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
         options: loaded.config.trainer.clone(),
         context_length: context_length(&model_directory)?,
         data,
+        teachers: teachers.teachers(),
         validation,
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
     };

@@ -15,7 +15,8 @@ use crate::train::run_files::fill_seed;
 
 /// What the config says of teachers, if the run has any.
 fn options(config: &Config) -> Option<&DistillationOptions> {
-    let has_teachers = config.trainer.objective == ObjectiveName::OnPolicyDistillation;
+    let has_teachers =
+        matches!(config.trainer.objective, ObjectiveName::OnPolicyDistillation | ObjectiveName::OffPolicyDistillation);
     config.trainer.distillation.as_ref().filter(|_| has_teachers)
 }
 

@@ -80,6 +80,14 @@ pub enum TrainError {
         /// What is wrong.
         source: Box<BackendError>,
     },
+    /// A teacher tells no token that it takes for likely, or no number of it.
+    #[error(
+        "the teacher `{name}` ([trainer] distillation) tells no likely token of the model's vocabulary for some place"
+    )]
+    TeacherWithoutTargets {
+        /// Its name.
+        name: String,
+    },
     /// A teacher is asked by tokens, and an image has none.
     #[error("the teacher `{name}` ([trainer] distillation) cannot be asked about conversations with images")]
     TeacherOfImages {

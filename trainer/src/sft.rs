@@ -8,7 +8,7 @@ use fulgurite_renderers::Renderer;
 
 use crate::conversations::{ConversationFile, RecordedRollouts, RecordedRules, Rendering, RowUnit, Sequences, Split};
 use crate::evaluation::ConversationEvaluator;
-use crate::objectives::ConversationLoss;
+use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, Teachers, check_teacher};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{ConversationBatch, ConversationSource};
@@ -29,6 +29,8 @@ pub struct Sft {
     pub context_length: Option<usize>,
     /// What is trained.
     pub data: SftData,
+    /// Whose likeliest tokens it learns, in the place of those that are there.
+    pub teachers: Option<Teachers>,
     /// What is scored, where that is in a file of its own.
     pub validation: Option<ConversationsFile>,
     /// Which run.
@@ -76,6 +78,9 @@ impl Sft {
     /// [`TrainError::Row`] for a row that cannot be trained on; nothing is trained then.
     pub async fn run(&self, resume: bool, reporter: &mut dyn Reporter) -> Result<RunSummary, TrainError> {
         self.options.check()?;
+        if let Some(teachers) = &self.teachers {
+            check_teacher(teachers, teachers.options.top_k).await?;
+        }
         let data = self.read().await?;
         self.training_run(data)?.train(resume, reporter).await
     }
@@ -151,11 +156,7 @@ impl Sft {
                 split: data.split,
                 batch_size: options.batch_size,
             }),
-            objective: Box::new(ConversationLoss {
-                reduction: options.reduction,
-                pack_into,
-                tokenizer: self.renderer.tokenizer().clone(),
-            }),
+            objective: self.objective(pack_into),
             evaluator: Box::new(ConversationEvaluator {
                 learner: self.learner.clone(),
                 conversations: data.scored,
@@ -177,6 +178,20 @@ impl Sft {
             publisher: None,
             keeps_reference: false,
         })
+    }
+
+    fn objective(&self, pack_into: Option<usize>) -> Box<dyn Objective<ConversationBatch>> {
+        let conversations = ConversationLoss {
+            reduction: self.options.reduction,
+            pack_into,
+            tokenizer: self.renderer.tokenizer().clone(),
+        };
+        match &self.teachers {
+            Some(teachers) => {
+                Box::new(SoftTargetLoss { conversations, top_k: teachers.options.top_k, teachers: teachers.clone() })
+            }
+            None => Box::new(conversations),
+        }
     }
 
     /// Tokens of a sequence that conversations are put into.

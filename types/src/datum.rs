@@ -34,6 +34,15 @@ pub enum LossInputs {
         /// Weight of each target in the loss; 0 leaves it out.
         weights: Vec<f32>,
     },
+    /// Cross entropy against a distribution for each position, such as the likeliest tokens of a teacher.
+    SoftTargets {
+        /// Targets of each position.
+        width: usize,
+        /// The targets, those of a position one after another: `width` times as many as there are positions.
+        tokens: Vec<u32>,
+        /// Weight of each of them in the loss; 0 leaves it out.
+        weights: Vec<f32>,
+    },
     /// The policy-gradient losses.
     Policy {
         /// The sampler's logprob of each target; 0 where the target was not sampled.
@@ -70,6 +79,18 @@ pub enum DatumError {
         /// Positions of the input.
         expected: usize,
     },
+    /// Lists are not of so many targets for each position.
+    #[error("tokens and weights have {tokens} and {weights} entries, not {width} for each of {positions} positions")]
+    Width {
+        /// Tokens.
+        tokens: usize,
+        /// Weights.
+        weights: usize,
+        /// Targets of each position; one at least.
+        width: usize,
+        /// Positions of the input.
+        positions: usize,
+    },
     /// A value is NaN or infinite.
     #[error("{name}[{index}] is {value}, not a finite number")]
     NotFinite {
@@ -88,6 +109,22 @@ impl Datum {
         self.model_input.iter().map(Chunk::positions).sum()
     }
 
+    /// How many targets a position has.
+    pub fn targets_per_position(&self) -> usize {
+        match &self.loss_inputs {
+            LossInputs::SoftTargets { width, .. } => *width,
+            LossInputs::Supervised { .. } | LossInputs::Policy { .. } => 1,
+        }
+    }
+
+    /// The targets of which a learner tells logprobs, position by position.
+    pub fn targets(&self) -> &[u32] {
+        match &self.loss_inputs {
+            LossInputs::SoftTargets { tokens, .. } => tokens,
+            LossInputs::Supervised { .. } | LossInputs::Policy { .. } => &self.target_tokens,
+        }
+    }
+
     /// Checks that every list fits the input and that every number is finite.
     pub fn validate(&self) -> Result<(), DatumError> {
         let expected = self.positions();
@@ -102,6 +139,14 @@ impl Datum {
         match &self.loss_inputs {
             LossInputs::Supervised { weights } => {
                 length("weights", weights.len())?;
+                finite("weights", weights)
+            }
+            LossInputs::SoftTargets { width, tokens, weights } => {
+                let fits = |length: usize| *width > 0 && Some(length) == expected.checked_mul(*width);
+                if !(fits(tokens.len()) && fits(weights.len())) {
+                    let (tokens, weights) = (tokens.len(), weights.len());
+                    return Err(DatumError::Width { tokens, weights, width: *width, positions: expected });
+                }
                 finite("weights", weights)
             }
             LossInputs::Policy { logprobs, advantages, mask } => {
@@ -134,6 +179,20 @@ mod tests {
             datum(vec![0.0; 2]).validate(),
             Err(DatumError::Length { name: "logprobs", actual: 2, expected: 3 })
         );
+    }
+
+    #[test]
+    fn soft_targets_are_as_many_for_each_position() {
+        let soft = |width: usize, entries: usize| Datum {
+            loss_inputs: LossInputs::SoftTargets { width, tokens: vec![1; entries], weights: vec![0.5; entries] },
+            ..datum(vec![])
+        };
+        assert_eq!(soft(2, 6).validate(), Ok(()));
+        assert_eq!((soft(2, 6).targets_per_position(), soft(2, 6).targets().len()), (2, 6));
+        for (width, entries) in [(2, 5), (0, 0), (usize::MAX, 6)] {
+            let error = DatumError::Width { tokens: entries, weights: entries, width, positions: 3 };
+            assert_eq!(soft(width, entries).validate(), Err(error));
+        }
     }
 
     #[test]

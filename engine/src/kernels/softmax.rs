@@ -52,9 +52,14 @@ impl LogSoftmax {
     }
 }
 
-/// Turns logits into `slope * (one_hot(target) - probabilities)`: the loss's gradient for them, if `slope` is its
-/// derivative by the target's logprob. Gives the distribution's entropy, in nats.
-pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target: usize, slope: f32) -> f32 {
+/// Turns logits into the sum over targets of `slope * (one_hot(target) - probabilities)`: the loss's gradient for them, if each
+/// `slope` is its derivative by that target's logprob and `total` their sum. Gives the distribution's entropy, in nats.
+pub(crate) fn softmax_gradient(
+    logits: &mut [f32],
+    softmax: &LogSoftmax,
+    total: f32,
+    targets: impl Iterator<Item = (usize, f32)>,
+) -> f32 {
     let LogSoftmax { highest, log_sum, .. } = *softmax;
     let mut entropy = 0.0;
     vectorised(
@@ -67,19 +72,21 @@ pub(crate) fn softmax_gradient(logits: &mut [f32], softmax: &LogSoftmax, target:
                     let logprob = blocks[block][lane] - highest - log_sum;
                     let probability = exp(logprob);
                     lanes[lane] -= surprise(probability, logprob);
-                    blocks[block][lane] = -slope * probability;
+                    blocks[block][lane] = -total * probability;
                 }
             }
             for lane in 0..rest.len() {
                 let logprob = rest[lane] - highest - log_sum;
                 let probability = exp(logprob);
                 lanes[lane] -= surprise(probability, logprob);
-                rest[lane] = -slope * probability;
+                rest[lane] = -total * probability;
             }
             entropy = fold(lanes);
         },
     );
-    logits[target] += slope;
+    for (target, slope) in targets {
+        logits[target] += slope;
+    }
     entropy
 }
 
@@ -155,7 +162,7 @@ mod tests {
             let sum: f64 = exact.iter().sum();
             let probabilities: Vec<f64> = exact.iter().map(|weight| weight / sum).collect();
             let mut gradient = logits.clone();
-            let entropy = softmax_gradient(&mut gradient, &LogSoftmax::new(&logits), 1, 0.5);
+            let entropy = softmax_gradient(&mut gradient, &LogSoftmax::new(&logits), 0.5, [(1, 0.5)].into_iter());
             for (token, (gradient, probability)) in gradient.iter().zip(&probabilities).enumerate() {
                 let expected = 0.5 * (f64::from(u8::from(token == 1)) - probability);
                 assert!((f64::from(*gradient) - expected).abs() < 1e-6, "{length} {token}: {gradient} {expected}");
@@ -164,9 +171,12 @@ mod tests {
             assert!((f64::from(entropy) - expected).abs() < 1e-5, "{length}: {entropy} {expected}");
         }
         let mut certain = vec![0.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
-        assert_eq!(softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 0, 1.0), 0.0);
+        assert_eq!(
+            softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 1.0, [(0, 1.0)].into_iter()),
+            0.0
+        );
         certain[1] = 0.0;
-        let entropy = softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 0, 1.0);
+        let entropy = softmax_gradient(&mut certain.clone(), &LogSoftmax::new(&certain), 1.0, [(0, 1.0)].into_iter());
         assert!((entropy - std::f32::consts::LN_2).abs() < 1e-6, "{entropy}");
     }
 }

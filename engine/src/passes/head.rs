@@ -11,18 +11,21 @@ use crate::passes::loss::TokenLoss;
 pub(crate) struct Prediction {
     /// Row among the packed rows.
     pub(crate) row: usize,
+    /// Place among the targets of its datum.
+    pub(crate) slot: usize,
     pub(crate) target: u32,
     pub(crate) loss: TokenLoss,
     /// Filled in by the head.
     pub(crate) logprob: f32,
-    /// Of the distribution that the row predicts, in nats; filled in by a pass with a gradient.
+    /// Of the distribution that the row predicts, in nats, at the first of the row's predictions; filled in by a pass with a
+    /// gradient.
     pub(crate) entropy: f32,
 }
 
 impl Prediction {
     /// One of which nothing is known yet.
-    pub(crate) fn new(row: usize, target: u32, loss: TokenLoss) -> Self {
-        Self { row, target, loss, logprob: 0.0, entropy: 0.0 }
+    pub(crate) fn new(row: usize, slot: usize, target: u32, loss: TokenLoss) -> Self {
+        Self { row, slot, target, loss, logprob: 0.0, entropy: 0.0 }
     }
 }
 
@@ -38,10 +41,13 @@ pub(crate) struct HeadScratch {
 /// The logprob of every prediction, from what the decoder left for the head.
 pub(crate) fn score(policy: &Policy, normed: &[f32], predictions: &mut [Prediction], scratch: &mut HeadScratch) {
     let config = &policy.weights.model.config;
-    for chunk in predictions.chunks_mut(chunk_rows(config)) {
-        compute_logits(policy, normed, chunk, scratch);
-        for (prediction, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(config.vocab_size)) {
-            prediction.logprob = LogSoftmax::new(logits).logprob(logits[prediction.target as usize]);
+    for mut chunk in row_chunks(predictions, chunk_rows(config)) {
+        compute_logits(policy, normed, rows_of(&chunk), scratch);
+        for (of_row, logits) in chunk.iter_mut().zip(scratch.logits.chunks_exact(config.vocab_size)) {
+            let softmax = LogSoftmax::new(logits);
+            for prediction in of_row.iter_mut() {
+                prediction.logprob = softmax.logprob(logits[prediction.target as usize]);
+            }
         }
     }
 }
@@ -56,7 +62,7 @@ pub(crate) fn for_each_logits(
 ) {
     let config = &policy.weights.model.config;
     for chunk in predictions.chunks(chunk_rows(config)) {
-        compute_logits(policy, normed, chunk, scratch);
+        compute_logits(policy, normed, chunk.iter().map(|prediction| prediction.row), scratch);
         for (prediction, logits) in chunk.iter().zip(scratch.logits.chunks_exact(config.vocab_size)) {
             see(prediction, logits);
         }
@@ -76,33 +82,105 @@ pub(crate) fn score_backward(
     let config = &policy.weights.model.config;
     let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
     normed_gradient.fill(0.0);
-    for chunk in predictions.chunks_mut(chunk_rows(config)) {
-        compute_logits(policy, normed, chunk, scratch);
+    for mut chunk in row_chunks(predictions, chunk_rows(config)) {
+        compute_logits(policy, normed, rows_of(&chunk), scratch);
         let HeadScratch { products, rows, logits, row_gradients } = scratch;
-        for (prediction, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
-            let (softmax, target) = (LogSoftmax::new(logits), prediction.target as usize);
-            prediction.logprob = softmax.logprob(logits[target]);
-            let slope = prediction.loss.slope(prediction.logprob);
-            prediction.entropy = softmax_gradient(logits, &softmax, target, slope);
+        for (of_row, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
+            differentiate_row(of_row, logits);
         }
         row_gradients.resize(chunk.len() * hidden, 0.0);
         products.backward(policy, Projection::Head, rows, logits, row_gradients, gradient);
-        for (prediction, from) in chunk.iter().zip(row_gradients.chunks_exact(hidden)) {
-            normed_gradient[prediction.row * hidden..][..hidden].copy_from_slice(from);
+        for (row, from) in rows_of(&chunk).zip(row_gradients.chunks_exact(hidden)) {
+            normed_gradient[row * hidden..][..hidden].copy_from_slice(from);
         }
     }
 }
 
-fn compute_logits(policy: &Policy, normed: &[f32], chunk: &[Prediction], scratch: &mut HeadScratch) {
+/// The logprobs of a row's predictions; turns its logits into the gradient of their losses.
+fn differentiate_row(of_row: &mut [Prediction], logits: &mut [f32]) {
+    let softmax = LogSoftmax::new(logits);
+    for prediction in of_row.iter_mut() {
+        prediction.logprob = softmax.logprob(logits[prediction.target as usize]);
+    }
+    let slope = |prediction: &Prediction| prediction.loss.slope(prediction.logprob);
+    let total = of_row.iter().map(slope).reduce(|sum, slope| sum + slope).unwrap_or_default();
+    let slopes = of_row.iter().map(|prediction| (prediction.target as usize, slope(prediction)));
+    let entropy = softmax_gradient(logits, &softmax, total, slopes);
+    if let Some(first) = of_row.first_mut() {
+        first.entropy = entropy;
+    }
+}
+
+/// Cuts predictions, row by row, into chunks of at most so many rows.
+fn row_chunks(predictions: &mut [Prediction], rows: usize) -> impl Iterator<Item = Vec<&mut [Prediction]>> {
+    let mut of_rows = predictions.chunk_by_mut(|one, other| one.row == other.row);
+    std::iter::from_fn(move || {
+        let chunk: Vec<_> = of_rows.by_ref().take(rows).collect();
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+/// The rows of a chunk.
+fn rows_of(chunk: &[&mut [Prediction]]) -> impl ExactSizeIterator<Item = usize> {
+    chunk.iter().map(|of_row| of_row[0].row)
+}
+
+fn compute_logits(
+    policy: &Policy,
+    normed: &[f32],
+    rows: impl ExactSizeIterator<Item = usize>,
+    scratch: &mut HeadScratch,
+) {
     let weights = &policy.weights;
     let (hidden, vocabulary) = (weights.model.config.hidden_size, weights.model.config.vocab_size);
+    let count = rows.len();
     scratch.rows.clear();
-    for prediction in chunk {
-        scratch.rows.extend_from_slice(&normed[prediction.row * hidden..][..hidden]);
+    for row in rows {
+        scratch.rows.extend_from_slice(&normed[row * hidden..][..hidden]);
     }
-    scratch.logits.resize(chunk.len() * vocabulary, 0.0);
+    scratch.logits.resize(count * vocabulary, 0.0);
     let HeadScratch { products, rows, logits, .. } = scratch;
     weights.multiply(Projection::Head, rows, logits);
-    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: chunk.len() };
+    let run = AdapterRun { adapter: policy.adapter.as_deref(), rows: count };
     adapt(&[run], Projection::Head, rows, logits, &mut products.adapter);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn floats(value: &Value) -> Vec<f32> {
+        value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+    }
+
+    #[test]
+    fn pytorchs_cross_entropy_with_several_targets_and_its_gradient_by_the_logits() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/torch/distillation.json");
+        let file: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let case = &file["soft_targets"];
+        let close = |actual: f64, expected: f64| {
+            assert!(
+                (actual - expected).abs() <= 1e-5 * expected.abs().max(1e-2),
+                "{actual}, but PyTorch has {expected}"
+            );
+        };
+        let mut value = 0.0;
+        for row in 0..case["logits"].as_array().unwrap().len() {
+            let targets = floats(&case["tokens"][row]).into_iter().zip(floats(&case["targets"][row]));
+            let prediction = |(slot, (target, weight)): (usize, (f32, f32))| {
+                Prediction::new(row, slot, target as u32, TokenLoss::CrossEntropy { weight })
+            };
+            let mut of_row: Vec<Prediction> = targets.enumerate().map(prediction).collect();
+            let mut logits = floats(&case["logits"][row]);
+            differentiate_row(&mut of_row, &mut logits);
+            value += of_row.iter().map(|made| made.loss.value(made.logprob)).sum::<f64>();
+            let expected = case["gradient"][row].as_array().unwrap();
+            logits.iter().zip(expected).for_each(|(made, theirs)| close((*made).into(), theirs.as_f64().unwrap()));
+        }
+        close(value, case["value"].as_f64().unwrap());
+    }
 }

@@ -107,14 +107,16 @@ pub(crate) fn token_losses(datum: &Datum, function: LossFunction, logprobs: &[f3
         LossFunction::Gspo(_) | LossFunction::CrossEntropy => TokenLoss::Nothing,
     };
     match (function, &datum.loss_inputs) {
-        (LossFunction::CrossEntropy, LossInputs::Supervised { weights }) => Ok(weights
-            .iter()
-            .map(|&weight| if weight == 0.0 { TokenLoss::Nothing } else { TokenLoss::CrossEntropy { weight } })
-            .collect()),
+        (LossFunction::CrossEntropy, LossInputs::Supervised { weights } | LossInputs::SoftTargets { weights, .. }) => {
+            Ok(weights
+                .iter()
+                .map(|&weight| if weight == 0.0 { TokenLoss::Nothing } else { TokenLoss::CrossEntropy { weight } })
+                .collect())
+        }
         (LossFunction::CrossEntropy, LossInputs::Policy { .. }) => {
             Err("cross entropy needs weights, but the datum carries logprobs, advantages and a mask".into())
         }
-        (_, LossInputs::Supervised { .. }) => {
+        (_, LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. }) => {
             let name = function.name();
             Err(format!("{name} needs logprobs, advantages and a mask, but the datum carries weights"))
         }

@@ -31,7 +31,7 @@ impl WeightsSnapshot {
         }
         let targets = prompt.iter().skip(1).enumerate();
         let predictions: Vec<Prediction> =
-            targets.map(|(row, &target)| Prediction::new(row, target, TokenLoss::Nothing)).collect();
+            targets.map(|(row, &target)| Prediction::new(row, row, target, TokenLoss::Nothing)).collect();
         let mut scores = PromptScores::default();
         let see = |prediction: &Prediction, logits: &[f32]| {
             let softmax = LogSoftmax::new(logits);

@@ -227,7 +227,7 @@ impl Learner for EmbeddedLearner {
 
 impl LearnerState {
     fn forward(&mut self, data: &[Datum]) -> Result<Vec<Vec<f32>>, EngineError> {
-        let losses = |_, datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.positions()]);
+        let losses = |_, datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.targets().len()]);
         let examples = self.examples(data, losses)?;
         let scored = self.in_shards(examples, Shard::score)?;
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
@@ -353,7 +353,8 @@ impl LearnerState {
                 }
             }
         }
-        known(&datum.target_tokens)
+        known(&datum.target_tokens)?;
+        known(datum.targets())
     }
 
     /// Runs `work` on every shard and puts the results into the order of the datums.

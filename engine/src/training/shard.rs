@@ -14,10 +14,15 @@ pub(crate) struct Example<'a> {
     /// Its place in the call.
     pub(crate) index: usize,
     pub(crate) datum: &'a Datum,
+    /// Of every target, as many for each position as the datum has.
     pub(crate) losses: Vec<TokenLoss>,
 }
 
 impl Example<'_> {
+    fn positions(&self) -> usize {
+        self.datum.positions()
+    }
+
     fn tokens(&self) -> impl Iterator<Item = u32> {
         self.datum
             .model_input
@@ -70,7 +75,7 @@ pub(crate) fn deal<'a>(examples: Vec<Example<'a>>, shards: usize) -> Vec<Vec<Exa
     let mut positions = vec![0; shards];
     for example in examples {
         let lightest = (0..shards).min_by_key(|&shard| positions[shard]).unwrap_or(0);
-        positions[lightest] += example.losses.len();
+        positions[lightest] += example.positions();
         hands[lightest].push(example);
     }
     hands
@@ -156,10 +161,11 @@ impl Shard {
         self.predictions.clear();
         for example in batch {
             let start = self.rows.len();
+            let (width, targets) = (example.datum.targets_per_position(), example.datum.targets());
             self.rows.push(example.tokens());
             for (offset, loss) in example.losses.iter().enumerate().filter(|(_, loss)| predicts(loss)) {
-                let target = example.datum.target_tokens[offset];
-                self.predictions.push(Prediction::new(start + offset, target, *loss));
+                let row = start + offset / width;
+                self.predictions.push(Prediction::new(row, offset, targets[offset], *loss));
             }
         }
     }
@@ -167,9 +173,10 @@ impl Shard {
     fn collect(&self, batch: &[Example<'_>], scored: &mut Vec<Scored>) {
         let mut predictions = self.predictions.iter().peekable();
         for (example, rows) in batch.iter().zip(&self.rows.sequences) {
-            let mut own = Scored { index: example.index, loss: 0.0, entropy: 0.0, logprobs: vec![0.0; rows.len()] };
+            let logprobs = vec![0.0; example.losses.len()];
+            let mut own = Scored { index: example.index, loss: 0.0, entropy: 0.0, logprobs };
             while let Some(prediction) = predictions.next_if(|prediction| rows.contains(&prediction.row)) {
-                own.logprobs[prediction.row - rows.start] = prediction.logprob;
+                own.logprobs[prediction.slot] = prediction.logprob;
                 own.entropy += f64::from(prediction.entropy);
                 own.loss += prediction.loss.value(prediction.logprob);
             }
@@ -183,7 +190,7 @@ fn batches<'a, 'b>(mut examples: &'b [Example<'a>]) -> impl Iterator<Item = &'b 
     std::iter::from_fn(move || {
         let mut positions = 0;
         let fitting = examples.iter().take_while(|example| {
-            positions += example.losses.len();
+            positions += example.positions();
             positions <= ROWS
         });
         let count = fitting.count().max(1).min(examples.len());

@@ -252,3 +252,84 @@ fn what_cannot_teach_is_refused_by_name_before_the_first_sample() {
     let expected = "teacher \"teacher\": its tokenizer is not that of the model that is trained";
     assert!(said.contains(expected), "{said}");
 }
+
+/// That project, whose student learns from what the teacher would say in thirty conversations.
+fn off_policy() -> Project {
+    let project = project();
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let (models, _) = config.split_once("[tasks]").unwrap();
+    let chat = |number: usize| {
+        json!({ "messages": [
+            { "role": "user", "content": format!("Let's play a game. Say you are {number}.") },
+            { "role": "assistant", "content": format!("I am {number}.") },
+        ] })
+    };
+    let rows: String = (0..30).map(|number| format!("{}\n", chat(number))).collect();
+    std::fs::write(project.path("chats.jsonl"), rows).unwrap();
+    let trainer = "[trainer]\nobjective = 'off_policy_distillation'\ndistillation = { teacher = 'teacher', top_k = 8 }\n\
+                   source = { conversations = 'chats.jsonl', validation = 0.2 }\nbatch_size = 6\nepochs = 3\n\
+                   learning_rate = 1e-2\nevaluation = { every = 4 }\n";
+    std::fs::write(project.path("t.toml"), format!("{models}{trainer}")).unwrap();
+    project
+}
+
+#[test]
+fn a_model_learns_the_likeliest_tokens_of_a_teacher_and_survives_a_resume() {
+    let project = off_policy();
+    project.change_config("epochs = 3", "epochs = 3\nlearning_rate_schedule = 'constant'");
+    let steps = project.train("whole", &[]);
+    let away = numbers(&steps, "teacher_forward_kl");
+    assert_eq!(away.len(), 12);
+    assert!(away.iter().all(|away| *away > 0.0) && mean(&away[9..]) < 0.5 * mean(&away[..3]), "{away:?}");
+    let whole = steps.last().unwrap();
+    project.train("resumed", &["--max-steps", "5"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(whole));
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/distillation.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    for key in steps[0].as_object().unwrap().keys().filter(|key| key.starts_with("teacher")) {
+        assert!(docs.contains(&format!("| `{key}` |")), "docs/distillation.md says nothing of {key}");
+    }
+
+    // A teacher that is the student has nothing to teach, however many of its tokens it tells.
+    let itself = EMBEDDED.replace("model-{seed}", "model-1").replace("backend = \"embedded\"\n", "");
+    with(&project, "path = \"teacher\"", &itself, || {
+        project.change_config("top_k = 8", "top_k = 300");
+        let steps = project.train("self", &["--max-steps", "1"]);
+        let away = numbers(&steps, "teacher_forward_kl")[0];
+        assert!(away.abs() < 1e-4, "{away}");
+    });
+}
+
+#[test]
+fn soft_targets_are_learnt_at_a_tinker_service_too_and_what_cannot_be_is_refused() {
+    let project = off_policy();
+    project.change_config("path = \"model-{seed}\"", "path = \"model-{seed}\"\nlora_rank = 4");
+    let here = project.train("here", &["--max-steps", "3"]);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    let served = project.path("served.toml");
+    std::fs::write(&served, "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model-1\"\n").unwrap();
+    let server = Server::start(project.directory.path(), ["--config".as_ref(), served.as_os_str()]);
+    let service = format!("backend = \"tinker\"\nbase_model = \"base\"\nurls = [\"{}\"]\npath = \"model", server.url);
+    std::fs::write(project.path("t.toml"), config.replace("backend = \"embedded\"\npath = \"model", &service)).unwrap();
+    let there = project.train("there", &["--max-steps", "3"]);
+    for key in ["teacher_cross_entropy", "teacher_entropy", "optim/gradient_norm"] {
+        for (here, there) in numbers(&here, key).into_iter().zip(numbers(&there, key)) {
+            assert!((here - there).abs() <= 1e-4 * here.abs(), "{key}: {here} and {there}");
+        }
+    }
+    std::fs::write(project.path("t.toml"), config).unwrap();
+
+    let said = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
+    assert!(said.contains("distillation.discount is no key of objective = \"off_policy_distillation\""), "{said}");
+    let said = refused(&project, "top_k = 8", "top_k = 0");
+    assert!(said.contains("[trainer] distillation.top_k is 0, but a place needs a token"), "{said}");
+    let vllm = VllmOverEngine::start(&project.path("teacher"));
+    let hosted = format!("backend = \"vllm\"\nurls = [\"{}\"]\npath = \"teacher\"", vllm.url);
+    with(&project, "backend = \"embedded\"\npath = \"teacher\"", &hosted, || {
+        let told = project.train("vllm", &["--max-steps", "3"]);
+        assert_eq!(numbers(&told, "teacher_entropy"), numbers(&here, "teacher_entropy"));
+        let said = refused(&project, "top_k = 8", "top_k = 21");
+        assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
+    });
+}

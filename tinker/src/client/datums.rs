@@ -44,14 +44,23 @@ pub(super) fn wire_datum(datum: &Datum, pass: Pass) -> Result<protobuf::Datum, B
             Err(BackendError::InvalidRequest { message })
         }
     };
-    let targets = Tensor::integers(datum.target_tokens.iter().map(|&token| i64::from(token)));
-    let mut inputs = vec![("target_tokens", targets)];
+    let shaped = |tensor: Tensor| match &datum.loss_inputs {
+        LossInputs::SoftTargets { width, .. } => {
+            Tensor { shape: vec![datum.positions() as i64, *width as i64], ..tensor }
+        }
+        LossInputs::Supervised { .. } | LossInputs::Policy { .. } => tensor,
+    };
+    let targets = Tensor::integers(datum.targets().iter().map(|&token| i64::from(token)));
+    let mut inputs = vec![("target_tokens", shaped(targets))];
     match (pass, &datum.loss_inputs) {
-        (Pass::ForwardBackward(LossFunction::CrossEntropy) | Pass::Forward, LossInputs::Supervised { weights }) => {
-            inputs.push(("weights", Tensor::floats(weights)));
+        (
+            Pass::ForwardBackward(LossFunction::CrossEntropy) | Pass::Forward,
+            LossInputs::Supervised { weights } | LossInputs::SoftTargets { weights, .. },
+        ) => {
+            inputs.push(("weights", shaped(Tensor::floats(weights))));
         }
         (Pass::ForwardBackward(loss @ LossFunction::CrossEntropy), LossInputs::Policy { .. })
-        | (Pass::ForwardBackward(loss), LossInputs::Supervised { .. }) => {
+        | (Pass::ForwardBackward(loss), LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. }) => {
             let message = format!("a datum has not the inputs that the loss {} needs", loss.name());
             return Err(BackendError::InvalidRequest { message });
         }
@@ -125,15 +134,14 @@ pub(super) fn logprobs(output: &ForwardBackwardOutput, data: &[Datum]) -> Result
     }
     let datum = |(numbers, datum): (crate::wire::Numbers, &Datum)| {
         let logprobs = numbers.into_floats().map_err(|error| unreadable(error.to_string()))?;
-        if logprobs.len() != datum.target_tokens.len() {
-            return Err(AnswerFault::CountsDiffer { tokens: datum.target_tokens.len(), logprobs: logprobs.len() });
+        let targets = datum.targets();
+        if logprobs.len() != targets.len() {
+            return Err(AnswerFault::CountsDiffer { tokens: targets.len(), logprobs: logprobs.len() });
         }
         let wrong = (0..logprobs.len()).find(|&index| counts(datum, index) && !logprobs[index].is_finite());
         match wrong {
             None => Ok(logprobs),
-            Some(index) => {
-                Err(AnswerFault::Logprob { token: datum.target_tokens[index].into(), logprob: logprobs[index].into() })
-            }
+            Some(index) => Err(AnswerFault::Logprob { token: targets[index].into(), logprob: logprobs[index].into() }),
         }
     };
     field.into_iter().zip(data).map(datum).collect()
@@ -142,7 +150,7 @@ pub(super) fn logprobs(output: &ForwardBackwardOutput, data: &[Datum]) -> Result
 /// Whether a target counts for anything.
 fn counts(datum: &Datum, index: usize) -> bool {
     match &datum.loss_inputs {
-        LossInputs::Supervised { weights } => weights[index] != 0.0,
+        LossInputs::Supervised { weights } | LossInputs::SoftTargets { weights, .. } => weights[index] != 0.0,
         LossInputs::Policy { mask, .. } => mask[index] != 0.0,
     }
 }
@@ -160,7 +168,7 @@ pub(super) fn loss_of(data: &[Datum], logprobs: &[Vec<f32>], loss: LossFunction)
 fn loss_of_datum(datum: &Datum, logprobs: &[f32], loss: LossFunction) -> f64 {
     let counting = (0..logprobs.len()).filter(|&index| counts(datum, index));
     match &datum.loss_inputs {
-        LossInputs::Supervised { weights } => {
+        LossInputs::Supervised { weights } | LossInputs::SoftTargets { weights, .. } => {
             counting.map(|index| -f64::from(weights[index]) * f64::from(logprobs[index])).sum()
         }
         LossInputs::Policy { logprobs: sampled, advantages, mask } => {
@@ -236,6 +244,20 @@ mod tests {
         let forward = wire_datum(&policy(), Pass::Forward).unwrap();
         assert_eq!(floats(&forward, "weights"), [0.0, 1.0, 1.0]);
         assert_eq!(forward.loss_fn_inputs.len(), 2);
+    }
+
+    #[test]
+    fn soft_targets_are_a_matrix_and_their_logprobs_come_row_by_row() {
+        let (tokens, weights) = (vec![6, 9, 7, 8], vec![0.75, 0.25, 1.0, 0.0]);
+        let soft = Datum { loss_inputs: LossInputs::SoftTargets { width: 2, tokens, weights }, ..supervised() };
+        let sent = wire_datum(&soft, SUPERVISED).unwrap();
+        let targets = sent.loss_fn_inputs["target_tokens"].decode().unwrap();
+        assert_eq!((targets.shape, targets.numbers), (vec![2, 2], crate::wire::Numbers::Integers(vec![6, 9, 7, 8])));
+        let weights = sent.loss_fn_inputs["weights"].decode().unwrap();
+        assert_eq!((weights.shape, floats(&sent, "weights")), (vec![2, 2], vec![0.75, 0.25, 1.0, 0.0]));
+        assert!(wire_datum(&soft, POLICY).is_err());
+        let logprobs = [vec![-1.0, -2.0, -0.5, f32::NEG_INFINITY]];
+        assert_eq!(loss_of(&[soft], &logprobs, LossFunction::CrossEntropy), 0.75 + 0.5 + 0.5);
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn nll(data: &[Datum], logprobs: &[Vec<f32>]) -> f64 {
             let counted = weights.iter().zip(logprobs).filter(|(weight, _)| **weight > 0.0);
             counted.map(|(weight, logprob)| -f64::from(*weight) * f64::from(*logprob)).sum::<f64>()
         }
-        LossInputs::Policy { .. } => 0.0,
+        LossInputs::Policy { .. } | LossInputs::SoftTargets { .. } => 0.0,
     };
     data.iter().zip(logprobs).map(of).sum()
 }

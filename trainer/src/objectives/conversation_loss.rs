@@ -170,7 +170,7 @@ mod tests {
     fn weights(data: &[Datum]) -> Vec<Vec<f32>> {
         let weights = |datum: &Datum| match &datum.loss_inputs {
             LossInputs::Supervised { weights } => weights.clone(),
-            LossInputs::Policy { .. } => unreachable!(),
+            LossInputs::Policy { .. } | LossInputs::SoftTargets { .. } => unreachable!(),
         };
         data.iter().map(weights).collect()
     }

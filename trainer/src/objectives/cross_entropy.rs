@@ -35,7 +35,7 @@ impl Objective<Vec<Datum>> for CrossEntropy {
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
         let trained = |datum: &Datum| match &datum.loss_inputs {
             LossInputs::Supervised { weights } => weights.iter().filter(|weight| **weight != 0.0).count(),
-            LossInputs::Policy { .. } => 0,
+            LossInputs::Policy { .. } | LossInputs::SoftTargets { .. } => 0,
         };
         let rows = || passes.iter().flat_map(|pass| pass.data.iter());
         let nll = passes.iter().map(|pass| pass.loss_sum).sum::<f64>() / passes.len() as f64;
@@ -46,7 +46,7 @@ impl Objective<Vec<Datum>> for CrossEntropy {
 fn total_weight(rows: &[Datum]) -> f32 {
     let weights = |datum: &Datum| match &datum.loss_inputs {
         LossInputs::Supervised { weights } => weights.iter().sum::<f32>(),
-        LossInputs::Policy { .. } => 0.0,
+        LossInputs::Policy { .. } | LossInputs::SoftTargets { .. } => 0.0,
     };
     rows.iter().map(weights).sum()
 }

@@ -5,6 +5,7 @@ mod cross_entropy;
 mod objective;
 mod policy;
 mod reference;
+mod soft_targets;
 
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
@@ -16,3 +17,4 @@ pub use self::policy::{
 };
 pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, PolicyGradient, report_odd_rewards};
 pub use self::reference::Reference;
+pub(crate) use self::soft_targets::{SoftTargetLoss, check_teacher};

@@ -65,8 +65,15 @@ impl TrainerOptions {
         least("[trainer] evaluation.every", self.evaluation.every, 1, "1 is before each update")?;
         match self.objective {
             ObjectiveName::Grpo => self.check_grpo(),
-            ObjectiveName::OnPolicyDistillation => self.check_on_policy_distillation(),
+            ObjectiveName::OnPolicyDistillation => {
+                self.check_distillation()?;
+                self.check_grpo()
+            }
             ObjectiveName::Sft => self.check_sft(),
+            ObjectiveName::OffPolicyDistillation => {
+                self.check_distillation()?;
+                self.check_sft()
+            }
         }
     }
 
@@ -86,25 +93,25 @@ impl TrainerOptions {
         match &self.source {
             Some(source) => source.check(),
             None => {
-                let message = "is missing: objective = \"sft\" learns from source = { conversations = \"FILE\" }";
-                Err(TrainError::Option { key: "[trainer] source".to_owned(), message: message.to_owned() })
+                let objective = self.objective.as_str();
+                let message = format!(
+                    "is missing: objective = \"{objective}\" learns from source = {{ conversations = \"FILE\" }}"
+                );
+                Err(TrainError::Option { key: "[trainer] source".to_owned(), message })
             }
         }
     }
 
-    fn check_on_policy_distillation(&self) -> Result<(), TrainError> {
+    fn check_distillation(&self) -> Result<(), TrainError> {
         match &self.distillation {
-            Some(distillation) => distillation.check()?,
+            Some(distillation) => distillation.check(),
             None => {
+                let objective = self.objective.as_str();
                 let message =
-                    "is missing: objective = \"on_policy_distillation\" needs distillation = { teacher = \"NAME\" }";
-                return Err(TrainError::Option {
-                    key: "[trainer] distillation".to_owned(),
-                    message: message.to_owned(),
-                });
+                    format!("is missing: objective = \"{objective}\" needs distillation = {{ teacher = \"NAME\" }}");
+                Err(TrainError::Option { key: "[trainer] distillation".to_owned(), message })
             }
         }
-        self.check_grpo()
     }
 
     /// Whether the rewards of a group are measured against each other.

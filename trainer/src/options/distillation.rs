@@ -7,13 +7,17 @@ use serde_json::Value;
 
 use crate::TrainError;
 
-/// Of `on_policy_distillation`: whose logprobs the policy is pulled to, and how hard. The advantage of each sampled token is
-/// `-coefficient * (its logprob under the policy - its logprob under the teacher)`, to which the task's reward may add.
+/// Whose logprobs a model learns from. Of `on_policy_distillation` the advantage of each sampled token is
+/// `-coefficient * (its logprob under the policy - its logprob under the teacher)`, to which the task's reward may add; of
+/// `off_policy_distillation` the loss is cross entropy against the teacher's likeliest tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DistillationOptions {
     /// The name of one of `[[models]]` with the same tokenizer: the teacher of every task that `teachers` says nothing of.
     pub teacher: Option<String>,
+    /// Of `off_policy_distillation`: how many of the teacher's likeliest tokens a place is taught, their probabilities divided by
+    /// their sum.
+    pub top_k: usize,
     /// The key of a task whose value says which of `teachers` is its.
     pub task_tag: Option<String>,
     /// The names of `[[models]]`, by the values of `task_tag`.
@@ -30,6 +34,7 @@ impl Default for DistillationOptions {
     fn default() -> Self {
         Self {
             teacher: None,
+            top_k: 20,
             task_tag: None,
             teachers: BTreeMap::new(),
             coefficient: 1.0,
@@ -74,7 +79,7 @@ impl DistillationOptions {
         let wrong = |key: &str, message: String| {
             Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
         };
-        let Self { teacher, task_tag, teachers, coefficient, discount, reward_coefficient } = self;
+        let Self { teacher, top_k, task_tag, teachers, coefficient, discount, reward_coefficient } = self;
         if teachers.is_empty() && teacher.is_none() {
             let message = "is missing: the name of one of [[models]], or teachers = { TAG = \"NAME\" }";
             return wrong("teacher", message.to_owned());
@@ -83,6 +88,9 @@ impl DistillationOptions {
             let message =
                 "names the key of a task that chooses among teachers = { TAG = \"NAME\" }: write both or none";
             return wrong("task_tag", message.to_owned());
+        }
+        if *top_k == 0 {
+            return wrong("top_k", "is 0, but a place needs a token".to_owned());
         }
         if !(coefficient.is_finite() && *coefficient > 0.0) {
             return wrong("coefficient", format!("is {coefficient}, but must be a finite number above 0"));

@@ -43,15 +43,24 @@ const OF_ROLLOUTS: [&str; 16] = [
 ];
 /// Keys that are read by one objective alone.
 const OF_GRPO: [&str; 2] = ["dynamic_sampling", "harvest"];
-const OF_ON_POLICY_DISTILLATION: [&str; 1] = ["distillation"];
-const OF_SFT: [&str; 10] = [
+const OF_ON_POLICY_DISTILLATION: [&str; 6] = [
+    "distillation.teacher",
+    "distillation.task_tag",
+    "distillation.teachers",
+    "distillation.coefficient",
+    "distillation.discount",
+    "distillation.reward_coefficient",
+];
+const OF_OFF_POLICY_DISTILLATION: [&str; 2] = ["distillation.teacher", "distillation.top_k"];
+const OF_SFT: [&str; 1] = ["packing"];
+/// Keys of objectives that learn from conversations.
+const OF_CONVERSATIONS: [&str; 9] = [
     "source",
     "train_on",
     "reduction",
     "epochs",
     "batch_size",
     "max_tokens",
-    "packing",
     "unusable_rows",
     "truncate",
     "evaluation.every",
@@ -61,7 +70,8 @@ impl ObjectiveName {
     fn reads(self, key: &str) -> bool {
         let own: [&[&str]; 2] = match self {
             Self::Grpo => [&OF_ROLLOUTS, &OF_GRPO],
-            Self::Sft => [&OF_SFT, &[]],
+            Self::Sft => [&OF_CONVERSATIONS, &OF_SFT],
+            Self::OffPolicyDistillation => [&OF_CONVERSATIONS, &OF_OFF_POLICY_DISTILLATION],
             Self::OnPolicyDistillation => [&OF_ROLLOUTS, &OF_ON_POLICY_DISTILLATION],
         };
         let mut known = COMMON.iter().chain(own.into_iter().flatten());
@@ -91,7 +101,7 @@ impl TrainerOptions {
         let is_written = |key: &str| written.iter().any(|written| written == key);
         match self.objective {
             ObjectiveName::Grpo | ObjectiveName::OnPolicyDistillation => self.max_steps = Some(self.max_steps()),
-            ObjectiveName::Sft => {
+            ObjectiveName::Sft | ObjectiveName::OffPolicyDistillation => {
                 if !is_written("learning_rate_schedule") {
                     self.learning_rate_schedule = LearningRateSchedule::Linear;
                 }
@@ -122,7 +132,7 @@ mod tests {
         let options = json!(TrainerOptions::default());
         for key in options.as_object().unwrap().keys() {
             let readers = ObjectiveName::ALL.into_iter().filter(|name| name.reads(key)).count();
-            assert!(readers > 0 || key == "evaluation", "{key}");
+            assert!(readers > 0 || key == "evaluation" || key == "distillation", "{key}");
         }
     }
 
@@ -139,6 +149,11 @@ mod tests {
         let taught = TrainerOptions { objective: ObjectiveName::OnPolicyDistillation, ..TrainerOptions::default() };
         assert!(refused(&taught, "harvest").contains("but of \"grpo\""));
         assert!(refused(&sft, "distillation.teacher").contains("but of \"on_policy_distillation\""));
+        let off_policy =
+            TrainerOptions { objective: ObjectiveName::OffPolicyDistillation, ..TrainerOptions::default() };
+        assert!(refused(&off_policy, "distillation.discount").contains("but of \"on_policy_distillation\""));
+        assert!(refused(&off_policy, "packing").contains("but of \"sft\""));
+        off_policy.check_keys(["distillation.top_k", "source.conversations", "evaluation.every"]).unwrap();
         taught.check_keys(["distillation.teacher", "group_size", "kl.coefficient"]).unwrap();
         sft.check_keys(["source.conversations", "learning_rate", "evaluation.every"]).unwrap();
         TrainerOptions::default().check_keys(["harvest.max_staleness", "evaluation.every", "max_steps"]).unwrap();

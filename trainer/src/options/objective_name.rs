@@ -13,11 +13,18 @@ pub enum ObjectiveName {
     Sft,
     /// A teacher's logprobs of what the policy sampled: on-policy distillation.
     OnPolicyDistillation,
+    /// A teacher's likeliest tokens in the places of conversations: off-policy distillation.
+    OffPolicyDistillation,
 }
 
 impl ObjectiveName {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::Grpo, Self::Sft, Self::OnPolicyDistillation];
+    pub const ALL: [Self; 4] = [Self::Grpo, Self::Sft, Self::OnPolicyDistillation, Self::OffPolicyDistillation];
+
+    /// Whether it learns from conversations that are there, and nobody samples.
+    pub fn learns_from_conversations(self) -> bool {
+        matches!(self, Self::Sft | Self::OffPolicyDistillation)
+    }
 
     /// As a config names it.
     pub fn as_str(self) -> &'static str {
@@ -25,6 +32,7 @@ impl ObjectiveName {
             Self::Grpo => "grpo",
             Self::Sft => "sft",
             Self::OnPolicyDistillation => "on_policy_distillation",
+            Self::OffPolicyDistillation => "off_policy_distillation",
         }
     }
 }

@@ -17,29 +17,29 @@ use crate::sources::HarvestOptions;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainerOptions {
-    /// What a run learns by: `grpo`, from rewards, `sft`, from conversations that are there, or `on_policy_distillation`, from
-    /// a teacher's logprobs of what the policy sampled.
+    /// What a run learns by: `grpo`, from rewards, `sft`, from conversations that are there, `on_policy_distillation`, from a
+    /// teacher's logprobs of what the policy sampled, or `off_policy_distillation`, from those of conversations.
     pub objective: ObjectiveName,
-    /// Of `sft`: the conversations.
+    /// Of `sft` and `off_policy_distillation`: the conversations.
     pub source: Option<DataSource>,
-    /// Of `sft`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
+    /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
     pub train_on: TrainOn,
-    /// Of `sft`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
+    /// Of `sft` and `off_policy_distillation`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
     /// tokens of a batch.
     pub reduction: LossReduction,
-    /// Of `sft`: how often every conversation is read, each time in another order.
+    /// Of `sft` and `off_policy_distillation`: how often every conversation is read, each time in another order.
     pub epochs: u64,
-    /// Of `sft`: conversations per update; the last one of an epoch has what is left.
+    /// Of `sft` and `off_policy_distillation`: conversations per update; the last one of an epoch has what is left.
     pub batch_size: usize,
-    /// Of `sft`: tokens that a sequence may have; the model's context unless told otherwise.
+    /// Of `sft` and `off_policy_distillation`: tokens that a sequence may have; the model's context unless told otherwise.
     pub max_tokens: Option<usize>,
     /// Of `sft`: whether conversations of a batch are put behind each other, as many as `max_tokens` hold, so that the model
     /// reads fewer sequences; a conversation then sees those before it.
     pub packing: bool,
-    /// Of `sft`: what becomes of a conversation that is longer than `max_tokens`, that the renderer cannot write, or of
+    /// Of `sft` and `off_policy_distillation`: what becomes of a conversation that is longer than `max_tokens`, that the renderer cannot write, or of
     /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
     pub unusable_rows: UnusableRows,
-    /// Of `sft`: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
+    /// Of `sft` and `off_policy_distillation`: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
     pub truncate: bool,
     /// Tasks per step; each becomes a group of rollouts.
     pub groups_per_batch: usize,
@@ -79,7 +79,7 @@ pub struct TrainerOptions {
     pub loss_aggregation: LossAggregation,
     /// What leaving a reference policy costs; without it, nothing does.
     pub kl: Option<KlOptions>,
-    /// Of `on_policy_distillation`: the teacher.
+    /// Of distillation: the teacher.
     pub distillation: Option<DistillationOptions>,
     /// Optimizer steps that a batch is split into, between groups, never through one.
     pub substeps: NonZeroUsize,

@@ -277,7 +277,7 @@ async fn every_cause_is_counted(reached: Reached) {
         .iter()
         .map(|datum| match &datum.loss_inputs {
             LossInputs::Policy { mask, .. } => mask.iter().sum::<f32>(),
-            LossInputs::Supervised { .. } => panic!("not a policy datum"),
+            LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => panic!("not a policy datum"),
         })
         .sum();
     assert_eq!(trained, 9.0, "what the account calls trained is what the learner got");

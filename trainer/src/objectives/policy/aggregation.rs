@@ -47,7 +47,7 @@ impl LossAggregation {
 fn trained_tokens(row: &Datum) -> usize {
     match &row.loss_inputs {
         LossInputs::Policy { mask, .. } => mask.iter().filter(|mask| **mask > 0.0).count(),
-        LossInputs::Supervised { .. } => 0,
+        LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => 0,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
         aggregation.scale(&mut rollouts);
         let of_row = |row: Datum| match row.loss_inputs {
             LossInputs::Policy { advantages, .. } => advantages,
-            LossInputs::Supervised { .. } => unreachable!(),
+            LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => unreachable!(),
         };
         rollouts.into_iter().map(|rows| rows.into_iter().map(of_row).collect()).collect()
     }

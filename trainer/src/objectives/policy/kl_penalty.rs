@@ -103,7 +103,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::objectives::policy::vectors::{floats, vectors};
+    use crate::objectives::policy::vectors::{close, doubles, floats, vectors};
 
     fn datum(value: &Value) -> Datum {
         let data = |name: &str| floats(&value[name]["data"]);
@@ -122,7 +122,7 @@ mod tests {
     fn policy(datum: &Datum) -> (&[f32], &[f32]) {
         match &datum.loss_inputs {
             LossInputs::Policy { advantages, mask, .. } => (advantages, mask),
-            LossInputs::Supervised { .. } => unreachable!(),
+            LossInputs::Supervised { .. } | LossInputs::SoftTargets { .. } => unreachable!(),
         }
     }
 
@@ -165,6 +165,36 @@ mod tests {
         let case = &vectors("rl_batch_2x3.json")["discounted_future_sum"];
         let sums = discounted_future_sum(&floats(&case["x"]), case["gamma"].as_f64().unwrap() as f32);
         assert_eq!(sums, floats(&case["y"]));
+    }
+
+    #[test]
+    fn pytorchs_advantages_of_distillation() {
+        let file = vectors("torch/distillation.json");
+        for case in file["on_policy"].as_array().unwrap() {
+            let mask = floats(&case["mask"]);
+            let targets = vec![1; mask.len()];
+            let mut data = [Datum {
+                model_input: vec![Chunk::Tokens(targets.clone())],
+                target_tokens: targets,
+                loss_inputs: LossInputs::Policy {
+                    logprobs: floats(&case["sampler"]),
+                    advantages: vec![0.0; mask.len()],
+                    mask,
+                },
+            }];
+            let number = |key: &str| case[key].as_f64().unwrap();
+            let penalty = KlPenalty { coefficient: number("coefficient") as f32, discount: number("discount") as f32 };
+            let mean = distill(&mut data, &[floats(&case["teacher"])], penalty).unwrap().unwrap();
+            close(mean.into(), number("mean"));
+            let theirs = doubles(&case["advantages"]);
+            policy(&data[0]).0.iter().zip(theirs).for_each(|(ours, theirs)| close((*ours).into(), theirs));
+            // The gradient of importance sampling is ratio times advantage.
+            let LossInputs::Policy { logprobs, advantages, .. } = &data[0].loss_inputs else { unreachable!() };
+            let (now, gradient) = (floats(&case["logprobs"]), doubles(&case["gradient"]));
+            for (((old, advantage), now), theirs) in logprobs.iter().zip(advantages).zip(now).zip(gradient) {
+                close(-f64::from(now - old).exp() * f64::from(*advantage), theirs);
+            }
+        }
     }
 
     #[test]

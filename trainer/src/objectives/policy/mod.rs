@@ -13,7 +13,7 @@ mod substeps;
 mod teachers;
 mod trajectories;
 #[cfg(test)]
-mod vectors;
+pub(crate) mod vectors;
 
 pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
 pub use self::aggregation::LossAggregation;
@@ -24,5 +24,6 @@ pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
 pub use self::policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};
 pub use self::rollout_metrics::rollout_metrics;
 pub use self::substeps::split_into_substeps;
+pub(crate) use self::teachers::CONCURRENCY;
 pub use self::teachers::Teachers;
 pub(crate) use self::trajectories::Credit;

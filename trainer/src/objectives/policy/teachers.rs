@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use fulgurite_backends::Sampler;
+use fulgurite_backends::{PromptScores, Sampler};
 use fulgurite_types::{Chunk, Datum, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
@@ -13,7 +14,10 @@ use crate::rollouts::{Collected, Member};
 use crate::{DistillationOptions, TrainError};
 
 /// Prompts that are scored at a time.
-const CONCURRENCY: usize = 16;
+pub(crate) const CONCURRENCY: usize = 16;
+
+/// How often a teacher is asked whose host does not answer, each time after twice as long.
+const TRIES: u32 = 5;
 
 /// Two tokens of every vocabulary, which show whether a host tells logprobs of a prompt.
 const PROBED: [u32; 2] = [0, 1];
@@ -50,21 +54,62 @@ impl Teachers {
     pub(crate) async fn check(&self, tasks: &[Value]) -> Result<(), TrainError> {
         tasks.iter().try_for_each(|task| self.options.teacher_of(task).map(drop))?;
         for name in self.options.teacher_names() {
-            self.score(name, &PROBED).await?;
+            self.probe(name, 0).await?;
         }
         Ok(())
     }
 
-    /// The logprob of each token after the first.
-    async fn score(&self, name: &str, tokens: &[u32]) -> Result<Vec<f32>, TrainError> {
-        let sampler = self.samplers.get(name).ok_or_else(|| TrainError::Option {
-            key: "[trainer] distillation".to_owned(),
-            message: format!("names the teacher `{name}`, which was not opened"),
-        })?;
-        match sampler.score_prompt(tokens, 0).await {
-            Ok(scores) => Ok(scores.logprobs),
+    /// Refuses a teacher whose host does not tell logprobs of a prompt, with so many of the likeliest tokens.
+    pub(crate) async fn probe(&self, name: &str, alternatives: usize) -> Result<(), TrainError> {
+        match self.sampler(name)?.score_prompt(&PROBED, alternatives).await {
+            Ok(_) => Ok(()),
             Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
         }
+    }
+
+    /// How many of the likeliest tokens a teacher's host tells at most.
+    pub(crate) async fn likeliest_told(&self, name: &str) -> Result<usize, TrainError> {
+        match self.sampler(name)?.info().await {
+            Ok(info) => Ok(info.capabilities.top_logprobs),
+            Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
+        }
+    }
+
+    /// The teacher of a run that has one.
+    pub(crate) fn only(&self) -> Result<&str, TrainError> {
+        self.options.teacher.as_deref().ok_or_else(|| TrainError::Option {
+            key: "[trainer] distillation.teacher".to_owned(),
+            message: "is missing: the name of one of [[models]]".to_owned(),
+        })
+    }
+
+    fn sampler(&self, name: &str) -> Result<&Arc<dyn Sampler>, TrainError> {
+        self.samplers.get(name).ok_or_else(|| TrainError::Option {
+            key: "[trainer] distillation".to_owned(),
+            message: format!("names the teacher `{name}`, which was not opened"),
+        })
+    }
+
+    /// What a teacher makes of each token after the first. A host that fails is asked again for a while.
+    pub(crate) async fn score(
+        &self,
+        name: &str,
+        tokens: &[u32],
+        alternatives: usize,
+    ) -> Result<PromptScores, TrainError> {
+        let sampler = self.sampler(name)?;
+        for wait in (0..TRIES).map(|tried| Duration::from_secs(1 << tried)) {
+            match sampler.score_prompt(tokens, alternatives).await {
+                Err(error) if error.is_hosts_fault() => {
+                    tracing::warn!(teacher = name, %error, "a teacher does not answer, and is asked again");
+                    tokio::time::sleep(wait).await;
+                }
+                Ok(scores) => return Ok(scores),
+                Err(source) => return Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
+            }
+        }
+        let last = sampler.score_prompt(tokens, alternatives).await;
+        last.map_err(|source| TrainError::Teacher { name: name.to_owned(), source: Box::new(source) })
     }
 
     /// Adds to the advantages what their teachers make of the rows, of which `places` says whose they are; gives what they
@@ -85,7 +130,9 @@ impl Teachers {
             }
         }
         let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.tokens.clone()));
-        let asked = asked.map(|(teacher, tokens)| async move { self.score(&teacher, &tokens).await });
+        let asked = asked.map(|(teacher, tokens)| async move {
+            Ok::<_, TrainError>(self.score(&teacher, &tokens, 0).await?.logprobs)
+        });
         let logprobs: Vec<Vec<f32>> =
             stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
 

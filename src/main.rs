@@ -6,6 +6,7 @@
 
 mod cli;
 mod config;
+mod evaluation;
 mod models;
 mod query;
 mod report;
@@ -92,6 +93,7 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve(arguments) => serve::command::serve(arguments).await,
         Command::Train(arguments) => train::train(arguments).await,
+        Command::Eval(arguments) => evaluation::eval(arguments).await,
         Command::Run(arguments) => run::run(arguments).await,
         Command::Rollouts(arguments) => query::rollouts(arguments).await,
         Command::Attempts(arguments) => query::attempts(arguments).await,

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{
     AttemptsArguments, ExportArguments, GenerationsArguments, ImportArguments, PruneArguments, ResourcesArguments,
@@ -72,6 +73,9 @@ pub enum Command {
     /// Train a policy by the rollouts of an unmodified agent; makes what is missing first
     #[command(after_help = TRAIN_EXIT_CODES)]
     Train(TrainArguments),
+    /// Score the held-out tasks of a config, each played several times, by a model or a checkpoint as it is
+    #[command(after_help = EXIT_CODES)]
+    Eval(EvalArguments),
     /// Run an unmodified agent once for each rollout on the queue
     Run(RunArguments),
     /// List the rollouts of a store, newest last

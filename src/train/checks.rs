@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_runner::{Program, check_arguments};
-use fulgurite_trainer::Tasks;
+use serde_json::Value;
 
 use crate::config::declarations::{LoadedConfig, RunConfig, RunnerConfig, Shape};
 use crate::serve::server::seconds;
@@ -24,7 +24,7 @@ pub fn check_config(loaded: &LoadedConfig) -> Result<()> {
 
 /// Looks for the programs of the agent and the grader, and whether every task fills in their arguments. `agent` is what the
 /// command line says in place of the config.
-pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &Tasks) -> Result<()> {
+pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &[&Vec<Value>]) -> Result<()> {
     let runner = &loaded.config.runner;
     let directory = loaded.resolve(runner.directory.as_deref().unwrap_or(Path::new("")));
     if !directory.is_dir() {
@@ -34,8 +34,7 @@ pub fn check_commands(loaded: &LoadedConfig, agent: &[String], tasks: &Tasks) ->
     let written = [(command, "agent", &runner.command), ("[runner] grade", "grader", &runner.grade)];
     for (key, role, words) in written.into_iter().filter(|(_, _, words)| !words.is_empty()) {
         let program = Program::find(words, role).context(key)?;
-        let tasks = [&tasks.train, &tasks.held_out, &tasks.last].into_iter().flatten();
-        check_arguments(&program.arguments, tasks).context(key)?;
+        check_arguments(&program.arguments, tasks.iter().copied().flatten()).context(key)?;
     }
     Ok(())
 }

@@ -70,6 +70,14 @@ impl ExclusiveLock {
     }
 }
 
+impl ExclusiveLock {
+    /// Takes the lock on the directory of an evaluation.
+    pub fn of_evaluation(directory: &Path) -> Result<Self> {
+        let what = format!("the evaluation in {}", directory.display());
+        Self::take(directory.join("run.lock"), &what, "fulgurite eval", "")
+    }
+}
+
 impl Drop for ExclusiveLock {
     fn drop(&mut self) {
         // What is left if it cannot be removed locks nothing.

@@ -29,10 +29,10 @@ use fulgurite_trainer::{
 use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
 
-use self::checks::{check_commands, check_config};
+pub use self::checks::{check_commands, check_config};
 use self::reference::ReferenceModel;
-pub use self::run_directory::run_tokenizers;
 use self::run_directory::{begin_run, run_directory};
+pub use self::run_directory::{config_of_run, is_run, run_file, run_tokenizers, write_whole};
 use self::teachers::OpenTeachers;
 use crate::cli::arguments::TrainArguments;
 use crate::config::admin_key;
@@ -98,31 +98,35 @@ impl Prepared {
             sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
         }
         let tasks = load_tasks(&loaded).with_context(file)?;
-        check_commands(&loaded, &arguments.agent, &tasks).with_context(file)?;
-        let seed = loaded.config.run.seed;
-        let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
-        match &loaded.config.base {
-            Some(base) => {
-                let base_seed = base.seed.unwrap_or(seed);
-                let secrets = admin_key::variables(&loaded.config.server);
-                let renderer = model.renderer.clone();
-                let recipe = Recipe { base: base.clone(), seed: base_seed, renderer, tools: model.tools };
-                let (directory, options) = (&loaded.directory, loaded.config.engine.options());
-                let reporter = reporter.as_mut();
-                base_model::make_if_missing(&recipe, &model_directory, directory, &secrets, options, reporter).await?;
-            }
-            None if !model_directory.exists() => {
-                bail!(
-                    "{} does not exist, and there is no [base] to make it from ([[models]] path of {})",
-                    model_directory.display(),
-                    arguments.config.display()
-                )
-            }
-            None => {}
-        }
-        let model_directory = gguf_cache::model_directory(&model_directory)?;
+        check_commands(&loaded, &arguments.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
+        let model_directory = model_or_base(&loaded, &model, reporter.as_mut()).await?;
         Ok(Self { loaded, arguments, reporter, model, model_directory, tasks, started })
     }
+}
+
+/// The files of a model that is in the config; makes its base first if they are missing and the config says of what.
+pub async fn model_or_base(loaded: &LoadedConfig, model: &ModelEntry, reporter: &mut dyn Reporter) -> Result<PathBuf> {
+    let seed = loaded.config.run.seed;
+    let model_directory = loaded.resolve(&fill_seed(&model.path, seed));
+    match &loaded.config.base {
+        Some(base) => {
+            let base_seed = base.seed.unwrap_or(seed);
+            let secrets = admin_key::variables(&loaded.config.server);
+            let renderer = model.renderer.clone();
+            let recipe = Recipe { base: base.clone(), seed: base_seed, renderer, tools: model.tools };
+            let (directory, options) = (&loaded.directory, loaded.config.engine.options());
+            base_model::make_if_missing(&recipe, &model_directory, directory, &secrets, options, reporter).await?;
+        }
+        None if !model_directory.exists() => {
+            let file = loaded.file.as_ref().map_or(String::new(), |file| format!(" of {}", file.display()));
+            bail!(
+                "{} does not exist, and there is no [base] to make it from ([[models]] path{file})",
+                model_directory.display(),
+            )
+        }
+        None => {}
+    }
+    gguf_cache::model_directory(&model_directory)
 }
 
 /// Trains in one process with the server that agents talk to.
@@ -190,16 +194,16 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
 }
 
 /// Whoever runs the rollouts of a run.
-struct Runner {
+pub struct Runner {
     /// None if runners are started elsewhere.
     process: Option<RunnerProcess>,
     /// A message here says that nobody is left.
-    given_up: watch::Receiver<Option<String>>,
+    pub given_up: watch::Receiver<Option<String>>,
 }
 
 impl Runner {
     /// Starts the runner that the config tells of, once what an earlier one held is given back.
-    async fn start(
+    pub async fn start(
         loaded: &LoadedConfig,
         server: &str,
         admin_key: Option<AdminKey>,
@@ -231,7 +235,7 @@ impl Runner {
     }
 
     /// Lets it kill its agents and leave.
-    async fn stop(self) {
+    pub async fn stop(self) {
         if let Some(process) = self.process {
             process.stop().await;
         }
@@ -278,12 +282,7 @@ pub fn override_by_flags(config: &mut Config, arguments: &TrainArguments) {
 
 /// The model that is trained: the only one beside the reference and the teachers, if there are any.
 fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
-    let reference = reference::entry(&loaded.config)?;
-    let teachers = teachers::entries(&loaded.config)?;
-    let is_trained =
-        |model: &&ModelEntry| reference.into_iter().chain(teachers.iter().copied()).all(|it| it.name != model.name);
-    let models: Vec<&ModelEntry> = loaded.config.models.iter().filter(is_trained).collect();
-    match models.as_slice() {
+    match trainable_models(&loaded.config)?.as_slice() {
         [model] if model.backend.upstream_dialect().is_some() => {
             bail!(
                 "the calls of `{}` are passed on, so that it cannot be trained: its backend is {}",
@@ -294,6 +293,15 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
         [model] => Ok((*model).clone()),
         models => bail!("training needs exactly one [[models]], and there are {}", models.len()),
     }
+}
+
+/// The models that are neither a reference nor a teacher.
+pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
+    let reference = reference::entry(config)?;
+    let teachers = teachers::entries(config)?;
+    let is_trained =
+        |model: &&ModelEntry| reference.into_iter().chain(teachers.iter().copied()).all(|it| it.name != model.name);
+    Ok(config.models.iter().filter(is_trained).collect())
 }
 
 /// Reads a model's tokens.
@@ -327,7 +335,8 @@ fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     })
 }
 
-fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
+/// Timeouts and retries of a rollout.
+pub fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
     let runner = &loaded.config.runner;
     RolloutConfig {
         // The runner keeps the agent's time; this is for a runner that does not.
@@ -340,7 +349,7 @@ fn rollout_config(loaded: &LoadedConfig) -> RolloutConfig {
 }
 
 /// The store of a run: a file in its directory, unless the config names another.
-fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
+pub fn run_store_url(loaded: &LoadedConfig, run_directory: &Path) -> String {
     match &loaded.config.store.url {
         Some(_) => crate::serve::command::store_url(loaded),
         None => format!("sqlite://{}", run_directory.join(STORE_FILE).display()),

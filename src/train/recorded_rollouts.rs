@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use fulgurite_store::Store;
+use fulgurite_trainer::EVALUATION_KIND;
 use fulgurite_types::{Rollout, RolloutExpression};
 use serde_json::Value;
 
@@ -19,9 +20,12 @@ pub async fn selected(store: &Store, expression: &RolloutExpression, run_directo
     if let Ok(chosen) = std::fs::read_to_string(&path) {
         return Ok(chosen.lines().map(str::to_owned).collect());
     }
-    let chosen = matching(store, expression, is_over).await?;
+    let chosen = matching(store, expression, may_be_learnt_from).await?;
     if chosen.is_empty() {
-        bail!("[trainer] source.rollouts: none of the store's rollouts that are over is meant by {expression}");
+        bail!(
+            "[trainer] source.rollouts: none of the store's rollouts that are over is meant by {expression}; those of \
+             `fulgurite eval` are never learnt from"
+        );
     }
     let lines: String = chosen.iter().map(|rollout_id| format!("{rollout_id}\n")).collect();
     let fresh = path.with_extension("new");
@@ -30,8 +34,13 @@ pub async fn selected(store: &Store, expression: &RolloutExpression, run_directo
     Ok(chosen)
 }
 
-/// Whether nothing more will be recorded of a rollout; of a client's session nobody knows.
-fn is_over(rollout: &Rollout) -> bool {
+/// Whether nothing more will be recorded of a rollout, and it is of no evaluation by itself; of a client's session nobody
+/// knows its end.
+fn may_be_learnt_from(rollout: &Rollout) -> bool {
     let kind = rollout.metadata.as_ref().and_then(|metadata| metadata.get("kind"));
-    rollout.status.is_finished() || kind.and_then(Value::as_str) == Some("session")
+    match kind.and_then(Value::as_str) {
+        Some("session") => true,
+        Some(EVALUATION_KIND) => false,
+        _ => rollout.status.is_finished(),
+    }
 }

@@ -10,13 +10,52 @@ use uuid::Uuid;
 
 use crate::cli::arguments::TrainArguments;
 use crate::config::declarations::LoadedConfig;
-use crate::train::run_files::{STORE_FILE, fill_seed};
+use crate::train::run_files::{CONFIG_FILE, STORE_FILE, fill_seed};
 
-/// Name of the file there that says which run it is, and how it was configured.
-const CONFIG_FILE: &str = "config.json";
+/// The keys in the file of a run's configuration that are of the run, and not of its config.
+const RUN_KEYS: [&str; 5] = ["run_id", "instance", "kind", "evaluation", CONFIG_DIRECTORY];
 
 /// The key in that file of the directory that relative paths start from.
 const CONFIG_DIRECTORY: &str = "config_directory";
+
+/// Whether a directory is a run's.
+pub fn is_run(directory: &Path) -> bool {
+    // A model directory has a file of that name as well.
+    run_file(directory).is_ok_and(|config| config["run_id"].is_string())
+}
+
+/// What the file of a run's configuration says.
+pub fn run_file(directory: &Path) -> Result<Value> {
+    let path = directory.join(CONFIG_FILE);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// The config that a run was begun with.
+pub fn config_of_run(directory: &Path) -> Result<LoadedConfig> {
+    let mut config = run_file(directory)?;
+    let path = std::path::absolute(directory.join(CONFIG_FILE)).context("the working directory is gone")?;
+    if !config["run_id"].is_string() {
+        bail!("{} is of no run: it names no run_id", path.display());
+    }
+    let from = config[CONFIG_DIRECTORY].as_str().map(PathBuf::from);
+    let from = from.with_context(|| format!("{} does not say where the run was started", path.display()))?;
+    if let Value::Object(keys) = &mut config {
+        RUN_KEYS.iter().for_each(|key| {
+            keys.remove(*key);
+        });
+    }
+    let config = serde_json::from_value(config).with_context(|| path.display().to_string())?;
+    Ok(LoadedConfig { config, directory: from, file: Some(path) })
+}
+
+/// Writes a file that is whole or not there.
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
 
 /// Directories in which the tokenizers of a run's models may be.
 pub fn run_tokenizers(directory: &Path) -> Vec<PathBuf> {

@@ -29,10 +29,14 @@ mod schedule;
 mod sft;
 mod sources;
 mod supervised;
+mod task_evaluation;
 
 pub use conversations::RowUnit;
 pub use error::TrainError;
-pub use evaluation::{EvaluationOptions, Scores, StopRule, ValidationScores};
+pub use evaluation::{
+    Difference, Estimate, EvaluationOptions, Interval, SampleScore, ScoreComparison, ScoreSummary, Scores, StopRule,
+    TaskScore, ValidationScores, bootstrap_interval, pass_at_k, recorded_scores,
+};
 pub use events::{Reporter, TrainEvent};
 pub use grpo::Grpo;
 pub use objectives::{
@@ -54,3 +58,4 @@ pub use schedule::LearningRateSchedule;
 pub use sft::{ConversationsFile, Sft, SftData};
 pub use sources::{HarvestOptions, TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};
+pub use task_evaluation::{EVALUATION_KIND, EvaluatedTasks, TaskEvaluation};

@@ -14,6 +14,8 @@ fn help_says_what_there_is() {
     Commands:
       serve        Serve the proxy that agents talk to, the store's API and the models
       train        Train a policy by the rollouts of an unmodified agent; makes what is missing first
+      eval         Score the held-out tasks of a config, each played several times, by a model or a
+                   checkpoint as it is
       run          Run an unmodified agent once for each rollout on the queue
       rollouts     List the rollouts of a store, newest last
       attempts     List attempts at rollouts

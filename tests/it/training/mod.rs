@@ -1,5 +1,6 @@
 mod daemon;
 mod distillation;
+mod evaluations;
 mod harvest;
 mod objectives;
 mod policy_runs;

@@ -1,19 +1,28 @@
 //! Scores of what a run does not learn from.
 
+mod bootstrap;
 mod evaluator;
 mod options;
+mod pass_at_k;
+mod score_summary;
 mod scores;
 mod stop_rule;
+mod task_scores;
 mod tasks;
 mod validation_conversations;
 mod validation_rows;
 mod validation_scores;
 
+pub use self::bootstrap::{Interval, bootstrap_interval};
 pub(crate) use self::evaluator::{Evaluation, Evaluator};
 pub use self::options::EvaluationOptions;
+pub use self::pass_at_k::pass_at_k;
+pub use self::score_summary::{Difference, Estimate, ScoreComparison, ScoreSummary};
 pub use self::scores::Scores;
 pub(crate) use self::scores::{FINAL, HELD_OUT};
 pub use self::stop_rule::StopRule;
+pub(crate) use self::task_scores::tags;
+pub use self::task_scores::{SampleScore, TaskScore, recorded_scores};
 pub(crate) use self::tasks::TaskEvaluator;
 pub(crate) use self::validation_conversations::ConversationEvaluator;
 pub(crate) use self::validation_rows::{ACCURACY, RowEvaluator};

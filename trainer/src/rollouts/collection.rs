@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use fulgurite_backends::derive_seed;
-use fulgurite_types::{NewRollout, RolloutConfig};
+use fulgurite_types::{Generation, NewRollout, RolloutConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -98,7 +98,8 @@ pub(crate) async fn ended_members(
     Ok(members)
 }
 
-fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollout> {
+/// A group of rollouts for each task, which nobody has put on the queue yet.
+pub(crate) fn new_rollouts(plan: &Plan<'_>, tasks: &GroupTasks) -> Vec<NewRollout> {
     let mut rollouts = Vec::with_capacity(tasks.tasks.len() * plan.group_size);
     for (group, task) in (tasks.groups_before..).zip(&tasks.tasks) {
         for member in 0..plan.group_size {
@@ -165,7 +166,9 @@ async fn wait(
 /// Refuses rollouts none of which called the model that is trained: whatever they earned, it was not the model's doing.
 fn check_calls(members: &[Member], policy: &Policy, phase: &'static str, step: u64) -> Result<(), TrainError> {
     let calls = || members.iter().flat_map(|member| &member.generations);
-    if calls().any(|call| call.model == policy.model && !call.sampled_tokens.is_empty()) {
+    // What was passed on to another host has no tokens here.
+    let counts = |call: &Generation| !call.sampled_tokens.is_empty() || policy.tokenizer.is_empty();
+    if calls().any(|call| call.model == policy.model && counts(call)) {
         return Ok(());
     }
     let others: BTreeSet<&str> =

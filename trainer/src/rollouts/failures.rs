@@ -69,6 +69,13 @@ impl fmt::Display for Failures {
     }
 }
 
+impl Member {
+    /// Why it failed, in words.
+    pub(crate) fn failure(&self) -> String {
+        why(self).0
+    }
+}
+
 /// Why a rollout failed, as its last attempt tells it, and what its agent wrote.
 fn why(member: &Member) -> (String, Option<&str>) {
     if let Some(cause) = member.refused {

@@ -9,7 +9,7 @@ mod reading;
 mod reward_check;
 mod sample_answers;
 
-pub(crate) use self::collection::{GroupTasks, Plan, ended_members, enqueue, gather};
+pub(crate) use self::collection::{GroupTasks, Plan, ended_members, enqueue, gather, new_rollouts};
 pub(crate) use self::constant_rewards::can_teach;
 pub use self::constant_rewards::is_constant;
 pub use self::failures::Failures;

@@ -7,5 +7,6 @@ mod summary;
 mod training_run;
 mod without_gradient;
 
+pub(crate) use self::ledger::leftovers;
 pub use self::summary::RunSummary;
 pub(crate) use self::training_run::{Checkpointing, TrainingRun};

@@ -1,0 +1,49 @@
+//! What `fulgurite eval` is told on the command line.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// What a script may want to know.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  the tasks are scored
+  1  they are not, or were cut short; the same command goes on with what is missing
+  2  the command line is wrong";
+
+/// `fulgurite eval`.
+#[derive(Debug, Args)]
+pub struct EvalArguments {
+    /// Config file, as of `train`, or the directory of a run; without one, that of the run which --checkpoint is of
+    #[arg(value_name = "CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Weights: a checkpoint, or the directory of a run, whose last checkpoint is meant; else the model of the config as
+    /// it was before training
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    pub checkpoint: Option<PathBuf>,
+    /// Another model in the place of the config's: a directory, a GGUF file, or the name of one of [[models]]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Rollouts of each task, in place of [trainer] evaluation.samples_per_task
+    #[arg(long, value_name = "K")]
+    pub samples: Option<usize>,
+    /// Score [tasks] final in place of held_out; the same weights once
+    #[arg(long = "final")]
+    pub last: bool,
+    /// The least reward of a sample that passes, for pass@k
+    #[arg(long, value_name = "REWARD", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub pass_reward: f64,
+    /// Compare, task by task, with another evaluation, with the last held-out score of a training run, or with a
+    /// checkpoint that has been evaluated
+    #[arg(long, value_name = "RUN_OR_EVAL")]
+    pub against: Option<PathBuf>,
+    /// Seed of the samples, in place of [run] seed
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The agent's command, in place of the config's [runner] command
+    #[arg(last = true, value_name = "AGENT")]
+    pub agent: Vec<String>,
+}

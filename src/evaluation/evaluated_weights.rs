@@ -1,0 +1,191 @@
+//! Which weights are scored, and how they are opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use fulgurite_backends::{FileDigests, Learner, file_digest, listed_digests};
+use fulgurite_proxy::ServedModel;
+use fulgurite_trainer::Reporter;
+use fulgurite_types::WeightsVersion;
+use serde_json::json;
+
+use super::arguments::EvalArguments;
+use super::digest;
+use crate::config::declarations::LoadedConfig;
+use crate::config::models::{Backend, ModelEntry};
+use crate::models::open::{OpenModel, TrainedModel};
+use crate::train;
+use crate::train::run_files::fill_seed;
+
+/// Name of the directory in a run's own that holds its checkpoints.
+const CHECKPOINTS: &str = "checkpoints";
+
+/// The weights that are scored.
+pub struct EvaluatedWeights {
+    /// As agents know the model.
+    pub entry: ModelEntry,
+    /// The same for the same weights.
+    pub identity: String,
+    /// What they are, for people.
+    pub description: String,
+    /// Updates that made them, as far as is known.
+    pub step: u64,
+    /// The model that the entry begins with, if its files are here.
+    path: PathBuf,
+    /// What was learnt on top of it.
+    checkpoint: Option<PathBuf>,
+}
+
+/// A model that answers.
+pub struct OpenWeights {
+    /// As agents know it.
+    pub served: ServedModel,
+    /// Fingerprint of its tokenizer; empty if its calls are passed on.
+    pub tokenizer: String,
+    /// Works as long as it is kept.
+    pub _learner: Option<(Arc<dyn Learner>, TrainedModel)>,
+}
+
+impl EvaluatedWeights {
+    /// Those that the command line names.
+    pub async fn choose(loaded: &LoadedConfig, arguments: &EvalArguments, reporter: &mut dyn Reporter) -> Result<Self> {
+        if let Some(path) = &arguments.checkpoint {
+            let entry = entry(loaded, None)?;
+            let checkpoint = last_checkpoint(path)?;
+            let step = step_of(&checkpoint);
+            let base = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
+            let mut identity = weights_digest(&checkpoint)?;
+            if is_adapter(&entry) && entry.backend == Backend::Embedded {
+                identity = digest(&json!([weights_digest(&base)?, identity]));
+            }
+            let description = checkpoint.display().to_string();
+            return Ok(Self { entry, identity, description, step, path: base, checkpoint: Some(checkpoint) });
+        }
+        let named = arguments.model.as_deref();
+        if let Some(path) = named.map(Path::new).filter(|path| path.exists()) {
+            let mut entry = entry(loaded, None)?;
+            entry.backend = Backend::Embedded;
+            entry.urls.clear();
+            let path = std::path::absolute(path).context("the working directory is gone")?;
+            let (identity, description) = (weights_digest(&path)?, path.display().to_string());
+            return Ok(Self { entry, identity, description, step: 0, path, checkpoint: None });
+        }
+        let entry = entry(loaded, named)?;
+        let place = entry.urls.join(", ");
+        if entry.backend != Backend::Embedded {
+            let path = loaded.resolve(&fill_seed(&entry.path, loaded.config.run.seed));
+            let identity = digest(&json!([entry.backend.name(), entry.urls, entry.name, entry.upstream_model]));
+            let description = format!("{} at {place} ({})", entry.name, entry.backend.name());
+            return Ok(Self { entry, identity, description, step: 0, path, checkpoint: None });
+        }
+        let path = train::model_or_base(loaded, &entry, reporter).await?;
+        let (identity, description) = (weights_digest(&path)?, path.display().to_string());
+        Ok(Self { entry, identity, description, step: 0, path, checkpoint: None })
+    }
+
+    /// Opens them for agents to call.
+    pub async fn open(&self, loaded: &LoadedConfig, directory: &Path) -> Result<OpenWeights> {
+        let mut entry = self.entry.clone();
+        entry.path = self.path.clone();
+        match &self.checkpoint {
+            // A model directory in its own right.
+            Some(checkpoint) if entry.backend == Backend::Embedded && !is_adapter(&entry) => {
+                entry.path = checkpoint.clone();
+            }
+            Some(checkpoint) => {
+                let published = directory.join("published");
+                let model = TrainedModel::open(&entry, &self.path, published, &loaded.config)?;
+                let opened = model.learner.load_checkpoint(checkpoint).await;
+                opened.with_context(|| format!("--checkpoint {}", checkpoint.display()))?;
+                model.learner.publish_weights(WeightsVersion(self.step)).await?;
+                let tokenizer = model.served.renderer.tokenizer().fingerprint().to_owned();
+                let served = ServedModel::Sampled(model.served.clone());
+                return Ok(OpenWeights { served, tokenizer, _learner: Some((model.learner.clone(), model)) });
+            }
+            None => {}
+        }
+        let OpenModel { served, .. } = OpenModel::open(&entry, &loaded.directory, &loaded.config)?;
+        let tokenizer = match &served {
+            ServedModel::Sampled(model) => model.renderer.tokenizer().fingerprint().to_owned(),
+            ServedModel::Upstream(_) => String::new(),
+        };
+        Ok(OpenWeights { served, tokenizer, _learner: None })
+    }
+}
+
+fn is_adapter(entry: &ModelEntry) -> bool {
+    entry.lora_rank.is_some_and(|rank| rank > 0)
+}
+
+/// The model of the config by this name, or the only one beside the reference.
+fn entry(loaded: &LoadedConfig, name: Option<&str>) -> Result<ModelEntry> {
+    let models = &loaded.config.models;
+    let names = || models.iter().map(|model| format!("`{}`", model.name)).collect::<Vec<_>>().join(", ");
+    if let Some(name) = name {
+        let found = models.iter().find(|model| model.name == name);
+        return found.cloned().with_context(|| {
+            format!("--model {name}: there is no such file or directory, and no such [[models]]: there are {}", names())
+        });
+    }
+    match train::trainable_models(&loaded.config)?.as_slice() {
+        [model] => Ok((*model).clone()),
+        [] => bail!("an evaluation needs a [[models]], and there is none"),
+        _ => bail!("there are several [[models]]: name one of {} by --model", names()),
+    }
+}
+
+/// The run that a checkpoint, or a directory that is one, is of.
+pub fn run_of(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().take(3).find(|path| train::is_run(path)).map(Path::to_owned)
+}
+
+/// The checkpoint itself, or the last of a run.
+pub fn last_checkpoint(path: &Path) -> Result<PathBuf> {
+    let path = std::path::absolute(path).context("the working directory is gone")?;
+    if !path.is_dir() {
+        bail!("--checkpoint {}: there is no such directory", path.display());
+    }
+    if !train::is_run(&path) {
+        return Ok(path);
+    }
+    let entries = std::fs::read_dir(path.join(CHECKPOINTS)).into_iter().flatten();
+    let checkpoints = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir());
+    let last = checkpoints.max_by_key(|path| step_of(path));
+    last.with_context(|| format!("--checkpoint {}: this run has no checkpoint yet", path.display()))
+}
+
+/// The updates that made a checkpoint, which its name tells; 0 of what is none.
+fn step_of(checkpoint: &Path) -> u64 {
+    let is_of_run = checkpoint.parent().and_then(Path::file_name).is_some_and(|name| name == CHECKPOINTS);
+    let step = checkpoint.file_name().and_then(|name| name.to_str()?.parse().ok());
+    if is_of_run { step.unwrap_or(0) } else { 0 }
+}
+
+/// Changes with the weights in a directory, or in a file.
+pub fn weights_digest(path: &Path) -> Result<String> {
+    let cannot = || format!("cannot read {}", path.display());
+    if path.is_file() {
+        return file_digest(path).with_context(cannot);
+    }
+    let mut digests: FileDigests = listed_digests(path).with_context(cannot)?.unwrap_or_default();
+    digests.retain(|name, _| is_weights(name));
+    if digests.is_empty() {
+        for entry in std::fs::read_dir(path).with_context(cannot)? {
+            let file = entry.with_context(cannot)?.path();
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if is_weights(&name) {
+                digests.insert(name, file_digest(&file).with_context(cannot)?);
+            }
+        }
+    }
+    if digests.is_empty() {
+        bail!("{} holds no weights (*.safetensors)", path.display());
+    }
+    Ok(digest(&json!(digests)))
+}
+
+fn is_weights(name: &str) -> bool {
+    name.ends_with(".safetensors") || name.ends_with(".gguf") || name == "tinker_checkpoint.json"
+}

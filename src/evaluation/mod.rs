@@ -1,0 +1,288 @@
+//! `fulgurite eval`: tasks scored by a model as it is, and held against other scores.
+
+mod against;
+pub mod arguments;
+mod evaluated_weights;
+mod result_file;
+mod tables;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use axum::Router;
+use fulgurite_store::Store;
+use fulgurite_trainer::{
+    EVALUATION_KIND, EvaluatedTasks, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation, TrainEvent,
+};
+use fulgurite_types::NewRun;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use self::arguments::EvalArguments;
+use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
+use self::result_file::{ResultFile, first_final_score};
+use self::tables::{print_json, print_table};
+use crate::cli::progress::Progress;
+use crate::config::admin_key;
+use crate::config::declarations::LoadedConfig;
+use crate::serve::command::open_store;
+use crate::serve::metrics_page::MetricsPage;
+use crate::serve::server::{Interruptions, Listening, RunningServer};
+use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::reporters::{JsonReporter, TableReporter};
+use crate::train::run_files::CONFIG_FILE;
+use crate::train::{self, Runner};
+
+/// For how long runners that were started elsewhere may call the model.
+const RUNNERS_KEY_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Scores tasks; what an interrupted evaluation has is not sampled again.
+pub async fn eval(arguments: EvalArguments) -> Result<()> {
+    let started = Instant::now();
+    let loaded = load(&arguments)?;
+    let file = || loaded.file.as_ref().map_or("the run's config".to_owned(), |file| file.display().to_string());
+    train::check_config(&loaded).with_context(file)?;
+    let tasks = load_tasks(&loaded, &arguments).with_context(file)?;
+    let samples = arguments.samples.unwrap_or(loaded.config.trainer.evaluation.samples_per_task);
+    if samples == 0 {
+        bail!("--samples is 0, but must be at least 1");
+    }
+    train::check_commands(&loaded, &arguments.agent, &[&tasks]).with_context(file)?;
+    if let Some(path) = arguments.against.as_ref().filter(|path| !path.exists()) {
+        bail!("--against {}: there is no such directory", path.display());
+    }
+    let mut reporter = EvalReporter::new(arguments.json);
+    let weights = EvaluatedWeights::choose(&loaded, &arguments, &mut reporter).await.with_context(file)?;
+    let plan = Plan { loaded: &loaded, arguments: &arguments, weights: &weights, tasks, samples };
+    // Looked at first, so that a name that is wrong costs no sample.
+    let against = match &arguments.against {
+        Some(path) => Some(against::scores(path, &plan).await?),
+        None => None,
+    };
+    let directory = plan.directory()?;
+    if let Some(first) = first_final_score(&plan).await? {
+        bail!(
+            "these weights have been scored on [tasks] final already, and once is all that keeps it a measure: {} ({}). \
+             Leave out --final to score [tasks] held_out",
+            first.words,
+            first.run_id
+        );
+    }
+    let result = match ResultFile::read(&directory)? {
+        Some(first) => first,
+        None => sample(&plan, &directory, &mut reporter, started).await?,
+    };
+    reporter.finish();
+    let comparison = match &against {
+        Some(against) => Some(against.compare(&result, arguments.pass_reward)?),
+        None => None,
+    };
+    match arguments.json {
+        true => print_json(&result, comparison.as_ref(), arguments.pass_reward),
+        false => print_table(&result, comparison.as_ref(), arguments.pass_reward),
+    }
+    Ok(())
+}
+
+/// What is scored, by what.
+struct Plan<'a> {
+    loaded: &'a LoadedConfig,
+    arguments: &'a EvalArguments,
+    weights: &'a EvaluatedWeights,
+    tasks: Vec<Value>,
+    samples: usize,
+}
+
+impl Plan<'_> {
+    fn evaluated(&self) -> EvaluatedTasks {
+        if self.arguments.last { EvaluatedTasks::Final } else { EvaluatedTasks::HeldOut }
+    }
+
+    /// Changes with the tasks.
+    fn tasks_digest(&self) -> String {
+        digest(&json!(self.tasks))
+    }
+
+    /// Where the evaluation is: the same for all that would sample the same.
+    fn directory(&self) -> Result<PathBuf> {
+        let config = &self.loaded.config;
+        let all = json!({
+            "weights": self.weights.identity,
+            "model": self.weights.entry.name,
+            "tasks": self.evaluated().as_str(),
+            "of": self.tasks,
+            "samples": self.samples,
+            "agent": config.runner.command,
+            "grade": config.runner.grade,
+            "sampling": config.trainer.sampling_parameters,
+            "zero_reward_on_limit": config.trainer.zero_reward_on_limit,
+            "step": self.weights.step,
+        });
+        let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
+        let path = self.loaded.resolve(&config.run.directory).join(name);
+        std::path::absolute(path).context("the working directory is gone")
+    }
+}
+
+fn digest(value: &Value) -> String {
+    format!("{:x}", Sha256::digest(value.to_string()))
+}
+
+/// The config that the command line names, or that of the run which the checkpoint is of.
+fn load(arguments: &EvalArguments) -> Result<LoadedConfig> {
+    let mut loaded = match (&arguments.config, &arguments.checkpoint) {
+        (Some(path), _) if path.is_dir() => train::config_of_run(path)?,
+        (Some(path), _) => LoadedConfig::read(Some(path))?,
+        (None, Some(checkpoint)) => match evaluated_weights::run_of(checkpoint) {
+            Some(run) => train::config_of_run(&run)?,
+            None => bail!("{} is of no run: name a config too", checkpoint.display()),
+        },
+        (None, None) => bail!("what is evaluated? Name a config, or a run by --checkpoint DIR"),
+    };
+    if let Some(seed) = arguments.seed {
+        loaded.config.run.seed = seed;
+    }
+    if !arguments.agent.is_empty() {
+        loaded.config.runner.command = arguments.agent.clone();
+    }
+    Ok(loaded)
+}
+
+fn load_tasks(loaded: &LoadedConfig, arguments: &EvalArguments) -> Result<Vec<Value>> {
+    let tasks = loaded.config.tasks.as_ref().context("an evaluation needs [tasks] held_out")?;
+    if !arguments.last {
+        return Ok(tasks.held_out.load("held_out", &loaded.directory)?);
+    }
+    let last = tasks.last.as_ref().context("--final scores [tasks] final, and there is none")?;
+    Ok(last.load("final", &loaded.directory)?)
+}
+
+/// Samples what is missing, with a server of its own.
+async fn sample(
+    plan: &Plan<'_>,
+    directory: &Path,
+    reporter: &mut EvalReporter,
+    started: Instant,
+) -> Result<ResultFile> {
+    let Plan { loaded, weights, .. } = plan;
+    let metrics = MetricsPage::install()?;
+    let admin = admin_key::of_server(loaded)?;
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let _run_lock = ExclusiveLock::of_evaluation(directory)?;
+    let store_url = train::run_store_url(loaded, directory);
+    let _store_lock = ExclusiveLock::of_store(&store_url, "fulgurite eval")?;
+    let store = open_store(&store_url, &loaded.config.store).await?;
+    let run_id = begin(&store, plan, directory).await?;
+    let OpenWeights { served, tokenizer, _learner } = weights.open(loaded, directory).await?;
+    let mut server_config = loaded.config.clone();
+    if !loaded.config.runner.command.is_empty() {
+        server_config.server.listen = "127.0.0.1:0".to_owned();
+    }
+    let listening = Listening::begin(&server_config.server, admin.clone()).await?;
+    let served = vec![served];
+    let mut server =
+        RunningServer::start(&server_config, listening, store.clone(), served, Vec::new(), Router::new(), &metrics)
+            .await?;
+    let mut interruptions = Interruptions::listen()?;
+    let record: Arc<dyn Record> = Arc::new(store.clone());
+    let runner = Runner::start(loaded, &server.url, admin.clone(), &run_id, &record, reporter).await?;
+    let api_key = match admin {
+        Some(_) => Some(store.issued_keys().await?.model_calls_key(RUNNERS_KEY_SECONDS)),
+        None => None,
+    };
+    let options = &loaded.config.trainer;
+    let evaluation = TaskEvaluation {
+        record,
+        identity: RunIdentity { run_id: run_id.clone(), seed: loaded.config.run.seed, directory: directory.to_owned() },
+        step: weights.step,
+        evaluated: plan.evaluated(),
+        tasks: plan.tasks.clone(),
+        samples: plan.samples,
+        rollout_config: train::rollout_config(loaded),
+        tokenizer,
+        reward_bounds: options.reward_bounds,
+        zero_reward_on_limit: options.zero_reward_on_limit,
+        sampling_parameters: options.sampling_parameters.clone(),
+        endpoint: PolicyEndpoint { url: format!("{}/v1", server.url), model: weights.entry.name.clone(), api_key },
+        runner: runner.given_up.clone(),
+    };
+    let outcome = tokio::select! {
+        outcome = evaluation.run(reporter) => outcome.map_err(anyhow::Error::from),
+        error = server.failed() => return Err(error),
+        () = interruptions.next() => Err(anyhow!("interrupted; the same command goes on with what is missing")),
+    };
+    runner.stop().await;
+    server.stop(interruptions.next()).await?;
+    store.close().await;
+    let result = ResultFile {
+        run_id,
+        directory: directory.to_owned(),
+        evaluated: plan.evaluated().as_str().to_owned(),
+        weights: weights.identity.clone(),
+        weights_from: weights.description.clone(),
+        step: weights.step,
+        tasks_digest: plan.tasks_digest(),
+        samples: plan.samples,
+        seed: loaded.config.run.seed,
+        scores: outcome?,
+        wall_seconds: started.elapsed().as_secs_f64(),
+    };
+    result.write()?;
+    Ok(result)
+}
+
+/// The run of the evaluation in the store: a new one, or that of a command that was cut short.
+async fn begin(store: &Store, plan: &Plan<'_>, directory: &Path) -> Result<String> {
+    let run_id = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut config = json!({
+        "run_id": run_id,
+        "kind": EVALUATION_KIND,
+        "evaluation": {
+            "tasks": plan.evaluated().as_str(),
+            "tasks_digest": plan.tasks_digest(),
+            "samples": plan.samples,
+            "weights": plan.weights.identity,
+            "weights_from": plan.weights.description,
+        },
+        "config_directory": std::path::absolute(&plan.loaded.directory).unwrap_or_else(|_| plan.loaded.directory.clone()),
+    });
+    if let (Some(all), Value::Object(own)) = (config.as_object_mut(), json!(plan.loaded.config)) {
+        all.extend(own);
+    }
+    train::write_whole(&directory.join(CONFIG_FILE), &format!("{config:#}\n"))?;
+    if store.run(&run_id).await?.is_none() {
+        let (name, seed) = (plan.loaded.config.run.name.clone(), plan.loaded.config.run.seed);
+        store.create_run(NewRun { run_id: run_id.clone(), name, config, seed }).await?;
+    }
+    Ok(run_id)
+}
+
+/// Tells how far it is on standard error, and what is amiss as a training run does.
+struct EvalReporter {
+    progress: Progress,
+    told: Box<dyn Reporter>,
+}
+
+impl EvalReporter {
+    fn new(json: bool) -> Self {
+        let told: Box<dyn Reporter> = if json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
+        Self { progress: Progress::new(json), told }
+    }
+
+    fn finish(&self) {
+        self.progress.finish();
+    }
+}
+
+impl Reporter for EvalReporter {
+    fn report(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::Rollouts { done, total, .. } => {
+                self.progress.set("rollouts", done as u64, Some(total as u64));
+            }
+            other => self.told.report(other),
+        }
+    }
+}

@@ -48,6 +48,9 @@ pub use sampling::seed::derive_seed;
 pub use sampling::weights_receiver::WeightsReceiver;
 pub use sglang::SglangSampler;
 pub use telemetry::{HISTOGRAM_BUCKETS, describe_metrics};
+pub use training::comparisons::{
+    AnswerScore, ComparedAnswer, Comparison, ComparisonCost, Comparisons, PreferenceLoss, datum_score,
+};
 pub use training::learner::{AdamParameters, ForwardBackward, Learner, OptimizerStep};
 pub use training::loss_function::{LossFunction, RatioBounds};
 pub use training::publishing_learner::PublishingLearner;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::model::config::ModelConfig;
 use crate::model::layout::Layout;
-use crate::training::shard::ReportedLogprobs;
+use crate::training::example::ReportedLogprobs;
 
 /// The logprob of each token of `sequence` after the first.
 pub(crate) fn logprobs(config: &ModelConfig, layout: &Layout, values: &[f64], sequence: &[u32]) -> Vec<f64> {
@@ -102,7 +102,8 @@ mod tests {
     use crate::model::weights::{Model, Weights};
     use crate::passes::loss::{Sampled, TokenLoss};
     use crate::test_models::{numbers, tiny_config};
-    use crate::training::shard::{Example, Shard};
+    use crate::training::example::Example;
+    use crate::training::shard::Shard;
 
     const SEQUENCES: [&[u32]; 3] =
         [&[3, 1, 4, 1, 5, 9, 2, 6], &[30, 7], &[2, 7, 18, 28, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5, 23, 5, 36, 0, 28]];
@@ -150,7 +151,8 @@ mod tests {
             let policy = model(ModelConfig { tie_word_embeddings, ..tiny_config() });
             let weights = &policy.weights;
             let data: Vec<Datum> = SEQUENCES.iter().map(|sequence| datum(sequence)).collect();
-            let scored = Shard::new(u64::MAX).score(&policy, &examples(&data, |_| TokenLoss::Nothing));
+            let scored =
+                Shard::new(u64::MAX).score(&policy, &examples(&data, |_| TokenLoss::Nothing), ReportedLogprobs::All);
             for (sequence, scored) in SEQUENCES.iter().zip(scored) {
                 let exact = logprobs(&weights.model.config, &weights.model.layout, &doubled(weights), sequence);
                 for (found, exact) in scored.logprobs.iter().zip(exact) {

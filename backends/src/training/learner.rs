@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use fulgurite_types::{Datum, WeightsVersion};
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendError, LossFunction};
+use crate::{BackendError, Comparisons, LossFunction};
 
 /// AdamW with decoupled weight decay; defaults are those of the Tinker API's `AdamParams`, but for `epsilon`
 /// (1e-8, tinker-cookbook's) and clipping.
@@ -78,6 +78,20 @@ pub trait Learner: Send + Sync + 'static {
 
     /// Adds the gradient of `loss` over `data` to what has accumulated.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError>;
+
+    /// As [`forward_backward`](Self::forward_backward), for a loss of whole answers. A host that has no such loss is asked
+    /// for the logprobs first, and then for the gradient of the cross entropy that has the same one.
+    async fn forward_backward_comparisons(
+        &self,
+        data: Arc<[Datum]>,
+        comparisons: Arc<Comparisons>,
+    ) -> Result<ForwardBackward, BackendError> {
+        comparisons.check(&data)?;
+        let logprobs = self.forward(Arc::clone(&data)).await?;
+        let (loss_sum, linear) = comparisons.as_cross_entropy(&data, &logprobs);
+        self.forward_backward(linear.into(), LossFunction::CrossEntropy).await?;
+        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum: None })
+    }
 
     /// Applies the accumulated gradient and clears it. Fails, changing nothing, if the gradient is not finite.
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError>;

@@ -1,8 +1,12 @@
 //! What a host that learns takes and gives.
 //!
-//! - [`learner`], [`loss_function`]: the trait, and the losses that it computes.
+//! - [`learner`], [`loss_function`]: the trait, and the losses of tokens that it computes.
+//! - [`comparisons`]: losses of which of two answers is better.
 //! - [`publishing_learner`]: a learner whose weights go behind a sampler.
 
+#[cfg(test)]
+mod comparison_vectors;
+pub(crate) mod comparisons;
 pub(crate) mod learner;
 pub(crate) mod loss_function;
 pub(crate) mod publishing_learner;

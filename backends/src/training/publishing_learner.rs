@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use fulgurite_types::{Datum, WeightsVersion};
 
 use crate::{
-    AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep, WeightsReceiver,
-    WeightsSource,
+    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, NewWeights, OptimizerStep,
+    WeightsReceiver, WeightsSource,
 };
 
 /// A learner whose weights are sampled from elsewhere: it publishes them by writing a directory, which the sampler's
@@ -64,6 +64,14 @@ impl Learner for PublishingLearner {
 
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
         self.learner.forward_backward(data, loss).await
+    }
+
+    async fn forward_backward_comparisons(
+        &self,
+        data: Arc<[Datum]>,
+        comparisons: Arc<Comparisons>,
+    ) -> Result<ForwardBackward, BackendError> {
+        self.learner.forward_backward_comparisons(data, comparisons).await
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {

@@ -69,6 +69,15 @@ pub(crate) fn for_each_logits(
     }
 }
 
+/// What [`score_backward`] finds in the scratch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Logits {
+    /// Nothing of use.
+    Unknown,
+    /// Of the last chunk, what [`score`] computed for these very predictions.
+    OfLastChunk,
+}
+
 /// The logprob of every prediction, and the gradients of the summed loss: written to `normed_gradient` (rows without a prediction become 0),
 /// added to `gradient`.
 pub(crate) fn score_backward(
@@ -76,14 +85,18 @@ pub(crate) fn score_backward(
     normed: &[f32],
     predictions: &mut [Prediction],
     scratch: &mut HeadScratch,
+    logits: Logits,
     normed_gradient: &mut [f32],
     gradient: &mut [f32],
 ) {
     let config = &policy.weights.model.config;
     let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
     normed_gradient.fill(0.0);
+    let are_known = logits == Logits::OfLastChunk && predictions.len() <= chunk_rows(config);
     for mut chunk in row_chunks(predictions, chunk_rows(config)) {
-        compute_logits(policy, normed, rows_of(&chunk), scratch);
+        if !are_known {
+            compute_logits(policy, normed, rows_of(&chunk), scratch);
+        }
         let HeadScratch { products, rows, logits, row_gradients } = scratch;
         for (of_row, logits) in chunk.iter_mut().zip(logits.chunks_exact_mut(vocabulary)) {
             differentiate_row(of_row, logits);

@@ -2,7 +2,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use fulgurite_backends::{AdamParameters, BackendError, ForwardBackward, Learner, LossFunction, OptimizerStep};
+use fulgurite_backends::{
+    AdamParameters, BackendError, Comparisons, ForwardBackward, Learner, LossFunction, OptimizerStep,
+};
 use fulgurite_types::{Chunk, Datum, WeightsVersion};
 
 use crate::adapters::adapter::Adapter;
@@ -20,8 +22,10 @@ use crate::model::weights::{Model, Weights};
 use crate::passes::loss::{TokenLoss, needs_logprobs, token_losses};
 use crate::sampling::published::{Published, PublishedWeights, WeightsSnapshot};
 use crate::threads::thread_pool;
+use crate::training::compared::Compared;
+use crate::training::example::{Example, ReportedLogprobs, Scored, trained_targets};
 use crate::training::optimizer::{AdamState, check, gather};
-use crate::training::shard::{Example, ReportedLogprobs, Scored, Shard, deal};
+use crate::training::shard::{Shard, deal};
 
 /// Trains the embedded model. Calls run on blocking threads, one at a time, in the order in which they come to the
 /// lock; the async runtime is never held up.
@@ -180,6 +184,7 @@ impl Learner for EmbeddedLearner {
         .await
     }
 
+    /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_reference(&self, data: Arc<[Datum]>) -> Result<Vec<Vec<f32>>, BackendError> {
         let none = || BackendError::Configuration { message: "no reference weights were kept".to_owned() };
         self.run(move |state| state.forward_reference(&data)).await?.ok_or_else(none)
@@ -188,6 +193,16 @@ impl Learner for EmbeddedLearner {
     /// As the trait says; the logprob of a target whose weight or mask is 0 is not computed, and stands as 0.
     async fn forward_backward(&self, data: Arc<[Datum]>, loss: LossFunction) -> Result<ForwardBackward, BackendError> {
         self.run(move |state| state.forward_backward(&data, loss, ReportedLogprobs::Trained)).await
+    }
+
+    /// In one pass each way: the logprobs of a comparison's answers are known before its gradient is computed.
+    async fn forward_backward_comparisons(
+        &self,
+        data: Arc<[Datum]>,
+        comparisons: Arc<Comparisons>,
+    ) -> Result<ForwardBackward, BackendError> {
+        comparisons.check(&data)?;
+        self.run(move |state| state.forward_backward_comparisons(&data, &comparisons)).await
     }
 
     async fn optimizer_step(&self, parameters: AdamParameters) -> Result<OptimizerStep, BackendError> {
@@ -227,9 +242,13 @@ impl Learner for EmbeddedLearner {
 
 impl LearnerState {
     fn forward(&mut self, data: &[Datum]) -> Result<Vec<Vec<f32>>, EngineError> {
-        let losses = |_, datum: &Datum| Ok(vec![TokenLoss::Nothing; datum.targets().len()]);
-        let examples = self.examples(data, losses)?;
-        let scored = self.in_shards(examples, Shard::score)?;
+        self.forward_over(data, ReportedLogprobs::All)
+    }
+
+    fn forward_over(&mut self, data: &[Datum], reported: ReportedLogprobs) -> Result<Vec<Vec<f32>>, EngineError> {
+        let examples = self.examples(data, |_, datum| Ok(trained_targets(datum)))?;
+        let hands = deal(examples, self.shards.len());
+        let scored = self.in_shards(hands, |shard, policy, hand| shard.score(policy, hand, reported))?;
         Ok(scored.into_iter().map(|scored| scored.logprobs).collect())
     }
 
@@ -237,7 +256,7 @@ impl LearnerState {
     fn forward_reference(&mut self, data: &[Datum]) -> Result<Option<Vec<Vec<f32>>>, EngineError> {
         let Some(reference) = self.reference.clone() else { return Ok(None) };
         let current = std::mem::replace(&mut self.policy, reference);
-        let logprobs = self.forward(data);
+        let logprobs = self.forward_over(data, ReportedLogprobs::Trained);
         self.policy = current;
         logprobs.map(Some)
     }
@@ -263,11 +282,23 @@ impl LearnerState {
         let examples = self.examples(data, |index, datum| {
             token_losses(datum, loss, known.get(index).map(Vec::as_slice).unwrap_or_default())
         })?;
-        let scored = self.in_shards(examples, |shard, policy, hand| shard.score_backward(policy, hand, reported))?;
-        let loss_sum = scored.iter().map(|scored| scored.loss).sum();
-        let entropy_sum = Some(scored.iter().map(|scored| scored.entropy).sum());
-        let logprobs = scored.into_iter().map(|scored| scored.logprobs).collect();
-        Ok(ForwardBackward { loss_sum, logprobs, entropy_sum })
+        let hands = deal(examples, self.shards.len());
+        let scored = self.in_shards(hands, |shard, policy, hand| shard.score_backward(policy, hand, reported))?;
+        Ok(summed(scored))
+    }
+
+    fn forward_backward_comparisons(
+        &mut self,
+        data: &[Datum],
+        comparisons: &Comparisons,
+    ) -> Result<ForwardBackward, EngineError> {
+        let compared = Compared::new(comparisons);
+        let examples = self.examples(data, |_, datum| Ok(trained_targets(datum)))?;
+        let hands = compared.deal(examples, self.shards.len());
+        let work = |shard: &mut Shard, policy: &Policy, hand: &[Example<'_>]| {
+            shard.score_backward_comparisons(policy, hand, &compared)
+        };
+        Ok(summed(self.in_shards(hands, work)?))
     }
 
     fn optimizer_step(&mut self, parameters: &AdamParameters) -> Result<OptimizerStep, EngineError> {
@@ -357,13 +388,12 @@ impl LearnerState {
         known(datum.targets())
     }
 
-    /// Runs `work` on every shard and puts the results into the order of the datums.
+    /// Runs `work` on every shard with its hand, and puts the results into the order of the datums.
     fn in_shards(
         &mut self,
-        examples: Vec<Example<'_>>,
+        hands: Vec<Vec<Example<'_>>>,
         work: impl Fn(&mut Shard, &Policy, &[Example<'_>]) -> Vec<Scored> + Sync,
     ) -> Result<Vec<Scored>, EngineError> {
-        let hands = deal(examples, self.shards.len());
         let (work, policy) = (&work, &self.policy);
         let mut scored = Vec::new();
         if let ([shard], [hand]) = (&mut self.shards[..], &hands[..]) {
@@ -388,4 +418,12 @@ impl LearnerState {
         scored.sort_by_key(|scored| scored.index);
         Ok(scored)
     }
+}
+
+/// What a pass with a gradient tells of all its datums.
+fn summed(scored: Vec<Scored>) -> ForwardBackward {
+    let loss_sum = scored.iter().map(|scored| scored.loss).sum();
+    let entropy_sum = Some(scored.iter().map(|scored| scored.entropy).sum());
+    let logprobs = scored.into_iter().map(|scored| scored.logprobs).collect();
+    ForwardBackward { loss_sum, logprobs, entropy_sum }
 }

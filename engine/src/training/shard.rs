@@ -1,58 +1,12 @@
-use fulgurite_types::{Chunk, Datum};
-
 use crate::model::memory::activation_bytes;
 use crate::model::pass_sizes::{ROWS, SavedActivations};
 use crate::model::policy::Policy;
 use crate::passes::backward::{BackwardScratch, backward};
 use crate::passes::forward::{Activations, PackedRows, forward};
-use crate::passes::head::{HeadScratch, Prediction, score, score_backward};
+use crate::passes::head::{HeadScratch, Logits, Prediction, score, score_backward};
 use crate::passes::loss::TokenLoss;
-
-/// A datum with the loss of each of its targets.
-#[derive(Clone, Debug)]
-pub(crate) struct Example<'a> {
-    /// Its place in the call.
-    pub(crate) index: usize,
-    pub(crate) datum: &'a Datum,
-    /// Of every target, as many for each position as the datum has.
-    pub(crate) losses: Vec<TokenLoss>,
-}
-
-impl Example<'_> {
-    fn positions(&self) -> usize {
-        self.datum.positions()
-    }
-
-    fn tokens(&self) -> impl Iterator<Item = u32> {
-        self.datum
-            .model_input
-            .iter()
-            .flat_map(|chunk| match chunk {
-                Chunk::Tokens(tokens) => tokens.as_slice(),
-                Chunk::Image { .. } => &[], // refused before an example is made
-            })
-            .copied()
-    }
-}
-
-/// Which targets' logprobs a pass with a gradient reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReportedLogprobs {
-    /// Of those that take part in the loss; the others' stand as 0.
-    Trained,
-    /// Of all.
-    All,
-}
-
-/// What a shard found for one datum.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Scored {
-    pub(crate) index: usize,
-    pub(crate) loss: f64,
-    /// Summed over the targets that take part in the loss, of a pass with a gradient.
-    pub(crate) entropy: f64,
-    pub(crate) logprobs: Vec<f32>,
-}
+use crate::training::compared::Compared;
+use crate::training::example::{Example, ReportedLogprobs, Scored};
 
 /// One part of the learner's work: its own gradient, summed over its datums in order, and its own memory.
 #[derive(Debug)]
@@ -96,11 +50,16 @@ impl Shard {
         }
     }
 
-    /// The logprob of every target.
-    pub(crate) fn score(&mut self, policy: &Policy, examples: &[Example<'_>]) -> Vec<Scored> {
+    /// The logprob of every target that is to be reported.
+    pub(crate) fn score(
+        &mut self,
+        policy: &Policy,
+        examples: &[Example<'_>],
+        reported: ReportedLogprobs,
+    ) -> Vec<Scored> {
         let mut scored = Vec::with_capacity(examples.len());
         for batch in batches(examples) {
-            self.pack(batch, |_| true);
+            self.pack(batch, |loss| reported == ReportedLogprobs::All || *loss != TokenLoss::Nothing);
             forward(policy, &self.rows, SavedActivations::Nothing, &mut self.activations);
             score(policy, &self.activations.normed_output, &mut self.predictions, &mut self.head);
             self.collect(batch, &mut scored);
@@ -124,12 +83,54 @@ impl Shard {
             let normed = &self.activations.normed_output;
             self.normed_gradient.resize(normed.len(), 0.0);
             let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
-            score_backward(policy, normed, &mut self.predictions, head, normed_gradient, &mut self.gradient);
+            let unknown = Logits::Unknown;
+            score_backward(policy, normed, &mut self.predictions, head, unknown, normed_gradient, &mut self.gradient);
             let (rows, scratch) = (&self.rows, &mut self.backward);
             backward(policy, rows, &mut self.activations, normed_gradient, scratch, &mut self.gradient);
             self.collect(batch, &mut scored);
             if reported == ReportedLogprobs::All {
                 self.score_others(policy, batch, &mut scored);
+            }
+        }
+        scored
+    }
+
+    /// As [`score_backward`](Self::score_backward), for losses of comparisons: what a token counts is known only once the
+    /// logprobs of all its comparison's tokens are. The examples of a comparison follow each other.
+    pub(crate) fn score_backward_comparisons(
+        &mut self,
+        policy: &Policy,
+        examples: &[Example<'_>],
+        compared: &Compared<'_>,
+    ) -> Vec<Scored> {
+        let mut scored = Vec::with_capacity(examples.len());
+        self.gradient.resize(policy.trained_count(), 0.0);
+        for batch in compared.batches(examples) {
+            self.pack(batch, |loss| *loss != TokenLoss::Nothing);
+            forward(policy, &self.rows, self.saved_activations(policy), &mut self.activations);
+            let normed = &self.activations.normed_output;
+            score(policy, normed, &mut self.predictions, &mut self.head);
+            let of_batch = scored.len();
+            self.collect(batch, &mut scored);
+            let costs = compared.costs(batch, &scored[of_batch..]);
+            for (example, rows) in batch.iter().zip(&self.rows.sequences) {
+                let factor = costs.iter().find(|cost| cost.datum == example.index).map_or(0.0, |cost| cost.factor);
+                for prediction in self.predictions.iter_mut().filter(|prediction| rows.contains(&prediction.row)) {
+                    if let TokenLoss::CrossEntropy { weight } = &mut prediction.loss {
+                        *weight = (f64::from(*weight) * factor) as f32;
+                    }
+                }
+            }
+            self.normed_gradient.resize(normed.len(), 0.0);
+            let (head, normed_gradient) = (&mut self.head, &mut self.normed_gradient);
+            let known = Logits::OfLastChunk;
+            score_backward(policy, normed, &mut self.predictions, head, known, normed_gradient, &mut self.gradient);
+            let (rows, scratch) = (&self.rows, &mut self.backward);
+            backward(policy, rows, &mut self.activations, normed_gradient, scratch, &mut self.gradient);
+            scored.truncate(of_batch);
+            self.collect(batch, &mut scored);
+            for own in &mut scored[of_batch..] {
+                own.loss = costs.iter().filter(|cost| cost.datum == own.index).map(|cost| cost.value).sum();
             }
         }
         scored

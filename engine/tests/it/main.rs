@@ -12,6 +12,7 @@
 
 mod adapters;
 mod common;
+mod comparisons;
 mod constraints;
 mod damage;
 mod device;

@@ -75,7 +75,7 @@ pub async fn train(arguments: TrainArguments) -> Result<()> {
     let metrics = MetricsPage::install()?;
     let server = arguments.server.clone();
     let prepared = Prepared::new(arguments).await?;
-    if prepared.loaded.config.trainer.objective.learns_from_conversations() {
+    if prepared.loaded.config.trainer.objective.learns_from_data() {
         return sft::train(prepared).await;
     }
     match server {
@@ -94,7 +94,7 @@ impl Prepared {
         let mut reporter: Box<dyn Reporter> =
             if arguments.json { Box::new(JsonReporter) } else { Box::new(TableReporter::new()) };
         let model = the_model(&loaded).with_context(file)?;
-        if loaded.config.trainer.objective.learns_from_conversations() {
+        if loaded.config.trainer.objective.learns_from_data() {
             sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
         }
         let tasks = load_tasks(&loaded).with_context(file)?;
@@ -311,7 +311,7 @@ fn decode(renderer: Arc<dyn Renderer>) -> Decode {
 
 fn load_tasks(loaded: &LoadedConfig) -> Result<Tasks> {
     let Config { tasks, trainer, runner, .. } = &loaded.config;
-    if trainer.objective.learns_from_conversations() {
+    if trainer.objective.learns_from_data() {
         return Ok(Tasks { train: Vec::new(), held_out: Vec::new(), last: Vec::new() });
     }
     if trainer.harvest.is_some() {

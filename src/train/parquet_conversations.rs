@@ -1,4 +1,4 @@
-//! Conversations in a Parquet file, written out as JSON lines that a run reads in any order.
+//! Conversations, or comparisons of answers, in a Parquet file, written out as JSON lines that a run reads in any order.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -12,8 +12,36 @@ use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-/// The columns that are read, if they are there.
-const COLUMNS: [&str; 2] = ["messages", "tools"];
+/// The columns of a table that are read, if they are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Columns {
+    /// Of conversations.
+    Conversations,
+    /// Of comparisons.
+    Comparisons,
+}
+
+impl Columns {
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Conversations => &["messages", "tools"],
+            Self::Comparisons => &["prompt", "messages", "chosen", "rejected", "completion", "label", "tools"],
+        }
+    }
+
+    /// Of which one must be there.
+    fn needed(self) -> &'static [&'static str] {
+        match self {
+            Self::Conversations => &["messages"],
+            Self::Comparisons => &["chosen", "label"],
+        }
+    }
+
+    /// Whether a column may be plain text, or truth, as it is.
+    fn is_plain(self, name: &str) -> bool {
+        self == Self::Comparisons && name != "messages" && name != "tools"
+    }
+}
 
 /// What a Parquet file begins with.
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -29,33 +57,34 @@ pub fn is_parquet(path: &Path) -> bool {
 ///
 /// # Errors
 /// Names the file, and the row or the column that is no conversation's.
-pub fn write_as_json_lines(from: &Path, to: &Path) -> Result<()> {
+pub fn write_as_json_lines(from: &Path, to: &Path, of: Columns) -> Result<()> {
     let file = || from.display().to_string();
     let reader =
         File::open(from).map_err(anyhow::Error::from).and_then(|opened| Ok(SerializedFileReader::new(opened)?));
     let reader = reader.with_context(|| format!("cannot read {} as Parquet", from.display()))?;
-    let columns = columns(&reader).with_context(file)?;
+    let columns = columns(&reader, of).with_context(file)?;
     let mut out = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
     for (index, row) in RowIter::from_file(Some(columns), &reader).with_context(file)?.enumerate() {
         let place = || format!("{} row {}", from.display(), index + 1);
-        let line = row.map_err(anyhow::Error::from).and_then(line_of).with_context(place)?;
+        let line = row.map_err(anyhow::Error::from).and_then(|row| line_of(row, of)).with_context(place)?;
         writeln!(out, "{line}").with_context(|| format!("cannot write {}", to.display()))?;
     }
     out.flush().with_context(|| format!("cannot write {}", to.display()))
 }
 
 /// The schema of the columns that are read.
-fn columns(reader: &SerializedFileReader<File>) -> Result<Type> {
+fn columns(reader: &SerializedFileReader<File>, of: Columns) -> Result<Type> {
     let schema = reader.metadata().file_metadata().schema();
     let fields = schema.get_fields();
     let names: Vec<&str> = fields.iter().map(|field| field.name()).collect();
-    if !names.contains(&COLUMNS[0]) {
-        bail!("has no column `messages`; its columns are `{}`", names.join("`, `"));
+    let needed = of.needed();
+    if !needed.iter().any(|needed| names.contains(needed)) {
+        bail!("has no column `{}`; its columns are `{}`", needed.join("` or `"), names.join("`, `"));
     }
-    let read: Vec<Arc<Type>> = fields.iter().filter(|field| COLUMNS.contains(&field.name())).cloned().collect();
+    let read: Vec<Arc<Type>> = fields.iter().filter(|field| of.names().contains(&field.name())).cloned().collect();
     for field in &read {
         let is_text = field.is_primitive() && field.get_physical_type() == parquet::basic::Type::BYTE_ARRAY;
-        if !is_text && !is_list(field) {
+        if !is_text && !is_list(field) && !of.is_plain(field.name()) {
             bail!("has a column `{}` that is neither a list nor text of JSON", field.name());
         }
     }
@@ -69,12 +98,13 @@ fn is_list(field: &Type) -> bool {
 }
 
 /// A row as a line.
-fn line_of(row: Row) -> Result<Value> {
+fn line_of(row: Row, of: Columns) -> Result<Value> {
     let mut line = Map::new();
     for (name, field) in row.into_columns() {
         let value = match field {
             Field::Null => continue,
             // Some tables hold the conversation as the text that it was.
+            Field::Str(text) if of.is_plain(&name) => text_or_list(text),
             Field::Str(text) => parsed(&name, &text)?,
             Field::Bytes(bytes) => parsed(&name, bytes.as_utf8().with_context(|| format!("column `{name}`"))?)?,
             field => json_of(field).with_context(|| format!("column `{name}`"))?,
@@ -82,6 +112,16 @@ fn line_of(row: Row) -> Result<Value> {
         line.insert(name, value);
     }
     Ok(Value::Object(line))
+}
+
+/// A text as it is, unless it is a list of messages that was written down as one.
+fn text_or_list(text: String) -> Value {
+    match serde_json::from_str::<Value>(&text) {
+        Ok(Value::Array(list)) if !list.is_empty() && list.iter().all(|message| message.get("role").is_some()) => {
+            list.into()
+        }
+        _ => text.into(),
+    }
 }
 
 fn parsed(name: &str, text: &str) -> Result<Value> {
@@ -163,7 +203,7 @@ mod tests {
 
     fn lines(path: &Path) -> Result<Vec<Value>> {
         let out = path.with_extension("jsonl");
-        write_as_json_lines(path, &out)?;
+        write_as_json_lines(path, &out, Columns::Conversations)?;
         let text = std::fs::read_to_string(out).unwrap();
         Ok(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }

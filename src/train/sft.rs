@@ -1,14 +1,19 @@
-//! `objective = "sft"` and `"off_policy_distillation"`: a model learns from conversations that are there, and nobody samples.
+//! Objectives that learn from data that are there, and for which nobody samples: conversations, with or without a teacher, and
+//! comparisons of answers.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fulgurite_store::Store;
-use fulgurite_trainer::{ConversationsFile, DataSource, Record, RowUnit, RunIdentity, Sft, SftData, Validation};
+use fulgurite_trainer::{
+    ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary, Sft, SftData,
+    Validation,
+};
 
-use super::parquet_conversations::{is_parquet, write_as_json_lines};
+use super::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
 use super::recorded_rollouts;
+use super::reference::ReferenceModel;
 use super::teachers::OpenTeachers;
 use super::{INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, begin_run, run_directory, run_store_url};
 use crate::config::declarations::{Config, LoadedConfig};
@@ -28,9 +33,9 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
     let Config { tasks, runner, trainer, store, .. } = &loaded.config;
     if tasks.is_some() || !runner.command.is_empty() || !runner.grade.is_empty() {
         bail!(
-            "{} learns from conversations that are there, and nobody samples: leave out [tasks], [runner] command and \
-             [runner] grade",
-            objective(loaded)
+            "{} learns from {} that are there, and nobody samples: leave out [tasks], [runner] command and [runner] grade",
+            objective(loaded),
+            what(trainer.objective)
         );
     }
     let Some(source) = &trainer.source else { return Ok(()) };
@@ -40,11 +45,18 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
              store or of a run's"
         );
     }
-    for path in [source.conversations.as_deref(), validation_file(source)].into_iter().flatten() {
+    for path in
+        [source.conversations.as_deref(), source.comparisons.as_deref(), validation_file(source)].into_iter().flatten()
+    {
         let path = loaded.resolve(path);
         std::fs::metadata(&path).with_context(|| format!("[trainer] source: cannot read {}", path.display()))?;
     }
     Ok(())
+}
+
+/// What such an objective learns from.
+fn what(objective: ObjectiveName) -> &'static str {
+    if objective.compares() { "comparisons" } else { "conversations" }
 }
 
 /// Refuses a host that only samples.
@@ -83,21 +95,37 @@ pub(super) async fn train(prepared: Prepared) -> Result<()> {
     let validation = validation_file(&source);
     let validation = validation.map(|path| file(&loaded, path, &run_directory, "validation.jsonl")).transpose()?;
     let data = data(&loaded, &source, &model.name, &store, &run_directory).await?;
-    let teachers = OpenTeachers::open(&loaded, &opened.served.renderer)?;
-    let sft = Sft {
-        record,
-        learner: opened.learner.clone(),
-        renderer: opened.served.renderer.clone(),
-        options: loaded.config.trainer.clone(),
-        context_length: context_length(&model_directory)?,
-        data,
-        teachers: teachers.teachers(),
-        validation,
-        identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
-    };
+    let context_length = context_length(&model_directory)?;
+    let identity = RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory };
+    let (learner, renderer) = (opened.learner.clone(), opened.served.renderer.clone());
+    let options = loaded.config.trainer.clone();
+    let reference = ReferenceModel::open(&loaded, &renderer)?;
+    let opened_teachers = OpenTeachers::open(&loaded, &renderer)?;
+    let teachers = opened_teachers.teachers();
     let mut last_word = LastWord { reporter, started, summary: None };
-    let outcome = tokio::select! {
-        outcome = sft.run(arguments.resume, &mut last_word) => outcome.map_err(anyhow::Error::from),
+    let run = async {
+        if options.objective.compares() {
+            let (reference_name, reference) =
+                (reference.name(&loaded, &model, &model_directory)?, reference.reference());
+            let preferences = Preferences {
+                record,
+                learner,
+                reference,
+                reference_name,
+                renderer,
+                options,
+                context_length,
+                data,
+                validation,
+                identity,
+            };
+            return Ok(preferences.run(arguments.resume, &mut last_word).await?);
+        }
+        let sft = Sft { record, learner, renderer, options, context_length, data, teachers, validation, identity };
+        Ok(sft.run(arguments.resume, &mut last_word).await?)
+    };
+    let outcome: Result<RunSummary> = tokio::select! {
+        outcome = run => outcome,
         () = interruptions.next() => Err(anyhow!(INTERRUPTED)),
     };
     store.close().await;
@@ -114,8 +142,10 @@ async fn data(
     store: &Store,
     run_directory: &Path,
 ) -> Result<SftData> {
-    if let Some(path) = &source.conversations {
-        return Ok(SftData::File(file(loaded, path, run_directory, "conversations.jsonl")?));
+    for (path, lines) in [(&source.conversations, "conversations.jsonl"), (&source.comparisons, "comparisons.jsonl")] {
+        if let Some(path) = path {
+            return Ok(SftData::File(file(loaded, path, run_directory, lines)?));
+        }
     }
     let rollouts = source.rollouts.as_ref().context("[trainer] source says not where")?;
     let rollout_ids = recorded_rollouts::selected(store, rollouts, run_directory).await?;
@@ -138,6 +168,7 @@ fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -
         return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });
     }
     let path = run_directory.join(lines);
-    write_as_json_lines(&name, &path)?;
+    let compares = loaded.config.trainer.objective.compares();
+    write_as_json_lines(&name, &path, if compares { Columns::Comparisons } else { Columns::Conversations })?;
     Ok(ConversationsFile { path, name, unit: RowUnit::Row })
 }

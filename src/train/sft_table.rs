@@ -1,52 +1,75 @@
-//! What a person sees of a run that learns from conversations.
+//! What a person sees of a run that learns from conversations, or from comparisons.
 
 use fulgurite_trainer::RunSummary;
 use serde_json::{Map, Value};
 
 /// The table of its updates.
-#[derive(Default)]
 pub(super) struct SftTable {
     has_header: bool,
+    columns: &'static [Column],
 }
+
+/// A heading, its width, the metric (the first that there is), and its digits.
+struct Column(&'static str, usize, &'static [&'static str], usize);
+
+/// Of conversations.
+const CONVERSATIONS: [Column; 6] = [
+    Column("epoch", 5, &["epoch"], 0),
+    Column("train nll", 9, &["train_mean_nll"], 4),
+    Column("train bpb", 9, &["train_mean_bpb"], 4),
+    Column("valid nll", 9, &["test/nll"], 4),
+    Column("valid bpb", 9, &["test/bpb"], 4),
+    Column("tokens", 8, &["num_tokens"], 0),
+];
+
+/// Of comparisons.
+const COMPARISONS: [Column; 7] = [
+    Column("epoch", 5, &["epoch"], 0),
+    Column("loss", 9, &["dpo_loss", "ipo_loss", "orpo_loss", "kto_loss"], 4),
+    Column("accuracy", 9, &["accuracy"], 3),
+    Column("margin", 9, &["margin"], 4),
+    Column("valid acc", 9, &["test/accuracy"], 3),
+    Column("valid nll", 9, &["test/nll"], 4),
+    Column("tokens", 8, &["num_tokens"], 0),
+];
 
 impl SftTable {
     /// The table, if the steps are such a run's.
     pub(super) fn of<'t>(table: &'t mut Option<Self>, metrics: &Map<String, Value>) -> Option<&'t mut Self> {
-        if metrics.contains_key("num_conversations") {
-            table.get_or_insert_default();
+        let columns: Option<&'static [Column]> = match () {
+            () if metrics.contains_key("num_conversations") => Some(&CONVERSATIONS),
+            () if metrics.contains_key("num_pairs") => Some(&COMPARISONS),
+            () => None,
+        };
+        if let Some(columns) = columns {
+            table.get_or_insert(Self { has_header: false, columns });
         }
         table.as_mut()
     }
 
     /// A step's row, the header before the first.
     pub(super) fn lines(&mut self, step: u64, metrics: &Map<String, Value>) -> Vec<String> {
-        let header = (!std::mem::replace(&mut self.has_header, true)).then(header);
-        header.into_iter().chain([row(step, metrics)]).collect()
+        let header = (!std::mem::replace(&mut self.has_header, true)).then(|| header(self.columns));
+        header.into_iter().chain([row(step, metrics, self.columns)]).collect()
     }
 }
 
-fn header() -> String {
-    format!(
-        "{:>6} {:>5} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>8} {:>8}",
-        "step", "epoch", "train nll", "train bpb", "valid nll", "valid bpb", "tokens", "lr", "clip", "seconds"
-    )
+fn header(columns: &[Column]) -> String {
+    let own: String = columns.iter().map(|Column(name, width, ..)| format!(" {name:>width$}")).collect();
+    format!("{:>6}{own} {:>9} {:>8} {:>8}", "step", "lr", "clip", "seconds")
 }
 
-fn row(step: u64, metrics: &Map<String, Value>) -> String {
+fn row(step: u64, metrics: &Map<String, Value>, columns: &[Column]) -> String {
     let number = |key: &str| metrics.get(key).and_then(Value::as_f64);
-    let fixed = |key: &str, digits: usize| number(key).map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    let fixed = |keys: &[&str], digits: usize| {
+        let value = keys.iter().find_map(|key| number(key));
+        value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+    };
     let rate = number("optim/lr").map_or("-".to_owned(), |value| format!("{value:.2e}"));
-    format!(
-        "{step:>6} {:>5} {:>9} {:>9} {:>9} {:>9} {:>8} {rate:>9} {:>8} {:>8}",
-        fixed("epoch", 0),
-        fixed("train_mean_nll", 4),
-        fixed("train_mean_bpb", 4),
-        fixed("test/nll", 4),
-        fixed("test/bpb", 4),
-        fixed("num_tokens", 0),
-        fixed("optim/clip_factor", 3),
-        fixed("time/total", 1),
-    )
+    let own: String =
+        columns.iter().map(|Column(_, width, keys, digits)| format!(" {:>width$}", fixed(keys, *digits))).collect();
+    let (clip, seconds) = (fixed(&["optim/clip_factor"], 3), fixed(&["time/total"], 1));
+    format!("{step:>6}{own} {rate:>9} {clip:>8} {seconds:>8}")
 }
 
 /// What the end of such a run says.

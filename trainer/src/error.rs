@@ -126,6 +126,25 @@ pub enum TrainError {
         /// How many were looked at.
         looked_at: usize,
     },
+    /// No recorded rollouts can be compared.
+    #[error(
+        "[trainer] source.rollouts: {looked_at} rollouts are meant, and no two of them that can be trained on are of one \
+         group, or of one input, and earned differently"
+    )]
+    NoComparisons {
+        /// How many were looked at.
+        looked_at: usize,
+    },
+    /// A run goes on with another reference than it began with.
+    #[error(
+        "the reference is {now}, and that of the run's checkpoint was {before}: begin a new run, or put back what was there"
+    )]
+    ReferenceChanged {
+        /// What is there.
+        now: String,
+        /// What was there.
+        before: String,
+    },
     /// A run goes on with other data than it began with.
     #[error(
         "the conversations are not those that the run's checkpoint was made with, so that its place among them means \

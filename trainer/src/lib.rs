@@ -7,6 +7,7 @@
 //! - [`Grpo`]: tasks that are done in groups, or rewarded rollouts that are harvested ([`HarvestOptions`]), and the policy
 //!   gradient; and the logprobs of teachers ([`Teachers`]).
 //! - [`Sft`]: conversations and cross entropy, to teach a model.
+//! - [`Preferences`]: comparisons of answers, and losses of which one is better.
 //! - [`Supervised`]: conversations and cross entropy, to make a base model.
 //!
 //! [`Record`] is where a run reads and writes what happens: a store in this process, or over HTTP a server's
@@ -20,6 +21,7 @@ mod events;
 mod grpo;
 mod objectives;
 mod options;
+mod preferences;
 mod publishing;
 mod record;
 mod rollouts;
@@ -46,9 +48,10 @@ pub use objectives::{
 };
 pub use options::{
     DataSource, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName,
-    PolicyLoss, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows,
-    Validation,
+    PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions,
+    UnusableRows, Validation,
 };
+pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer, is_constant};

@@ -133,13 +133,7 @@ impl Sft {
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
-        match (self.options.max_tokens, self.context_length) {
-            (Some(told), Some(context)) if told > context => Err(TrainError::Option {
-                key: "[trainer] max_tokens".to_owned(),
-                message: format!("is {told}, but the model's context is {context}"),
-            }),
-            (told, context) => Ok(told.or(context)),
-        }
+        sequence_limit(&self.options, self.context_length)
     }
 
     fn training_run(&self, data: Data) -> Result<TrainingRun<ConversationBatch>, TrainError> {
@@ -203,8 +197,22 @@ impl Sft {
     }
 }
 
+/// Tokens that a sequence may have: as the options say, or else the model's context.
+pub(crate) fn sequence_limit(
+    options: &TrainerOptions,
+    context_length: Option<usize>,
+) -> Result<Option<usize>, TrainError> {
+    match (options.max_tokens, context_length) {
+        (Some(told), Some(context)) if told > context => Err(TrainError::Option {
+            key: "[trainer] max_tokens".to_owned(),
+            message: format!("is {told}, but the model's context is {context}"),
+        }),
+        (told, context) => Ok(told.or(context)),
+    }
+}
+
 /// How many of `all` conversations a share is: one at least, and not all.
-fn held_out(all: u64, share: f64) -> Result<u64, TrainError> {
+pub(crate) fn held_out(all: u64, share: f64) -> Result<u64, TrainError> {
     let held_out = ((all as f64 * share).round() as u64).max(1);
     if held_out < all {
         return Ok(held_out);

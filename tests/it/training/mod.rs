@@ -4,6 +4,7 @@ mod evaluations;
 mod harvest;
 mod objectives;
 mod policy_runs;
+mod preferences;
 mod resumption;
 mod run;
 mod sft;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use fulgurite_backends::{Notation, nearest_name, plain_words};
 use fulgurite_types::{Message, ToolCall};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Who may speak.
@@ -42,15 +43,8 @@ struct Row {
 impl Conversation {
     /// Reads a row of JSON; says of a mistake what it is.
     pub(crate) fn read(json: &[u8]) -> Result<Self, String> {
-        if json.starts_with(b"\xef\xbb\xbf") {
-            return Err("begins with a byte order mark; save the file as UTF-8 without one".to_owned());
-        }
-        let text = std::str::from_utf8(json).map_err(|error| {
-            format!("is not UTF-8: byte {} of it is {:#04x}", error.valid_up_to() + 1, json[error.valid_up_to()])
-        })?;
-        let mut deserializer = serde_json::Deserializer::from_str(text.trim_end());
-        let row: Row = read_row(&mut deserializer)?;
-        check_columns(&row.other)?;
+        let row: Row = read_row(json)?;
+        check_columns(&row.other, &["messages", "tools"])?;
         Self::of(row.messages, row.tools.unwrap_or_default())
     }
 
@@ -82,7 +76,14 @@ impl Conversation {
 }
 
 /// Reads a row; says of a mistake where in it it is.
-fn read_row(deserializer: &mut serde_json::Deserializer<serde_json::de::StrRead<'_>>) -> Result<Row, String> {
+pub(super) fn read_row<Row: DeserializeOwned>(json: &[u8]) -> Result<Row, String> {
+    if json.starts_with(b"\xef\xbb\xbf") {
+        return Err("begins with a byte order mark; save the file as UTF-8 without one".to_owned());
+    }
+    let text = std::str::from_utf8(json).map_err(|error| {
+        format!("is not UTF-8: byte {} of it is {:#04x}", error.valid_up_to() + 1, json[error.valid_up_to()])
+    })?;
+    let mut deserializer = serde_json::Deserializer::from_str(text.trim_end());
     let wrong = |error: serde_json::Error| {
         let words = plain_words(&error.to_string(), "", Notation::Json);
         match error.is_syntax() || error.is_eof() {
@@ -90,13 +91,13 @@ fn read_row(deserializer: &mut serde_json::Deserializer<serde_json::de::StrRead<
             false => words,
         }
     };
-    let row = Row::deserialize(&mut *deserializer).map_err(wrong)?;
+    let row = Row::deserialize(&mut deserializer).map_err(wrong)?;
     deserializer.end().map_err(|error| format!("goes on behind the conversation: {error}"))?;
     Ok(row)
 }
 
 /// Columns of others are left alone, but for those that look like ours.
-fn check_columns(other: &Map<String, Value>) -> Result<(), String> {
+pub(super) fn check_columns(other: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
     if other.contains_key("functions") {
         return Err("has `functions`, which nobody reads any more: declare them as `tools`".to_owned());
     }
@@ -105,10 +106,10 @@ fn check_columns(other: &Map<String, Value>) -> Result<(), String> {
             return Err(format!("has `{name}`, which a message may have, and a row may not"));
         }
     }
-    let alike = |name: &&String| is_alike(name, &["messages", "tools"]);
+    let alike = |name: &&String| is_alike(name, known);
     match other.keys().find(alike) {
         Some(name) => {
-            let nearest = nearest_name(name, &["messages", "tools"]).unwrap_or_default();
+            let nearest = nearest_name(name, known).unwrap_or_default();
             Err(format!("has no key `{name}`; did you mean `{nearest}`?"))
         }
         None => Ok(()),

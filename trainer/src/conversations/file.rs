@@ -1,4 +1,4 @@
-//! A file of conversations that is read row by row when a row is due, so that its size costs no memory.
+//! A file of rows that is read row by row when a row is due, so that its size costs no memory.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -20,14 +20,37 @@ const STRIDE: u64 = 16;
 /// Bytes that are read ahead where a row is looked for.
 const BUFFER: usize = 16 << 10;
 
-/// A file of JSON lines, every row of which has been looked at.
-pub(crate) struct ConversationFile(Arc<Indexed>);
+/// Makes what is learnt from of a row: of a conversation, or of a comparison.
+pub(crate) trait RowReader: Send + Sync + 'static {
+    type Item: Send + 'static;
+    /// What its rows are to people.
+    const WHAT: &'static str;
 
-struct Indexed {
+    /// Reads a row of JSON; says of a mistake what it is, and of what is right and cannot be trained, why.
+    fn read(&self, json: &[u8]) -> Result<Self::Item, RenderRefusal>;
+}
+
+impl RowReader for Rendering {
+    type Item = Example;
+    const WHAT: &'static str = "conversation";
+
+    fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
+        let conversation = Conversation::read(json).map_err(RenderRefusal::Wrong)?;
+        Ok(Example { sequences: self.sequences(&conversation)?, uses: Vec::new() })
+    }
+}
+
+/// A file of JSON lines, every row of which has been looked at.
+pub(crate) struct RowFile<R>(Arc<Indexed<R>>);
+
+/// A file of conversations.
+pub(crate) type ConversationFile = RowFile<Rendering>;
+
+struct Indexed<R> {
     /// What is read.
     file: std::path::PathBuf,
     place: RowPlace,
-    rendering: Rendering,
+    reader: R,
     /// Where rows 0, 16, 32, ... begin, with the number of their line.
     marks: Vec<Mark>,
     /// Rows that are left out, in order.
@@ -62,7 +85,7 @@ pub(crate) struct ConversationsAt<'p> {
     pub(crate) unit: RowUnit,
 }
 
-impl ConversationFile {
+impl<R: RowReader> RowFile<R> {
     /// Looks at every row of a file.
     ///
     /// # Errors
@@ -72,13 +95,13 @@ impl ConversationFile {
         file: &Path,
         name: &Path,
         unit: RowUnit,
-        rendering: Rendering,
+        reader: R,
         unusable: UnusableRows,
     ) -> Result<Self, TrainError> {
         let (file, name) = (file.to_owned(), name.to_owned());
         let path = name.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            Indexed::open(&ConversationsAt { file: &file, name: &name, unit }, rendering, unusable)
+            Indexed::open(&ConversationsAt { file: &file, name: &name, unit }, reader, unusable)
         });
         let opened = opened.await.map_err(|error| file_error(&path, error))??;
         Ok(Self(Arc::new(opened)))
@@ -86,12 +109,12 @@ impl ConversationFile {
 }
 
 #[async_trait]
-impl Sequences for ConversationFile {
+impl<R: RowReader> Sequences<R::Item> for RowFile<R> {
     fn count(&self) -> u64 {
         self.0.rows - self.0.left_out.len() as u64
     }
 
-    async fn read(&self, numbers: &[u64]) -> Result<Vec<Example>, TrainError> {
+    async fn read(&self, numbers: &[u64]) -> Result<Vec<R::Item>, TrainError> {
         let (indexed, numbers) = (self.0.clone(), numbers.to_vec());
         let read = tokio::task::spawn_blocking(move || indexed.read(&numbers)).await;
         read.map_err(|error| self.0.place.file_error(error))?
@@ -106,8 +129,8 @@ impl Sequences for ConversationFile {
     }
 }
 
-impl Indexed {
-    fn open(at: &ConversationsAt<'_>, rendering: Rendering, unusable: UnusableRows) -> Result<Self, TrainError> {
+impl<R: RowReader> Indexed<R> {
+    fn open(at: &ConversationsAt<'_>, reader: R, unusable: UnusableRows) -> Result<Self, TrainError> {
         let place = RowPlace { path: at.name.to_owned(), unit: at.unit };
         let wrong = |error: std::io::Error| place.file_error(error);
         let file = File::open(at.file).map_err(wrong)?;
@@ -117,7 +140,7 @@ impl Indexed {
         }
         let mut this = Self {
             file: at.file.to_owned(),
-            rendering,
+            reader,
             marks: Vec::new(),
             left_out: Vec::new(),
             rows: 0,
@@ -133,7 +156,7 @@ impl Indexed {
             let skipped = this.skipped.iter().map(|(cause, rows)| format!("{rows} are {}", cause.as_str()));
             let skipped = skipped.collect::<Vec<_>>().join(", ");
             let of_those = if skipped.is_empty() { String::new() } else { format!(": of its rows {skipped}") };
-            return Err(this.place.file_error(format!("has no conversation to train on{of_those}")));
+            return Err(this.place.file_error(format!("has no {} to train on{of_those}", R::WHAT)));
         }
         Ok(this)
     }
@@ -178,24 +201,22 @@ impl Indexed {
         read_line(reader, line).map_err(|error| match error {
             LineError::Read(error) => self.place.file_error(error),
             LineError::TooLong => {
-                let message =
-                    format!("is longer than {} MiB, which no conversation is", super::lines::LINE_LIMIT >> 20);
+                let message = format!("is longer than {} MiB, which no {} is", super::lines::LINE_LIMIT >> 20, R::WHAT);
                 self.place.error(number, message)
             }
         })
     }
 
-    /// A row's sequences, or why there are none. What is wrong with it is an error.
-    fn rendered(&self, line: &[u8], number: u64) -> Result<Result<Example, (Unusable, String)>, TrainError> {
-        let conversation = Conversation::read(line).map_err(|message| self.place.error(number, message))?;
-        match self.rendering.sequences(&conversation) {
-            Ok(sequences) => Ok(Ok(Example { sequences, uses: Vec::new() })),
+    /// What a row is made, or why it is not. What is wrong with it is an error.
+    fn rendered(&self, line: &[u8], number: u64) -> Result<Result<R::Item, (Unusable, String)>, TrainError> {
+        match self.reader.read(line) {
+            Ok(item) => Ok(Ok(item)),
             Err(RenderRefusal::Wrong(message)) => Err(self.place.error(number, message)),
             Err(RenderRefusal::Unusable(cause, message)) => Ok(Err((cause, message))),
         }
     }
 
-    fn read(&self, numbers: &[u64]) -> Result<Vec<Example>, TrainError> {
+    fn read(&self, numbers: &[u64]) -> Result<Vec<R::Item>, TrainError> {
         let wrong = |error: std::io::Error| self.place.file_error(error);
         let mut reader = BufReader::with_capacity(BUFFER, File::open(&self.file).map_err(wrong)?);
         if FileState::of(&reader.get_ref().metadata().map_err(wrong)?) != self.state {
@@ -204,7 +225,7 @@ impl Indexed {
         numbers.iter().map(|number| self.read_one(&mut reader, *number)).collect()
     }
 
-    fn read_one(&self, reader: &mut BufReader<File>, number: u64) -> Result<Example, TrainError> {
+    fn read_one(&self, reader: &mut BufReader<File>, number: u64) -> Result<R::Item, TrainError> {
         let row = self.row_of(number);
         let mark = self.marks.get((row / STRIDE) as usize).ok_or_else(|| self.changed())?;
         reader.seek(SeekFrom::Start(mark.offset)).map_err(|error| self.place.file_error(error))?;

@@ -1,16 +1,20 @@
-//! Conversations that a model is trained on: what their rows say, the file that holds them, the order they are read in.
+//! Conversations that a model is trained on, and comparisons of answers: what their rows say, the file that holds them, the order they are read in.
 
+mod comparison;
 mod conversation;
 mod file;
 mod lines;
 mod order;
 mod recorded;
+mod recorded_comparisons;
 mod rendering;
 mod sequences;
 
-pub(crate) use self::file::ConversationFile;
+pub(crate) use self::comparison::ComparisonReader;
+pub(crate) use self::file::{ConversationFile, RowFile};
 pub use self::lines::RowUnit;
 pub(crate) use self::order::Split;
 pub(crate) use self::recorded::{RecordedRollouts, RecordedRules};
+pub(crate) use self::recorded_comparisons::RecordedComparisons;
 pub(crate) use self::rendering::Rendering;
-pub(crate) use self::sequences::{Example, Sequences};
+pub(crate) use self::sequences::{ComparedExample, Example, Sequences};

@@ -13,7 +13,7 @@ use super::sequences::{Example, Sequences, SkippedRows, Unusable};
 use crate::{Record, TrainError, UnusableRows};
 
 /// Rollouts that are looked at together.
-const PART: usize = 16;
+pub(super) const PART: usize = 16;
 
 /// What of a rollout is trained.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl RecordedRollouts {
         let mut this =
             Self { record, rules, rollout_ids: Vec::new(), skipped: SkippedRows::new(), fingerprint: String::new() };
         for ids in rollout_ids.chunks(PART) {
-            for (rollout_id, recorded) in ids.iter().zip(this.records(ids).await?) {
+            for (rollout_id, recorded) in ids.iter().zip(rollout_records(this.record.as_ref(), ids).await?) {
                 match this.rules.example(&recorded) {
                     Ok(_) => this.rollout_ids.push(rollout_id.clone()),
                     Err((_, message)) if unusable == UnusableRows::Refuse => {
@@ -74,15 +74,16 @@ impl RecordedRollouts {
         this.fingerprint = digest.finish().1;
         Ok(this)
     }
+}
 
-    async fn records(&self, ids: &[String]) -> Result<Vec<RolloutRecord>, TrainError> {
-        let records = self.record.rollout_records(ids).await?;
-        let gone = |rollout_id: &String| TrainError::Rollout {
-            rollout_id: rollout_id.clone(),
-            message: "is not in the store any more".to_owned(),
-        };
-        ids.iter().zip(records).map(|(id, record)| record.ok_or_else(|| gone(id))).collect()
-    }
+/// Rollouts with all that was recorded of them.
+pub(super) async fn rollout_records(record: &dyn Record, ids: &[String]) -> Result<Vec<RolloutRecord>, TrainError> {
+    let records = record.rollout_records(ids).await?;
+    let gone = |rollout_id: &String| TrainError::Rollout {
+        rollout_id: rollout_id.clone(),
+        message: "is not in the store any more".to_owned(),
+    };
+    ids.iter().zip(records).map(|(id, record)| record.ok_or_else(|| gone(id))).collect()
 }
 
 #[async_trait]
@@ -96,7 +97,7 @@ impl Sequences for RecordedRollouts {
             numbers.iter().filter_map(|number| self.rollout_ids.get(*number as usize).cloned()).collect();
         let mut examples = Vec::with_capacity(ids.len());
         for ids in ids.chunks(PART) {
-            for (rollout_id, recorded) in ids.iter().zip(self.records(ids).await?) {
+            for (rollout_id, recorded) in ids.iter().zip(rollout_records(self.record.as_ref(), ids).await?) {
                 let example = self.rules.example(&recorded);
                 let wrong = |(_, message)| TrainError::Rollout { rollout_id: rollout_id.clone(), message };
                 examples.push(example.map_err(wrong)?);
@@ -116,7 +117,7 @@ impl Sequences for RecordedRollouts {
 
 impl RecordedRules {
     /// The sequences of a rollout's last attempt, and what becomes of every token that was sampled in it.
-    fn example(&self, recorded: &RolloutRecord) -> Result<Example, (Unusable, String)> {
+    pub(super) fn example(&self, recorded: &RolloutRecord) -> Result<Example, (Unusable, String)> {
         let latest = recorded.attempts.last().map(|attempt| attempt.attempt_id.as_str());
         let judged: Vec<(&Generation, Option<UntrainedCause>)> = recorded
             .generations

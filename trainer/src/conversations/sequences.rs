@@ -16,14 +16,30 @@ pub(crate) struct Example {
     pub(crate) uses: Vec<GenerationUse>,
 }
 
-/// Conversations that can be read in any order.
+/// Answers to one prompt as sequences of tokens with weights: a better and a worse one, or one of them alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ComparedExample {
+    pub(crate) chosen: Option<Vec<WeightedTokens>>,
+    pub(crate) rejected: Option<Vec<WeightedTokens>>,
+    /// What becomes of the tokens that were sampled for it.
+    pub(crate) uses: Vec<GenerationUse>,
+}
+
+impl ComparedExample {
+    /// How many answers there are.
+    pub(crate) fn answers(&self) -> usize {
+        usize::from(self.chosen.is_some()) + usize::from(self.rejected.is_some())
+    }
+}
+
+/// What is learnt from, that can be read in any order: conversations, or comparisons of answers.
 #[async_trait]
-pub(crate) trait Sequences: Send + Sync {
+pub(crate) trait Sequences<Item = Example>: Send + Sync {
     /// How many there are.
     fn count(&self) -> u64;
 
     /// Those with these numbers, in this order.
-    async fn read(&self, numbers: &[u64]) -> Result<Vec<Example>, TrainError>;
+    async fn read(&self, numbers: &[u64]) -> Result<Vec<Item>, TrainError>;
 
     /// Changes with what there is.
     fn fingerprint(&self) -> &str;
@@ -44,6 +60,10 @@ pub(crate) enum Unusable {
     NothingToTrain,
     /// The model's format cannot write it.
     NotRenderable,
+    /// Answers that are compared are the same, or earned the same.
+    NoDifference,
+    /// Nobody rewarded it.
+    NotRewarded,
 }
 
 impl Unusable {
@@ -53,6 +73,8 @@ impl Unusable {
             Self::TooLong => "too_long",
             Self::NothingToTrain => "nothing_to_train",
             Self::NotRenderable => "not_renderable",
+            Self::NoDifference => "no_difference",
+            Self::NotRewarded => "not_rewarded",
         }
     }
 }

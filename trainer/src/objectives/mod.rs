@@ -4,6 +4,8 @@ mod conversation_loss;
 mod cross_entropy;
 mod objective;
 mod policy;
+mod preference;
+mod preference_scores;
 mod reference;
 mod soft_targets;
 
@@ -16,5 +18,7 @@ pub use self::policy::{
     rollout_metrics, split_into_substeps,
 };
 pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, PolicyGradient, report_odd_rewards};
+pub(crate) use self::preference::{Held, Preference, data_of as compared_data, fill_in};
+pub(crate) use self::preference_scores::PreferenceScores;
 pub use self::reference::Reference;
 pub(crate) use self::soft_targets::{SoftTargetLoss, check_teacher};

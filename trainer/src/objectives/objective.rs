@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fulgurite_backends::{Learner, LossFunction};
+use fulgurite_backends::{ForwardBackward, Learner, LossFunction};
 use fulgurite_types::{Datum, GenerationUse, TeacherLogprobs};
 use serde_json::{Map, Value};
 
@@ -21,6 +21,11 @@ pub(crate) trait Objective<Data>: Send {
         learner: &dyn Learner,
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError>;
+
+    /// Adds the gradient of a part: of its token losses, unless the objective has another.
+    async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
+        Ok(learner.forward_backward(Arc::clone(&part.data), part.loss).await?)
+    }
 
     /// What is learnt beside a part, and can be made only once the learner has told the part's logprobs; its gradient adds to
     /// that of the substep.

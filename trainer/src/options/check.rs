@@ -74,13 +74,50 @@ impl TrainerOptions {
                 self.check_distillation()?;
                 self.check_sft()
             }
+            ObjectiveName::Dpo | ObjectiveName::Ipo | ObjectiveName::Orpo | ObjectiveName::Kto => {
+                self.check_comparisons()
+            }
+        }
+    }
+
+    fn check_data(&self) -> Result<(), TrainError> {
+        least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
+        least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
+        least("[trainer] max_steps", self.max_steps.unwrap_or(1), 1, "otherwise nothing is trained")?;
+        least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
+        match &self.source {
+            Some(source) => source.check(self.objective),
+            None => {
+                let (name, key) = (self.objective.as_str(), data_key(self.objective));
+                let message = format!("is missing: objective = \"{name}\" learns from source = {{ {key} = \"FILE\" }}");
+                Err(TrainError::Option { key: "[trainer] source".to_owned(), message })
+            }
+        }
+    }
+
+    fn check_comparisons(&self) -> Result<(), TrainError> {
+        self.check_data()?;
+        if self.objective == ObjectiveName::Kto {
+            let why = "answers are held against those to other prompts of the batch";
+            least("[trainer] batch_size", self.batch_size as u64, 2, why)?;
+        }
+        let options = &self.preference;
+        adam("[trainer] preference.beta", options.beta)?;
+        if !(0.0..0.5).contains(&options.label_smoothing) {
+            let message = "must be at least 0 and below 0.5: at a half nothing is better than anything";
+            return refuse("[trainer] preference.label_smoothing", options.label_smoothing, message);
+        }
+        let weights =
+            [("desirable_weight", options.desirable_weight), ("undesirable_weight", options.undesirable_weight)];
+        match weights.into_iter().find(|(_, weight)| !(weight.is_finite() && *weight >= 0.0)) {
+            Some((key, weight)) => {
+                refuse(&format!("[trainer] preference.{key}"), weight, "must be a finite number of at least 0")
+            }
+            None => Ok(()),
         }
     }
 
     fn check_sft(&self) -> Result<(), TrainError> {
-        least("[trainer] batch_size", self.batch_size as u64, 1, "an update needs a conversation")?;
-        least("[trainer] epochs", self.epochs, 1, "otherwise nothing is trained")?;
-        least("[trainer] max_steps", self.max_steps.unwrap_or(1), 1, "otherwise nothing is trained")?;
         if self.source.as_ref().is_some_and(|source| source.rollouts.is_some()) && self.train_on != TrainOn::default() {
             let message = "is of conversations: of rollouts what was sampled is trained";
             return Err(TrainError::Option { key: "[trainer] train_on".to_owned(), message: message.to_owned() });
@@ -89,17 +126,7 @@ impl TrainerOptions {
             let message = "is of conversations: what was sampled is trained behind what the sampler saw";
             return Err(TrainError::Option { key: "[trainer] packing".to_owned(), message: message.to_owned() });
         }
-        least("[trainer] max_tokens", self.max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")?;
-        match &self.source {
-            Some(source) => source.check(),
-            None => {
-                let objective = self.objective.as_str();
-                let message = format!(
-                    "is missing: objective = \"{objective}\" learns from source = {{ conversations = \"FILE\" }}"
-                );
-                Err(TrainError::Option { key: "[trainer] source".to_owned(), message })
-            }
-        }
+        self.check_data()
     }
 
     fn check_distillation(&self) -> Result<(), TrainError> {
@@ -208,10 +235,27 @@ impl TrainerOptions {
     }
 }
 
+/// The key of `source` that names an objective's file.
+fn data_key(objective: ObjectiveName) -> &'static str {
+    if objective.compares() { "comparisons" } else { "conversations" }
+}
+
 impl DataSource {
-    fn check(&self) -> Result<(), TrainError> {
-        if self.conversations.is_some() == self.rollouts.is_some() {
-            let message = "is one of { conversations = \"FILE\" } and { rollouts = \"reward >= 1\" }".to_owned();
+    fn check(&self, objective: ObjectiveName) -> Result<(), TrainError> {
+        let (file, other) = match objective.compares() {
+            true => (&self.comparisons, &self.conversations),
+            false => (&self.conversations, &self.comparisons),
+        };
+        let (key, name) = (data_key(objective), objective.as_str());
+        if other.is_some() {
+            let others = if objective.compares() { "conversations" } else { "comparisons" };
+            return Err(TrainError::Option {
+                key: format!("[trainer] source.{others}"),
+                message: format!("is no key of objective = \"{name}\", which learns from source.{key}: leave it out"),
+            });
+        }
+        if file.is_some() == self.rollouts.is_some() {
+            let message = format!("is one of {{ {key} = \"FILE\" }} and {{ rollouts = \"reward >= 1\" }}");
             return Err(TrainError::Option { key: "[trainer] source".to_owned(), message });
         }
         if self.rollouts.is_some() && matches!(self.validation, Some(Validation::File(_))) {

@@ -66,6 +66,21 @@ const OF_CONVERSATIONS: [&str; 9] = [
     "evaluation.every",
 ];
 
+/// Keys of every objective that compares answers.
+const OF_COMPARISONS: [&str; 8] = [
+    "source",
+    "epochs",
+    "batch_size",
+    "max_tokens",
+    "unusable_rows",
+    "truncate",
+    "evaluation.every",
+    "preference.beta",
+];
+const OF_DPO: [&str; 2] = ["preference.reference", "preference.label_smoothing"];
+const OF_IPO: [&str; 1] = ["preference.reference"];
+const OF_KTO: [&str; 3] = ["preference.reference", "preference.desirable_weight", "preference.undesirable_weight"];
+
 impl ObjectiveName {
     fn reads(self, key: &str) -> bool {
         let own: [&[&str]; 2] = match self {
@@ -73,6 +88,10 @@ impl ObjectiveName {
             Self::Sft => [&OF_CONVERSATIONS, &OF_SFT],
             Self::OffPolicyDistillation => [&OF_CONVERSATIONS, &OF_OFF_POLICY_DISTILLATION],
             Self::OnPolicyDistillation => [&OF_ROLLOUTS, &OF_ON_POLICY_DISTILLATION],
+            Self::Dpo => [&OF_COMPARISONS, &OF_DPO],
+            Self::Ipo => [&OF_COMPARISONS, &OF_IPO],
+            Self::Orpo => [&OF_COMPARISONS, &[]],
+            Self::Kto => [&OF_COMPARISONS, &OF_KTO],
         };
         let mut known = COMMON.iter().chain(own.into_iter().flatten());
         known.any(|known| key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
@@ -101,7 +120,10 @@ impl TrainerOptions {
         let is_written = |key: &str| written.iter().any(|written| written == key);
         match self.objective {
             ObjectiveName::Grpo | ObjectiveName::OnPolicyDistillation => self.max_steps = Some(self.max_steps()),
-            ObjectiveName::Sft | ObjectiveName::OffPolicyDistillation => {
+            name => {
+                if name.compares() && !is_written("learning_rate") {
+                    self.learning_rate = 1e-5;
+                }
                 if !is_written("learning_rate_schedule") {
                     self.learning_rate_schedule = LearningRateSchedule::Linear;
                 }
@@ -132,7 +154,7 @@ mod tests {
         let options = json!(TrainerOptions::default());
         for key in options.as_object().unwrap().keys() {
             let readers = ObjectiveName::ALL.into_iter().filter(|name| name.reads(key)).count();
-            assert!(readers > 0 || key == "evaluation" || key == "distillation", "{key}");
+            assert!(readers > 0 || ["evaluation", "distillation", "preference"].contains(&key.as_str()), "{key}");
         }
     }
 

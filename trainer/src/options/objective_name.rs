@@ -15,15 +15,37 @@ pub enum ObjectiveName {
     OnPolicyDistillation,
     /// A teacher's likeliest tokens in the places of conversations: off-policy distillation.
     OffPolicyDistillation,
+    /// Comparisons: direct preference optimisation against a reference.
+    Dpo,
+    /// Comparisons: the same with a margin that is aimed at.
+    Ipo,
+    /// Comparisons: the chosen answer's likelihood, and its odds against the rejected one's; without a reference.
+    Orpo,
+    /// Comparisons, or answers that are good or bad, each by itself.
+    Kto,
 }
 
 impl ObjectiveName {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::Grpo, Self::Sft, Self::OnPolicyDistillation, Self::OffPolicyDistillation];
+    pub const ALL: [Self; 8] = [
+        Self::Grpo,
+        Self::Sft,
+        Self::OnPolicyDistillation,
+        Self::OffPolicyDistillation,
+        Self::Dpo,
+        Self::Ipo,
+        Self::Orpo,
+        Self::Kto,
+    ];
 
-    /// Whether it learns from conversations that are there, and nobody samples.
-    pub fn learns_from_conversations(self) -> bool {
-        matches!(self, Self::Sft | Self::OffPolicyDistillation)
+    /// Whether it learns from data that are there, and nobody samples.
+    pub fn learns_from_data(self) -> bool {
+        matches!(self, Self::Sft | Self::OffPolicyDistillation) || self.compares()
+    }
+
+    /// Whether it learns from comparisons of answers.
+    pub fn compares(self) -> bool {
+        matches!(self, Self::Dpo | Self::Ipo | Self::Orpo | Self::Kto)
     }
 
     /// As a config names it.
@@ -33,6 +55,10 @@ impl ObjectiveName {
             Self::Sft => "sft",
             Self::OnPolicyDistillation => "on_policy_distillation",
             Self::OffPolicyDistillation => "off_policy_distillation",
+            Self::Dpo => "dpo",
+            Self::Ipo => "ipo",
+            Self::Orpo => "orpo",
+            Self::Kto => "kto",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a config says of supervised fine-tuning.
+//! What a config says of data that are there, and of supervised fine-tuning.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,8 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct DataSource {
     /// A file of JSON lines, or a Parquet file.
     pub conversations: Option<PathBuf>,
-    /// In its place, which rollouts of the store are learnt from, token by token as they were sampled:
-    /// `"reward >= 1 and mode = train"`.
+    /// Of objectives that compare answers: a file of JSON lines, or a Parquet file (docs/preferences.md).
+    pub comparisons: Option<PathBuf>,
+    /// In their place, which rollouts of the store are learnt from, token by token as they were sampled:
+    /// `"reward >= 1 and mode = train"`. Where answers are compared, the best of each group against the worst.
     pub rollouts: Option<RolloutExpression>,
     /// Conversations that are scored and not trained: another such file, or a share of this one between 0 and 1.
     pub validation: Option<Validation>,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::distillation::DistillationOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
+use super::preference::PreferenceOptions;
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
@@ -17,37 +18,41 @@ use crate::sources::HarvestOptions;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainerOptions {
-    /// What a run learns by: `grpo`, from rewards, `sft`, from conversations that are there, `on_policy_distillation`, from a
-    /// teacher's logprobs of what the policy sampled, or `off_policy_distillation`, from those of conversations.
+    /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo` or `kto`, from
+    /// comparisons of answers; `on_policy_distillation`, from a teacher's logprobs of what the policy sampled, or
+    /// `off_policy_distillation`, from those of conversations.
     pub objective: ObjectiveName,
-    /// Of `sft` and `off_policy_distillation`: the conversations.
+    /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `kto`: the comparisons.
     pub source: Option<DataSource>,
     /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
     pub train_on: TrainOn,
     /// Of `sft` and `off_policy_distillation`: what the loss is a mean of: of conversations, each the mean over its trained tokens, or of all trained
     /// tokens of a batch.
     pub reduction: LossReduction,
-    /// Of `sft` and `off_policy_distillation`: how often every conversation is read, each time in another order.
+    /// Of conversations and comparisons: how often every one is read, each time in another order.
     pub epochs: u64,
-    /// Of `sft` and `off_policy_distillation`: conversations per update; the last one of an epoch has what is left.
+    /// Of conversations and comparisons: how many per update; the last one of an epoch has what is left.
     pub batch_size: usize,
-    /// Of `sft` and `off_policy_distillation`: tokens that a sequence may have; the model's context unless told otherwise.
+    /// Of conversations and comparisons: tokens that a sequence may have; the model's context unless told otherwise.
     pub max_tokens: Option<usize>,
     /// Of `sft`: whether conversations of a batch are put behind each other, as many as `max_tokens` hold, so that the model
     /// reads fewer sequences; a conversation then sees those before it.
     pub packing: bool,
-    /// Of `sft` and `off_policy_distillation`: what becomes of a conversation that is longer than `max_tokens`, that the renderer cannot write, or of
+    /// Of conversations and comparisons: what becomes of a row that is longer than `max_tokens`, that the renderer cannot write, or of
     /// which nothing would be trained: it ends the run before it begins, or is left out and counted by cause.
     pub unusable_rows: UnusableRows,
-    /// Of `sft` and `off_policy_distillation`: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
+    /// Of conversations and comparisons: whether sequences that are longer than `max_tokens` are cut off there, on the right, in place of that.
     pub truncate: bool,
+    /// How answers are compared.
+    pub preference: PreferenceOptions,
     /// Tasks per step; each becomes a group of rollouts.
     pub groups_per_batch: usize,
     /// Rollouts of one task, whose mean reward is the baseline.
     pub group_size: usize,
-    /// Adam's step size, at its greatest.
+    /// Adam's step size, at its greatest; of comparisons 1e-5 unless told otherwise.
     pub learning_rate: f64,
-    /// How the step size goes on after the warm-up; of `sft` `linear` unless told otherwise.
+    /// How the step size goes on after the warm-up; of `sft` and of comparisons `linear` unless told
+    /// otherwise.
     pub learning_rate_schedule: LearningRateSchedule,
     /// Updates over which the step size grows from 0.
     pub warmup: u64,
@@ -57,9 +62,11 @@ pub struct TrainerOptions {
     pub beta2: f64,
     /// Greatest norm of the gradient; 0 does not clip.
     pub gradient_clip_norm: f64,
-    /// Updates at most; 100 unless told otherwise, and of `sft` all that its epochs have.
+    /// Updates at most; 100 unless told otherwise, and of `sft` and of comparisons all that
+    /// their epochs have.
     pub max_steps: Option<u64>,
-    /// A checkpoint after every this many updates, and after the last; of `sft` 20 unless told otherwise.
+    /// A checkpoint after every this many updates, and after the last; of `sft` and of comparisons 20 unless told
+    /// otherwise.
     pub checkpoint_every: u64,
     /// Checkpoints that are kept; older ones are removed once a newer one is recorded.
     pub keep_checkpoints: usize,
@@ -93,8 +100,8 @@ pub struct TrainerOptions {
     /// What agents are told to send with their calls, in the `main_llm` resource. Tokens that are sampled from a
     /// modified distribution are not trained.
     pub sampling_parameters: Map<String, Value>,
-    /// When and how the held-out tasks are scored; of `sft`, the validation conversations, every 10 updates unless told
-    /// otherwise.
+    /// When and how the held-out tasks are scored; of `sft` and of comparisons what is held out of them, every 10 updates unless
+    /// told otherwise.
     pub evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
     pub stop: StopRule,
@@ -115,6 +122,7 @@ impl Default for TrainerOptions {
             packing: false,
             unusable_rows: UnusableRows::default(),
             truncate: false,
+            preference: PreferenceOptions::default(),
             groups_per_batch: 16,
             group_size: 8,
             learning_rate: 1e-4,

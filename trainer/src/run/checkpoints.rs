@@ -27,6 +27,9 @@ pub(crate) struct CheckpointState {
     /// Changes with the conversations that are counted, of a run that learns from such.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data_fingerprint: String,
+    /// Names the reference of a run that learns from comparisons, with what its weights are.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reference: String,
     /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -40,6 +43,7 @@ impl CheckpointState {
             data_cursor: self.data_cursor,
             harvest: self.harvest.clone(),
             data_fingerprint: self.data_fingerprint.clone(),
+            reference: self.reference.clone(),
         }
     }
 }

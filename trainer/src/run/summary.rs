@@ -46,9 +46,12 @@ pub struct RunSummary {
     pub wall_seconds: f64,
 }
 
+/// Keys that only runs have which learn from rows of data.
+const LEARNS_FROM_ROWS: [&str; 2] = ["num_conversations", "num_pairs"];
+
 /// What every step says of rows that were left out; `None` if they say nothing of conversations.
 pub(super) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<String, u64>> {
-    let step = steps.iter().find(|metrics| metrics.contains_key("num_conversations"))?;
+    let step = steps.iter().find(|metrics| LEARNS_FROM_ROWS.iter().any(|key| metrics.contains_key(*key)))?;
     let skipped =
         |(key, rows): (&String, &Value)| Some((key.strip_prefix("data/skipped/")?.to_owned(), rows.as_u64()?));
     Some(step.iter().filter_map(skipped).collect())

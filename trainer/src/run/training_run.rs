@@ -270,10 +270,10 @@ impl<Data> TrainingRun<Data> {
         let mut passes = Vec::with_capacity(lesson.substeps.len());
         let mut greatest_norm = 0.0;
         for (substep, parts) in lesson.substeps.iter().enumerate() {
-            for Part { data, loss } in parts {
-                let told = self.learner.forward_backward(Arc::clone(data), *loss).await?;
+            for part in parts {
+                let told = self.objective.forward_backward(part, self.learner.as_ref()).await?;
                 let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
-                let pass = Pass { substep, data: Arc::clone(data), logprobs, loss_sum, entropy_sum };
+                let pass = Pass { substep, data: Arc::clone(&part.data), logprobs, loss_sum, entropy_sum };
                 if let Some(Part { data, loss }) = self.objective.addition(&pass, self.learner.as_ref()).await? {
                     self.learner.forward_backward(data, loss).await?;
                 }
@@ -304,9 +304,10 @@ impl<Data> TrainingRun<Data> {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
-        let DataPosition { data_cursor, harvest, data_fingerprint } = progress.position.clone();
+        let DataPosition { data_cursor, harvest, data_fingerprint, reference } = progress.position.clone();
         let files = file_digests(&directory).await?;
-        let state = CheckpointState { seed: self.identity.seed, step, data_cursor, harvest, data_fingerprint, files };
+        let seed = self.identity.seed;
+        let state = CheckpointState { seed, step, data_cursor, harvest, data_fingerprint, reference, files };
         Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 

@@ -8,9 +8,9 @@ use super::source::{DataPosition, Source};
 use crate::conversations::{Example, Sequences, Split};
 use crate::{Reporter, TrainError};
 
-/// Conversations of an update.
-pub(crate) struct ConversationBatch {
-    pub(crate) examples: Vec<Example>,
+/// Conversations, or comparisons, of an update.
+pub(crate) struct ConversationBatch<Item = Example> {
+    pub(crate) examples: Vec<Item>,
     /// Epochs that were read whole before it.
     pub(crate) epoch: u64,
     /// Rows of the data that are left out, by cause.
@@ -18,20 +18,20 @@ pub(crate) struct ConversationBatch {
 }
 
 /// Reads on in conversations from where the position stands.
-pub(crate) struct ConversationSource {
-    pub(crate) conversations: Arc<dyn Sequences>,
+pub(crate) struct ConversationSource<Item = Example> {
+    pub(crate) conversations: Arc<dyn Sequences<Item>>,
     pub(crate) split: Arc<Split>,
     pub(crate) batch_size: usize,
 }
 
 #[async_trait]
-impl Source<ConversationBatch> for ConversationSource {
+impl<Item: Send> Source<ConversationBatch<Item>> for ConversationSource<Item> {
     async fn next(
         &mut self,
         _: u64,
         position: &mut DataPosition,
         _: &mut dyn Reporter,
-    ) -> Result<ConversationBatch, TrainError> {
+    ) -> Result<ConversationBatch<Item>, TrainError> {
         let fingerprint = self.conversations.fingerprint();
         if position.data_fingerprint.is_empty() {
             position.data_fingerprint = fingerprint.to_owned();

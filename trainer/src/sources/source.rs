@@ -38,4 +38,7 @@ pub(crate) struct DataPosition {
     /// Changes with the conversations that are counted; empty for data that have no such thing.
     #[serde(default)]
     pub(crate) data_fingerprint: String,
+    /// What the policy is held against; empty where nothing is.
+    #[serde(default)]
+    pub(crate) reference: String,
 }

@@ -1,0 +1,227 @@
+//! Losses of comparisons: the chosen answer becomes more likely beside the rejected one, and both are held to a reference.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use fulgurite_adapters::{AdapterError, Reduction, supervised_datum};
+use fulgurite_backends::{
+    AnswerScore, ComparedAnswer, Comparison, Comparisons, ForwardBackward, Learner, LossFunction, PreferenceLoss,
+    datum_score,
+};
+use fulgurite_renderers::WeightedTokens;
+use fulgurite_types::{Datum, LossInputs};
+use serde_json::Map;
+
+use super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::preference_scores::PreferenceScores;
+use super::reference::Reference;
+use crate::conversations::ComparedExample;
+use crate::sources::{ConversationBatch, DataPosition};
+use crate::{Reporter, TrainError};
+
+/// What comparisons are held against.
+#[derive(Clone)]
+pub(crate) struct Held {
+    pub(crate) reference: Reference,
+    /// Names it, with what its weights are.
+    pub(crate) name: String,
+}
+
+/// Learns from comparisons.
+pub(crate) struct Preference {
+    pub(crate) loss: PreferenceLoss,
+    /// `None` for a loss without a reference.
+    pub(crate) held: Option<Held>,
+    /// Tokens of a sequence at most, where that is known.
+    pub(crate) max_tokens: Option<usize>,
+    /// Those of the current step.
+    pub(crate) comparisons: Option<Arc<Comparisons>>,
+}
+
+#[async_trait]
+impl Objective<ConversationBatch<ComparedExample>> for Preference {
+    async fn lesson(
+        &mut self,
+        _: u64,
+        batch: ConversationBatch<ComparedExample>,
+        position: &mut DataPosition,
+        learner: &dyn Learner,
+        _: &mut dyn Reporter,
+    ) -> Result<Lesson, TrainError> {
+        let name = self.held.as_ref().map_or("", |held| held.name.as_str());
+        if position.reference.is_empty() {
+            position.reference = name.to_owned();
+        }
+        if position.reference != name {
+            let (now, before) = (name.to_owned(), position.reference.clone());
+            return Err(TrainError::ReferenceChanged { now, before });
+        }
+        let mut metrics = Map::new();
+        metrics.insert("epoch".to_owned(), batch.epoch.into());
+        metrics.insert("num_pairs".to_owned(), batch.examples.iter().filter(|one| one.answers() == 2).count().into());
+        for (cause, rows) in &batch.skipped {
+            metrics.insert(format!("data/skipped/{cause}"), (*rows).into());
+        }
+        let (data, mut list) = data_of(&batch.examples)?;
+        metrics.insert("num_sequences".to_owned(), data.len().into());
+        metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
+        if let Some(held) = &self.held {
+            fill_in(&mut list, &data, &held.reference.logprobs(learner, Arc::clone(&data)).await?);
+        }
+        let mut loss = self.loss;
+        let mut count = batch.examples.len();
+        if let PreferenceLoss::Kto { baseline, .. } = &mut loss {
+            count = batch.examples.iter().map(ComparedExample::answers).sum();
+            *baseline = self.distance(&batch.examples, learner).await?;
+            metrics.insert("kto_kl".to_owned(), (*baseline).into());
+        }
+        let scale = 1.0 / count.max(1) as f64;
+        self.comparisons = Some(Arc::new(Comparisons { loss, scale, list }));
+        let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
+        let substeps = Lesson::substeps_of([data], LossFunction::CrossEntropy);
+        Ok(Lesson { substeps, metrics, uses, answers: Vec::new(), teacher_logprobs: Vec::new() })
+    }
+
+    /// Of the comparisons, in place of the part's token losses.
+    async fn forward_backward(&mut self, part: &Part, learner: &dyn Learner) -> Result<ForwardBackward, TrainError> {
+        match &self.comparisons {
+            Some(comparisons) => {
+                let data = Arc::clone(&part.data);
+                Ok(learner.forward_backward_comparisons(data, Arc::clone(comparisons)).await?)
+            }
+            None => Ok(learner.forward_backward(Arc::clone(&part.data), part.loss).await?),
+        }
+    }
+
+    fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
+        let mut scores = PreferenceScores::default();
+        let mut trained_tokens = 0;
+        if let (Some(comparisons), [pass, ..]) = (&self.comparisons, passes) {
+            scores.add(comparisons, &pass.data, &pass.logprobs);
+            trained_tokens = pass.data.iter().map(trained).sum();
+        }
+        let key = match self.loss {
+            PreferenceLoss::Dpo { .. } => "dpo_loss",
+            PreferenceLoss::Ipo { .. } => "ipo_loss",
+            PreferenceLoss::Orpo { .. } => "orpo_loss",
+            PreferenceLoss::Kto { .. } => "kto_loss",
+        };
+        let mut metrics = vec![(key, passes.iter().map(|pass| pass.loss_sum).sum())];
+        metrics.extend(scores.entries());
+        Ok(Measurement { metrics, trained_tokens })
+    }
+}
+
+impl Preference {
+    /// How far policy and reference are apart on answers to other prompts: KTO's baseline, at least 0. Each prompt is followed
+    /// by an answer of the next row.
+    async fn distance(&self, examples: &[ComparedExample], learner: &dyn Learner) -> Result<f64, TrainError> {
+        let Some(held) = &self.held else { return Ok(0.0) };
+        if examples.len() < 2 {
+            return Ok(0.0);
+        }
+        let next = examples.iter().cycle().skip(1);
+        let exchanged = examples.iter().zip(next).filter_map(|(one, other)| exchanged(one, other, self.max_tokens));
+        let data: Result<Vec<Datum>, AdapterError> = exchanged.map(|sequence| datum(&sequence)).collect();
+        let data: Arc<[Datum]> = data?.into();
+        let ours = learner.forward(Arc::clone(&data)).await?;
+        let theirs = held.reference.logprobs(learner, Arc::clone(&data)).await?;
+        let difference = |((datum, ours), theirs): ((&Datum, &Vec<f32>), &Vec<f32>)| {
+            datum_score(datum, ours).logprob - datum_score(datum, theirs).logprob
+        };
+        let sum: f64 = data.iter().zip(&ours).zip(&theirs).map(difference).sum();
+        Ok((sum / data.len().max(1) as f64).max(0.0))
+    }
+}
+
+/// The prompt of one row and an answer of another; `None` where nothing of the answer would be left.
+fn exchanged(one: &ComparedExample, other: &ComparedExample, most: Option<usize>) -> Option<WeightedTokens> {
+    let first = |example: &ComparedExample| {
+        let answer = example.chosen.as_ref().or(example.rejected.as_ref())?;
+        let sequence = answer.first()?.clone();
+        let begin = sequence.weights.iter().position(|weight| *weight > 0.0)?;
+        Some((sequence, begin))
+    };
+    let ((mut sequence, begin), (answer, from)) = (first(one)?, first(other)?);
+    sequence.tokens.truncate(begin);
+    sequence.weights.truncate(begin);
+    sequence.tokens.extend_from_slice(&answer.tokens[from..]);
+    sequence.weights.extend_from_slice(&answer.weights[from..]);
+    if let Some(most) = most {
+        sequence.tokens.truncate(most);
+        sequence.weights.truncate(most);
+    }
+    (sequence.tokens.len() > begin.max(1)).then_some(sequence)
+}
+
+fn trained(datum: &Datum) -> usize {
+    match &datum.loss_inputs {
+        LossInputs::Supervised { weights } => weights.iter().filter(|weight| **weight != 0.0).count(),
+        LossInputs::SoftTargets { .. } | LossInputs::Policy { .. } => 0,
+    }
+}
+
+fn datum(sequence: &WeightedTokens) -> Result<Datum, AdapterError> {
+    supervised_datum(&sequence.tokens, &sequence.weights, None, Reduction::None)
+}
+
+/// Rows for the learner, of each comparison the chosen answer's before the rejected one's.
+pub(crate) fn data_of(examples: &[ComparedExample]) -> Result<(Arc<[Datum]>, Vec<Comparison>), AdapterError> {
+    let (mut data, mut list) = (Vec::new(), Vec::with_capacity(examples.len()));
+    for example in examples {
+        let mut answer = |sequences: &Option<Vec<WeightedTokens>>| {
+            let Some(sequences) = sequences else { return Ok(None) };
+            let begin = data.len();
+            for sequence in sequences {
+                data.push(datum(sequence)?);
+            }
+            Ok::<_, AdapterError>(Some(ComparedAnswer { data: begin..data.len(), reference: 0.0 }))
+        };
+        let chosen = answer(&example.chosen)?;
+        list.push(Comparison { chosen, rejected: answer(&example.rejected)? });
+    }
+    Ok((data.into(), list))
+}
+
+/// Puts in what the answers' logprobs add up to under the reference.
+pub(crate) fn fill_in(list: &mut [Comparison], data: &[Datum], logprobs: &[Vec<f32>]) {
+    for answer in list.iter_mut().flat_map(|one| [&mut one.chosen, &mut one.rejected]).flatten() {
+        let scores = answer.data.clone().map(|index| datum_score(&data[index], &logprobs[index]));
+        answer.reference = scores.map(|score: AnswerScore| score.logprob).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sequence(prompt: usize, answer: &[u32]) -> WeightedTokens {
+        let tokens = [vec![9; prompt], answer.to_vec()].concat();
+        WeightedTokens { weights: [vec![0.0; prompt], vec![1.0; answer.len()]].concat(), tokens }
+    }
+
+    fn pair(prompt: usize, chosen: &[u32], rejected: &[u32]) -> ComparedExample {
+        let answer = |answer: &[u32]| Some(vec![sequence(prompt, answer)]);
+        ComparedExample { chosen: answer(chosen), rejected: answer(rejected), uses: Vec::new() }
+    }
+
+    #[test]
+    fn datums_follow_each_other_and_know_their_reference() {
+        let alone = ComparedExample { chosen: None, ..pair(2, &[], &[7]) };
+        let (data, mut list) = data_of(&[pair(3, &[1, 2], &[3]), alone]).unwrap();
+        assert_eq!(data.iter().map(Datum::positions).collect::<Vec<_>>(), [4, 3, 2]);
+        fill_in(&mut list, &data, &[vec![-9.0, -9.0, -1.0, -2.0], vec![-9.0, -9.0, -4.0], vec![-9.0, -5.0]]);
+        let reference = |answer: &Option<ComparedAnswer>| answer.as_ref().map(|answer| answer.reference);
+        let known: Vec<_> = list.iter().map(|one| (reference(&one.chosen), reference(&one.rejected))).collect();
+        assert_eq!(known, [(Some(-3.0), Some(-4.0)), (None, Some(-5.0))]);
+    }
+
+    #[test]
+    fn a_prompt_is_followed_by_the_answer_to_another() {
+        let (one, other) = (pair(3, &[1, 2], &[3]), pair(2, &[4, 5], &[6]));
+        let made = exchanged(&one, &other, None).unwrap();
+        assert_eq!((made.tokens, made.weights), (vec![9, 9, 9, 4, 5], vec![0.0, 0.0, 0.0, 1.0, 1.0]));
+        assert_eq!(exchanged(&one, &other, Some(4)).unwrap().tokens, [9, 9, 9, 4]);
+        assert!(exchanged(&one, &other, Some(3)).is_none(), "nothing of the answer is left");
+    }
+}

@@ -1,0 +1,49 @@
+//! What a config says of learning from comparisons of answers.
+
+use fulgurite_backends::PreferenceLoss;
+use serde::{Deserialize, Serialize};
+
+use super::objective_name::ObjectiveName;
+
+/// How answers are compared: the numbers of `objective = "dpo"`, `"ipo"`, `"orpo"` and `"kto"`. Defaults are the papers'.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PreferenceOptions {
+    /// Of `dpo` and `kto`: what a logprob over the reference's is multiplied by; the smaller it is, the further the policy may
+    /// move. Of `ipo`: the margin that is aimed at is `1 / (2 beta)`. Of `orpo`: what the odds count beside the likelihood.
+    pub beta: f64,
+    /// Of `dpo`: the share of comparisons that are taken to be the wrong way round (conservative DPO).
+    pub label_smoothing: f64,
+    /// Of `kto`: what a good answer counts.
+    pub desirable_weight: f64,
+    /// Of `kto`: what a bad answer counts.
+    pub undesirable_weight: f64,
+    /// The name of one of `[[models]]` with the same tokenizer, in this process; without it, the weights that the run began
+    /// with. `orpo` has none.
+    pub reference: Option<String>,
+}
+
+impl Default for PreferenceOptions {
+    fn default() -> Self {
+        Self { beta: 0.1, label_smoothing: 0.0, desirable_weight: 1.0, undesirable_weight: 1.0, reference: None }
+    }
+}
+
+impl PreferenceOptions {
+    /// The loss of an objective with these numbers; `None` if it compares nothing. `kto`'s baseline is not known yet.
+    pub(crate) fn loss(&self, objective: ObjectiveName) -> Option<PreferenceLoss> {
+        let Self { beta, label_smoothing, desirable_weight, undesirable_weight, .. } = *self;
+        match objective {
+            ObjectiveName::Grpo
+            | ObjectiveName::Sft
+            | ObjectiveName::OnPolicyDistillation
+            | ObjectiveName::OffPolicyDistillation => None,
+            ObjectiveName::Dpo => Some(PreferenceLoss::Dpo { beta, label_smoothing }),
+            ObjectiveName::Ipo => Some(PreferenceLoss::Ipo { beta }),
+            ObjectiveName::Orpo => Some(PreferenceLoss::Orpo { beta }),
+            ObjectiveName::Kto => {
+                Some(PreferenceLoss::Kto { beta, baseline: 0.0, desirable_weight, undesirable_weight })
+            }
+        }
+    }
+}

@@ -6,11 +6,13 @@
 
 mod cli;
 mod config;
+mod doctor;
 mod evaluation;
 mod models;
 mod query;
 mod report;
 mod run;
+mod runs;
 mod serve;
 mod template;
 mod train;
@@ -105,7 +107,9 @@ async fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Workers(arguments) => query::workers(arguments).await,
         Command::Resources(arguments) => query::resources(arguments).await,
         Command::Show(arguments) => query::show(arguments).await,
-        Command::Report(arguments) => report::command::report(&arguments),
+        Command::Report(arguments) => report::command::report(&arguments).await,
+        Command::Runs(arguments) => runs::runs(arguments).await,
+        Command::Doctor(arguments) => doctor::doctor(&arguments).await,
         Command::Model(arguments) => models::command::model(&arguments).await,
         Command::Template(arguments) => template::template(arguments),
         Command::Stats(arguments) => query::stats(arguments).await,

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::doctor::DoctorArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{
@@ -10,6 +11,7 @@ use crate::query::arguments::{
     RewardsArguments, RolloutsArguments, ShowArguments, SpansArguments, SqlArguments, StatsArguments,
     StoreCommandArguments, TripletsArguments, WorkersArguments,
 };
+use crate::runs::arguments::RunsArguments;
 
 /// Train any agent by reinforcement learning, unchanged: point its base URL here.
 #[derive(Debug, Parser)]
@@ -98,8 +100,12 @@ pub enum Command {
     Resources(ResourcesArguments),
     /// Show one rollout whole: its calls, answers and rewards
     Show(ShowArguments),
-    /// Draw the curves of training runs
+    /// Write runs as one page of HTML: curves, tokens, best and worst answers; or draw one metric
     Report(ReportArguments),
+    /// List runs, show one, or compare two: scores, tokens and what they cost
+    Runs(RunsArguments),
+    /// Say what is amiss with a run, and what to do
+    Doctor(DoctorArguments),
     /// Look at what a model is given and at what it said, token by token
     Template(TemplateArguments),
     /// Fetch a model, look at one, or make another of it
@@ -237,14 +243,14 @@ pub struct RunArguments {
 /// `fulgurite report`.
 #[derive(Debug, Args)]
 pub struct ReportArguments {
-    /// Directories of runs, or files of their metrics
+    /// Directories of runs; for --svg also files of their metrics
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// Draw this metric over the updates, a line for each run, as an SVG picture; the held-out reward is
+    /// Draw this metric alone over the updates, a line for each run, as an SVG picture; the held-out reward is
     /// test/env/all/reward/total
     #[arg(long, value_name = "METRIC")]
-    pub svg: String,
-    /// Write the picture here, in place of standard output
+    pub svg: Option<String>,
+    /// Write it here, in place of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -36,6 +36,8 @@ pub struct Config {
     pub run: RunConfig,
     /// How a missing model directory is made.
     pub base: Option<BaseConfig>,
+    /// What tokens cost, for `fulgurite runs`.
+    pub prices: Option<PricesConfig>,
     /// What the policy is trained and scored on.
     pub tasks: Option<TasksConfig>,
     /// What runs the agent.
@@ -365,6 +367,26 @@ pub struct TasksConfig {
     /// What is scored once, after training has stopped.
     #[serde(rename = "final", default)]
     pub last: Option<TaskSource>,
+}
+
+/// `[prices]`: what a million tokens costs, so that `fulgurite runs` tells what runs cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PricesConfig {
+    /// In what.
+    pub currency: String,
+    /// A million sampled tokens.
+    pub sampled: f64,
+    /// A million tokens of prompts, as far as they are new.
+    pub prefilled: f64,
+    /// A million trained tokens.
+    pub trained: f64,
+}
+
+impl Default for PricesConfig {
+    fn default() -> Self {
+        Self { currency: "USD".to_owned(), sampled: 0.0, prefilled: 0.0, trained: 0.0 }
+    }
 }
 
 /// `[runner]`

@@ -1,4 +1,4 @@
-//! `fulgurite report`: curves of runs, as a picture.
+//! `fulgurite report`: runs as a page that stands alone, or curves of one metric as a picture.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,28 @@ use serde_json::{Map, Value};
 use crate::cli::arguments::ReportArguments;
 use crate::cli::output;
 use crate::report::curves::{self, Curve};
+use crate::report::html;
+use crate::report::reported_run::reported;
+use crate::runs::registry;
 
 /// Name of a run's file of metrics in its directory.
 const METRICS_FILE: &str = "metrics.jsonl";
 
-/// Draws one metric of every run that is named into one picture.
-pub fn report(arguments: &ReportArguments) -> Result<()> {
-    let curves = arguments.runs.iter().map(|run| read(run, &arguments.svg)).collect::<Result<Vec<_>>>()?;
-    let picture = curves::svg(&arguments.svg, &curves)?;
+/// Writes the page, or draws one metric of every run that is named into one picture.
+pub async fn report(arguments: &ReportArguments) -> Result<()> {
+    let picture = match &arguments.svg {
+        Some(metric) => {
+            let curves = arguments.runs.iter().map(|run| read(run, metric)).collect::<Result<Vec<_>>>()?;
+            curves::svg(metric, &curves)?
+        }
+        None => {
+            let mut runs = Vec::with_capacity(arguments.runs.len());
+            for run in &arguments.runs {
+                runs.push(reported(&registry::directory(run)?).await?);
+            }
+            html::page(&runs)?
+        }
+    };
     match &arguments.output {
         Some(path) => std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display())),
         None => {

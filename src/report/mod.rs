@@ -1,4 +1,6 @@
-//! `fulgurite report`: the curves of runs.
+//! `fulgurite report`: runs as a page, or the curves of one metric.
 
 pub mod command;
 mod curves;
+mod html;
+mod reported_run;

@@ -78,6 +78,12 @@ impl ExclusiveLock {
     }
 }
 
+/// Whether somebody holds the lock in the file `path`.
+pub fn is_held(path: &Path) -> bool {
+    // A file that is not there, or cannot be opened, is nobody's.
+    File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 impl Drop for ExclusiveLock {
     fn drop(&mut self) {
         // What is left if it cannot be removed locks nothing.
@@ -122,8 +128,9 @@ mod tests {
         let refused = ExclusiveLock::take(path.clone(), "it", "fulgurite train", "").unwrap_err().to_string();
         let words = format!("it is in use by `fulgurite serve` (process {}, since ", std::process::id());
         assert!(refused.starts_with(&words), "{refused}");
+        assert!(is_held(&path));
         drop(lock);
-        assert!(!path.exists());
+        assert!(!path.exists() && !is_held(&path));
         // A file that nobody holds locks nothing: its process was killed.
         std::fs::write(&path, "{}").unwrap();
         ExclusiveLock::take(path, "it", "fulgurite serve", "").unwrap();

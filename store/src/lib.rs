@@ -55,6 +55,7 @@ pub use rewards::annotations::{EVENT_TYPE, recorded_reward, reward_of};
 pub use rewards::refused::RewardRefused;
 pub use rewards::rights::{Sender, reward_annotation};
 pub use rollouts::pages::RolloutPages;
+pub use runs::totals::RunTotals;
 pub use spans::instant_spans::NewInstantSpan;
 pub use spans::pages::SpanPages;
 pub use store::{Statistics, Store};

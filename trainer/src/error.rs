@@ -53,6 +53,17 @@ pub enum TrainError {
         /// What most attempts said.
         failures: Failures,
     },
+    /// Nothing could be learnt from many batches one after another.
+    #[error(
+        "{updates} updates in a row had nothing to learn from, and [trainer] stop_without_gradient is {limit}: `fulgurite \
+         doctor RUN` tells why; --resume goes on, with a greater number or 0, which never stops"
+    )]
+    WithoutGradient {
+        /// The updates.
+        updates: u64,
+        /// As many are too many.
+        limit: u64,
+    },
     /// Not one rollout of a batch called the model, so there is no token that could be trained or scored.
     #[error(
         "none of the {rollouts} rollouts of {phase} at step {step} called the model `{model}`: {others}. The agent must \

@@ -94,6 +94,7 @@ impl Grpo {
                 ..AdamParameters::default()
             },
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
+            stop_without_gradient: options.stop_without_gradient,
             publisher: Some(Publisher {
                 endpoint: self.endpoint.clone(),
                 sampling_parameters: options.sampling_parameters.clone(),

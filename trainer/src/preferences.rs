@@ -156,6 +156,7 @@ impl Preferences {
                 ..AdamParameters::default()
             },
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
+            stop_without_gradient: 0,
             publisher: None,
             keeps_reference: loss.has_reference() && matches!(self.reference, Reference::Start),
         })

@@ -169,6 +169,7 @@ impl Sft {
                 ..AdamParameters::default()
             },
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
+            stop_without_gradient: 0,
             publisher: None,
             keeps_reference: false,
         })

@@ -82,6 +82,7 @@ impl Supervised {
                 ..AdamParameters::default()
             },
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: KEPT },
+            stop_without_gradient: 0,
             publisher: None,
             keeps_reference: false,
         };

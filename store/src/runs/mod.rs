@@ -3,4 +3,5 @@
 pub(crate) mod model_weights;
 pub(crate) mod record;
 pub(crate) mod teacher_logprobs;
+pub(crate) mod totals;
 pub(crate) mod unaccounted;

@@ -28,7 +28,10 @@ fn help_says_what_there_is() {
       workers      List workers
       resources    List resources
       show         Show one rollout whole: its calls, answers and rewards
-      report       Draw the curves of training runs
+      report       Write runs as one page of HTML: curves, tokens, best and worst answers; or draw one
+                   metric
+      runs         List runs, show one, or compare two: scores, tokens and what they cost
+      doctor       Say what is amiss with a run, and what to do
       template     Look at what a model is given and at what it said, token by token
       model        Fetch a model, look at one, or make another of it
       stats        Count what a store holds

@@ -5,6 +5,7 @@ mod harvest;
 mod objectives;
 mod policy_runs;
 mod preferences;
+mod registry;
 mod resumption;
 mod run;
 mod sft;

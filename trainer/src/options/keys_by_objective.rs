@@ -23,7 +23,7 @@ const COMMON: [&str; 10] = [
 ];
 
 /// Keys of objectives that learn from rollouts.
-const OF_ROLLOUTS: [&str; 16] = [
+const OF_ROLLOUTS: [&str; 17] = [
     "groups_per_batch",
     "group_size",
     "reward_bounds",
@@ -39,6 +39,7 @@ const OF_ROLLOUTS: [&str; 16] = [
     "sampling_parameters",
     "evaluation",
     "stop",
+    "stop_without_gradient",
     "evaluation.samples_per_task",
 ];
 /// Keys that are read by one objective alone.

@@ -105,6 +105,9 @@ pub struct TrainerOptions {
     pub evaluation: EvaluationOptions,
     /// When to stop before `max_steps`.
     pub stop: StopRule,
+    /// Updates one after another that may have nothing to learn from, as where every group's rewards are equal; after so
+    /// many the run ends with an error. 0 never ends it.
+    pub stop_without_gradient: u64,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
     pub harvest: Option<HarvestOptions>,
 }
@@ -149,6 +152,7 @@ impl Default for TrainerOptions {
             sampling_parameters: Map::from_iter([("temperature".to_owned(), Value::from(1.0))]),
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
+            stop_without_gradient: 20,
             harvest: None,
         }
     }

@@ -44,6 +44,8 @@ pub(crate) struct TrainingRun<Data> {
     /// Its step size is the greatest of the schedule.
     pub(crate) optimizer: AdamParameters,
     pub(crate) checkpointing: Checkpointing,
+    /// Updates one after another that may have nothing to learn from; 0 is as many as there are.
+    pub(crate) stop_without_gradient: u64,
     /// Puts new weights behind a sampler; `None` if nobody samples.
     pub(crate) publisher: Option<Publisher>,
     /// Whether the weights that the run began with are asked for later.
@@ -242,6 +244,7 @@ impl<Data> TrainingRun<Data> {
             without_gradient::warning(&steps, &untrained, lesson.answers)
                 .into_iter()
                 .for_each(|warning| reporter.report(warning));
+            without_gradient::check(&steps, self.stop_without_gradient)?;
         }
         Ok(())
     }

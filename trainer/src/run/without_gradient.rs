@@ -4,16 +4,26 @@ use std::collections::BTreeMap;
 
 use fulgurite_types::{GenerationUse, Step, TokenUse};
 
-use crate::{SampleAnswer, TrainEvent};
+use crate::{SampleAnswer, TrainError, TrainEvent};
 
 /// So many updates in a row without a gradient are told of, and each further such number.
 const TOLD_AFTER: usize = 3;
 
+/// The last steps one after another whose batches were empty.
+fn in_a_row(steps: &[Step]) -> usize {
+    steps.iter().rev().take_while(|step| step.metrics["optim/datums"] == 0).count()
+}
+
+/// Ends a run of which `limit` updates one after another had nothing to learn from; 0 ends none.
+pub(crate) fn check(steps: &[Step], limit: u64) -> Result<(), TrainError> {
+    let updates = in_a_row(steps) as u64;
+    if limit == 0 || updates < limit { Ok(()) } else { Err(TrainError::WithoutGradient { updates, limit }) }
+}
+
 /// The warning that is due after a step whose batch was empty, if one is. `steps` are all that are recorded; `uses` and
 /// `answers` are those of the last one.
 pub(crate) fn warning(steps: &[Step], uses: &[GenerationUse], answers: Vec<SampleAnswer>) -> Option<TrainEvent> {
-    let is_empty = |step: &&Step| step.metrics["optim/datums"] == 0;
-    let updates = steps.iter().rev().take_while(is_empty).count();
+    let updates = in_a_row(steps);
     if updates == 0 || !updates.is_multiple_of(TOLD_AFTER) {
         return None;
     }

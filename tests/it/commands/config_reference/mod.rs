@@ -32,6 +32,8 @@ shape = { hidden_size = 32, layers = 1, heads = 2, key_value_heads = 1, head_siz
 train = [1]
 held_out = [1]
 
+[prices]
+
 [proxy]
 auxiliary_rules = [{ name = "r" }]
 

@@ -1,0 +1,53 @@
+//! What the store has of a run, for its findings.
+
+use anyhow::Result;
+use fulgurite_store::{Store, recorded_reward};
+use fulgurite_types::{AttemptRef, ListFilter, Part, RolloutMode, RolloutStatus, Run, Span, SpanFilter};
+use serde_json::Value;
+
+use super::findings::{Answer, RunFacts};
+
+/// The latest training rollouts that are read.
+const ROLLOUTS: u64 = 64;
+
+/// Attribute of the text of a model call's answer.
+const ANSWER: &str = "gen_ai.completion.0.content";
+
+/// All that findings are made of.
+pub async fn facts(store: &Store, run: &Run) -> Result<RunFacts> {
+    let run_id = run.run_id.as_str();
+    let steps = store.steps(run_id).await?;
+    let totals = store.run_totals(run_id).await?;
+    let filter = ListFilter {
+        run_id: Some(run_id.to_owned()),
+        mode: Some(RolloutMode::Train),
+        rollout_status_in: Some(vec![RolloutStatus::Succeeded]),
+        ..ListFilter::default()
+    };
+    let part = Part::Newest { limit: Some(ROLLOUTS), sort_by: None };
+    let mut answers = Vec::new();
+    for rollout in store.list_rollouts(&filter, &part).await?.items {
+        let filter = SpanFilter {
+            rollout_id: rollout.rollout_id.clone(),
+            attempt: Some(AttemptRef::Latest),
+            ..SpanFilter::default()
+        };
+        let spans = store.query_spans(&filter).await?.items;
+        answers.extend(answer(rollout.input, &spans));
+    }
+    Ok(RunFacts {
+        steps: steps.into_iter().filter_map(|step| step.metrics.as_object().cloned()).collect(),
+        rollouts: totals.rollouts,
+        calls: totals.calls,
+        answers,
+    })
+}
+
+/// What the spans of an attempt say that it answered last, and what it earned.
+fn answer(task: Value, spans: &[Span]) -> Option<Answer> {
+    let said = spans.iter().rev().find_map(|span| span.attributes.get(ANSWER)?.as_str())?;
+    let rewards = spans.iter().rev().filter_map(recorded_reward);
+    let reward = rewards.into_iter().find(|reward| reward.generation_id.is_none())?.reward;
+    let components = reward.components.into_iter().collect();
+    Some(Answer { task, answer: said.to_owned(), reward: reward.value, components })
+}

@@ -1,0 +1,64 @@
+//! `fulgurite doctor`: what is amiss with a run, and what to do.
+
+mod facts;
+mod findings;
+mod routes;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use fulgurite_store::Store;
+use fulgurite_types::Run;
+use serde_json::json;
+
+use self::findings::{Answer, Finding, Severity};
+use crate::cli::output;
+use crate::cli::paint::Paint;
+use crate::query::table::cut;
+use crate::runs::registry;
+
+pub use self::routes::routes;
+
+/// `fulgurite doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Directory of a run, or its name below runs/
+    #[arg(value_name = "RUN")]
+    pub run: PathBuf,
+    /// Print JSON, one object a finding
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All that is amiss with a run, the worst first.
+pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {
+    Ok(findings::findings(&facts::facts(store, run).await?))
+}
+
+/// Prints the findings, the worst first.
+pub async fn doctor(arguments: &DoctorArguments) -> Result<()> {
+    let (store, run) = registry::open(&registry::directory(&arguments.run)?).await?;
+    let found = findings_of(&store, &run).await?;
+    if arguments.json {
+        found.iter().for_each(|finding| output::line(json!(finding)));
+        return Ok(());
+    }
+    if found.is_empty() {
+        output::line(format!("run {}: nothing is amiss by what is recorded", run.run_id));
+    }
+    let paint = Paint::for_stdout();
+    for Finding { name, severity, evidence, what_to_do, answers, .. } in &found {
+        let word = match severity {
+            Severity::Error => paint.red("error"),
+            Severity::Warning => paint.bold("warning"),
+        };
+        output::line(format!("{word} {name}: {evidence}"));
+        for Answer { task, answer, reward, .. } in answers {
+            let plain = |text: &str| -> String { text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect() };
+            output::line(format!("    {reward:+.3}  {} -> {}", cut(&plain(&task.to_string())), cut(&plain(answer))));
+        }
+        output::line(format!("    {what_to_do}"));
+    }
+    Ok(())
+}

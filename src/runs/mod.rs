@@ -1,0 +1,195 @@
+//! `fulgurite runs`: the registry of runs.
+
+pub mod arguments;
+pub mod registry;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use fulgurite_store::{Store, redact_url};
+use serde_json::json;
+
+use self::arguments::{CompareRunsArguments, ListRunsArguments, RunsAction, RunsArguments, ShowRunArguments};
+use self::registry::{HeldOut, RunEntry};
+use crate::cli::{output, time};
+use crate::config::declarations::{LoadedConfig, PricesConfig};
+use crate::query::table::Columns;
+
+/// Lists runs, shows one, or compares two.
+pub async fn runs(arguments: RunsArguments) -> Result<()> {
+    match arguments.action {
+        None => list(&arguments.list).await,
+        Some(RunsAction::Show(arguments)) => show(&arguments).await,
+        Some(RunsAction::Compare(arguments)) => compare(&arguments).await,
+    }
+}
+
+fn prices(file: Option<&Path>) -> Result<Option<PricesConfig>> {
+    let Some(file) = file else { return Ok(None) };
+    let prices = LoadedConfig::read(Some(file))?.config.prices;
+    prices.with_context(|| format!("{} has no [prices]", file.display())).map(Some)
+}
+
+async fn list(arguments: &ListRunsArguments) -> Result<()> {
+    let prices = prices(arguments.print.prices.as_deref())?;
+    let mut entries = Vec::new();
+    match &arguments.store {
+        Some(url) => {
+            let store = Store::open_read_only(url).await;
+            let store = store.with_context(|| format!("cannot open the store {}", redact_url(url)))?;
+            entries = registry::of_store(&store, prices.as_ref()).await?;
+        }
+        None => {
+            for directory in registry::directories(&arguments.directory)? {
+                match registry::of_directory(&directory, prices.as_ref()).await {
+                    Ok(entry) => entries.push(entry),
+                    // One that cannot be read hides no other.
+                    Err(error) => eprintln!("warning: {}: {error:#}", directory.display()),
+                }
+            }
+        }
+    }
+    entries.sort_by(|one, other| one.start_time.total_cmp(&other.start_time));
+    if arguments.print.json {
+        entries.iter().for_each(|entry| output::line(json!(entry)));
+        return Ok(());
+    }
+    let mut columns = Columns::new(&[
+        "run",
+        "state",
+        "objective",
+        "started",
+        "updates",
+        "first",
+        "best",
+        "at",
+        "seconds",
+        "sampled",
+        "trained",
+        "thrown away",
+        "cost",
+    ]);
+    for entry in &entries {
+        let value = |score: Option<HeldOut>| score.map_or(String::new(), |score| format!("{:+.3}", score.value));
+        let cost = entry.cost.as_ref();
+        columns.push(vec![
+            entry.run_id.clone(),
+            entry.state.as_str().to_owned(),
+            entry.objective.clone(),
+            time::text(entry.start_time),
+            entry.updates.to_string(),
+            value(entry.first),
+            value(entry.best),
+            entry.best.map_or(String::new(), |best| best.step.to_string()),
+            format!("{:.1}", entry.wall_seconds),
+            entry.tokens.sampled.to_string(),
+            entry.tokens.trained.to_string(),
+            entry.tokens.thrown_away.to_string(),
+            cost.map_or(String::new(), |cost| format!("{:.4} {}", cost.total, cost.currency)),
+        ]);
+    }
+    columns.print();
+    Ok(())
+}
+
+async fn show(arguments: &ShowRunArguments) -> Result<()> {
+    let prices = prices(arguments.print.prices.as_deref())?;
+    let directory = registry::directory(&arguments.run)?;
+    let entry = registry::of_directory(&directory, prices.as_ref()).await?;
+    if arguments.print.json {
+        output::line(json!(entry));
+        return Ok(());
+    }
+    for (name, value) in lines(&entry) {
+        output::line(format!("{name:<22}{value}").trim_end());
+    }
+    output::line("");
+    let mut columns = Columns::new(&["sampled tokens", "", "share"]);
+    for (cause, tokens) in &entry.tokens.by_cause {
+        let share = *tokens as f64 / entry.tokens.sampled.max(1) as f64;
+        columns.push(vec![cause.clone(), tokens.to_string(), format!("{:.1} %", 100.0 * share)]);
+    }
+    columns.push(vec!["all".to_owned(), entry.tokens.sampled.to_string(), String::new()]);
+    columns.print();
+    Ok(())
+}
+
+/// What is told of a run, name by name.
+pub fn lines(entry: &RunEntry) -> Vec<(&'static str, String)> {
+    let score = |score: Option<HeldOut>| {
+        score.map_or("-".to_owned(), |score| format!("{:+.3} after {} updates", score.value, score.step))
+    };
+    let rollouts: Vec<String> = entry.rollouts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), |number| format!("{number:.6}"));
+    let mut lines = vec![
+        ("run", entry.run_id.clone()),
+        ("state", entry.state.as_str().to_owned()),
+        ("objective", entry.objective.clone()),
+        ("seed", entry.seed.to_string()),
+        ("started", time::text(entry.start_time)),
+        ("updates", entry.updates.to_string()),
+        ("checkpoints", entry.checkpoints.to_string()),
+        ("held-out, first", score(entry.first)),
+        ("held-out, best", score(entry.best)),
+        ("held-out, last", score(entry.last)),
+        ("seconds", format!("{:.1}", entry.wall_seconds)),
+        ("rollouts", if rollouts.is_empty() { "0".to_owned() } else { rollouts.join(", ") }),
+        ("tokens sampled", entry.tokens.sampled.to_string()),
+        ("tokens prefilled", format!("{} ({} in whole prompts)", entry.tokens.prefilled, entry.tokens.prompts)),
+        ("tokens trained", entry.tokens.trained.to_string()),
+        ("tokens of scores", entry.tokens.evaluation.to_string()),
+        ("tokens thrown away", entry.tokens.thrown_away.to_string()),
+    ];
+    if let Some(cost) = &entry.cost {
+        lines.push(("cost", format!("{} {}", number(Some(cost.total)), cost.currency)));
+        lines.push(("cost of a rollout", number(cost.per_rollout)));
+        lines.push(("cost of a point", number(cost.per_reward_point)));
+    }
+    lines
+}
+
+async fn compare(arguments: &CompareRunsArguments) -> Result<()> {
+    let prices = prices(arguments.print.prices.as_deref())?;
+    let (first, second) = (registry::directory(&arguments.first)?, registry::directory(&arguments.second)?);
+    let one = registry::of_directory(&first, prices.as_ref()).await?;
+    let other = registry::of_directory(&second, prices.as_ref()).await?;
+    if arguments.print.json {
+        output::line(json!({ "a": one, "b": other, "differing_keys": differing_keys(&first, &second)? }));
+        return Ok(());
+    }
+    let mut columns = Columns::new(&["", "A", "B"]);
+    let others: Vec<_> = lines(&other);
+    for (name, value) in lines(&one) {
+        let other = others.iter().find(|(known, _)| *known == name).map_or(String::new(), |(_, value)| value.clone());
+        columns.push(vec![name.to_owned(), value, other]);
+    }
+    columns.print();
+    output::line("");
+    let mut columns = Columns::new(&["key", "A", "B"]);
+    for (key, [one, other]) in differing_keys(&first, &second)? {
+        columns.push(vec![key, crate::query::table::cut(&one), crate::query::table::cut(&other)]);
+    }
+    columns.print();
+    Ok(())
+}
+
+/// The keys of two runs' configs whose values differ, with both.
+fn differing_keys(first: &Path, second: &Path) -> Result<std::collections::BTreeMap<String, [String; 2]>> {
+    let mut keys = std::collections::BTreeMap::new();
+    for (place, directory) in [first, second].into_iter().enumerate() {
+        let config = json!(crate::train::config_of_run(directory)?.config);
+        let mut open = vec![(String::new(), &config)];
+        while let Some((key, value)) = open.pop() {
+            match value {
+                serde_json::Value::Object(table) => {
+                    let below = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+                    open.extend(table.iter().map(|(name, value)| (below(name), value)));
+                }
+                serde_json::Value::Null => {}
+                value => keys.entry(key).or_insert([const { String::new() }; 2])[place] = value.to_string(),
+            }
+        }
+    }
+    keys.retain(|_, [one, other]| one != other);
+    Ok(keys)
+}

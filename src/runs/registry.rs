@@ -1,0 +1,336 @@
+//! What is known of a run: from the store, where every step, token and checkpoint of it is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fulgurite_store::{RunTotals, Store, redact_url};
+use fulgurite_trainer::EVALUATION_KIND;
+use fulgurite_types::{LedgerRow, Run, Step, TokenUse, UntrainedCause};
+use serde::Serialize;
+
+use crate::config::declarations::{LoadedConfig, PricesConfig};
+use crate::train::exclusive_lock::is_held;
+use crate::train::{self, run_store_url};
+
+/// A run, and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunEntry {
+    /// Its id in the store.
+    pub run_id: String,
+    /// Where its files are, if it was found there.
+    pub directory: Option<PathBuf>,
+    /// How it stands.
+    pub state: RunState,
+    /// What it learns by; `evaluation` of one that only scores.
+    pub objective: String,
+    /// The seed of everything random in it.
+    pub seed: u64,
+    /// When it was begun, in seconds since 1970.
+    pub start_time: f64,
+    /// Updates made.
+    pub updates: u64,
+    /// The first score of what is held out.
+    pub first: Option<HeldOut>,
+    /// The best.
+    pub best: Option<HeldOut>,
+    /// The last.
+    pub last: Option<HeldOut>,
+    /// Checkpoints that are recorded.
+    pub checkpoints: usize,
+    /// Seconds that its steps took.
+    pub wall_seconds: f64,
+    /// Rollouts, by status.
+    pub rollouts: BTreeMap<String, u64>,
+    /// What it took.
+    pub tokens: Tokens,
+    /// What that cost, if there are prices.
+    pub cost: Option<Cost>,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It is over.
+    Ended,
+    /// A process is at it.
+    Running,
+    /// It is not over, and nobody is at it.
+    Stopped,
+    /// It is not over; whether somebody is at it, its store does not say.
+    Open,
+}
+
+impl RunState {
+    /// As tables have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// A score of what is held out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// Updates before it.
+    pub step: u64,
+    /// Mean reward, or of a run that learns from text its mean negative logprob.
+    pub value: f64,
+}
+
+/// Tokens of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tokens {
+    /// Sampled in all.
+    pub sampled: u64,
+    /// Of prompts, what was new in them.
+    pub prefilled: u64,
+    /// Of prompts, each whole, as a host reads them that keeps nothing.
+    pub prompts: u64,
+    /// Of those sampled, trained.
+    pub trained: u64,
+    /// Of those sampled, for scores.
+    pub evaluation: u64,
+    /// Of those sampled, neither.
+    pub thrown_away: u64,
+    /// Those sampled, by what became of them.
+    pub by_cause: BTreeMap<String, u64>,
+}
+
+/// What tokens cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// In what.
+    pub currency: String,
+    /// In all.
+    pub total: f64,
+    /// For each rollout.
+    pub per_rollout: Option<f64>,
+    /// For each point of reward between the first score and the best.
+    pub per_reward_point: Option<f64>,
+}
+
+impl RunEntry {
+    /// Puts together what the store says of a run.
+    pub fn of(
+        run: &Run,
+        steps: &[Step],
+        checkpoints: usize,
+        ledger: &[LedgerRow],
+        totals: RunTotals,
+        prices: Option<&PricesConfig>,
+    ) -> Self {
+        let is_evaluation = run.config["kind"] == EVALUATION_KIND;
+        let objective = run.config["trainer"]["objective"].as_str().unwrap_or("grpo");
+        let scores = held_out(steps);
+        // Of text, less is better.
+        let is_cost = steps.iter().all(|step| !step.metrics["test/env/all/reward/total"].is_number());
+        let better = |one: &&HeldOut, other: &&HeldOut| {
+            let order = one.value.total_cmp(&other.value);
+            // Of equal ones the first.
+            (if is_cost { order.reverse() } else { order }).then(other.step.cmp(&one.step))
+        };
+        let best = scores.iter().max_by(better).copied();
+        let tokens = tokens(ledger, &totals);
+        let gained = match (scores.first(), best) {
+            (Some(first), Some(best)) if !is_cost => Some(best.value - first.value),
+            _ => None,
+        };
+        let rollouts: u64 = totals.rollouts.values().sum();
+        let cost = prices.map(|prices| prices_of(prices, &tokens, rollouts, gained));
+        let is_over = steps.last().is_some_and(|last| is_evaluation || last.weights_version < last.step);
+        Self {
+            run_id: run.run_id.clone(),
+            directory: None,
+            state: if is_over { RunState::Ended } else { RunState::Open },
+            objective: if is_evaluation { EVALUATION_KIND.to_owned() } else { objective.to_owned() },
+            seed: run.seed,
+            start_time: run.start_time,
+            updates: if is_evaluation { 0 } else { steps.last().map_or(0, |last| last.weights_version) },
+            first: scores.first().copied(),
+            best,
+            last: scores.last().copied(),
+            checkpoints,
+            wall_seconds: steps.iter().filter_map(|step| step.metrics["time/total"].as_f64()).sum(),
+            rollouts: totals.rollouts,
+            tokens,
+            cost,
+        }
+    }
+}
+
+/// The scores that steps have, oldest first.
+fn held_out(steps: &[Step]) -> Vec<HeldOut> {
+    let keys = ["test/env/all/reward/total", "test/nll", "final/env/all/reward/total"];
+    let of = |key: &str| -> Vec<HeldOut> {
+        let score =
+            |step: &Step| Some(HeldOut { step: step.metrics["step"].as_u64()?, value: step.metrics[key].as_f64()? });
+        steps.iter().filter_map(score).collect()
+    };
+    keys.iter().map(|key| of(key)).find(|scores| !scores.is_empty()).unwrap_or_default()
+}
+
+fn tokens(ledger: &[LedgerRow], totals: &RunTotals) -> Tokens {
+    let mut tokens = Tokens { prefilled: totals.new_prompt_tokens, prompts: totals.prompt_tokens, ..Tokens::default() };
+    for row in ledger.iter().filter(|row| row.cause != TokenUse::Unaccounted) {
+        tokens.sampled += row.tokens;
+        match row.cause {
+            TokenUse::Trained => tokens.trained += row.tokens,
+            TokenUse::Untrained(UntrainedCause::Evaluation) => tokens.evaluation += row.tokens,
+            _ => tokens.thrown_away += row.tokens,
+        }
+        tokens.by_cause.insert(row.cause.to_string(), row.tokens);
+    }
+    tokens
+}
+
+fn prices_of(prices: &PricesConfig, tokens: &Tokens, rollouts: u64, gained: Option<f64>) -> Cost {
+    let of = |tokens: u64, price: f64| tokens as f64 / 1e6 * price;
+    let sampling = of(tokens.sampled, prices.sampled) + of(tokens.prefilled, prices.prefilled);
+    let total = sampling + of(tokens.trained, prices.trained);
+    Cost {
+        currency: prices.currency.clone(),
+        total,
+        per_rollout: (rollouts > 0).then(|| total / rollouts as f64),
+        per_reward_point: gained.filter(|gained| *gained > 0.0).map(|gained| total / gained),
+    }
+}
+
+/// All runs of a store.
+pub async fn of_store(store: &Store, prices: Option<&PricesConfig>) -> Result<Vec<RunEntry>> {
+    let mut entries = Vec::new();
+    for run in store.runs().await? {
+        entries.push(entry(store, &run, prices).await?);
+    }
+    Ok(entries)
+}
+
+async fn entry(store: &Store, run: &Run, prices: Option<&PricesConfig>) -> Result<RunEntry> {
+    let run_id = run.run_id.as_str();
+    let own: Option<PricesConfig> = serde_json::from_value(run.config["prices"].clone()).unwrap_or_default();
+    let (steps, checkpoints) = (store.steps(run_id).await?, store.checkpoints(run_id).await?.len());
+    let (ledger, totals) = (store.token_ledger(run_id).await?, store.run_totals(run_id).await?);
+    Ok(RunEntry::of(run, &steps, checkpoints, &ledger, totals, prices.or(own.as_ref())))
+}
+
+/// The run whose files are in a directory.
+pub async fn of_directory(directory: &Path, prices: Option<&PricesConfig>) -> Result<RunEntry> {
+    let (store, run) = open(directory).await?;
+    let mut entry = entry(&store, &run, prices).await?;
+    entry.directory = Some(directory.to_owned());
+    if entry.state == RunState::Open {
+        entry.state = if is_held(&directory.join("run.lock")) { RunState::Running } else { RunState::Stopped };
+    }
+    Ok(entry)
+}
+
+/// The store of a run, and the run in it.
+pub async fn open(directory: &Path) -> Result<(Store, Run)> {
+    let loaded: LoadedConfig = train::config_of_run(directory)?;
+    let run_id = train::run_file(directory)?["run_id"].as_str().unwrap_or_default().to_owned();
+    let url = run_store_url(&loaded, directory);
+    let store = Store::open_read_only(&url).await;
+    let store = store.with_context(|| format!("cannot open the store {}", redact_url(&url)))?;
+    let run = store.run(&run_id).await?.with_context(|| format!("{} has no run {run_id}", redact_url(&url)))?;
+    Ok((store, run))
+}
+
+/// The directories of runs below one, by name.
+pub fn directories(parent: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(parent).with_context(|| format!("cannot read {}", parent.display()))?;
+    let mut directories: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    directories.retain(|directory| train::is_run(directory));
+    directories.sort();
+    Ok(directories)
+}
+
+/// The directory of a run that is named by its path, or by its name below `runs/`.
+pub fn directory(run: &Path) -> Result<PathBuf> {
+    let below = Path::new("runs").join(run);
+    match [run.to_owned(), below].into_iter().find(|path| train::is_run(path)) {
+        Some(directory) => Ok(directory),
+        None => bail!("{} is the directory of no run, and there is none of that name in runs/", run.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn run(config: Value) -> Run {
+        Run { run_id: "r".into(), name: "r".into(), config, seed: 7, start_time: 0.0 }
+    }
+
+    fn step(number: u64, weights_version: u64, metrics: Value) -> Step {
+        Step { run_id: "r".into(), step: number, time: 0.0, metrics, weights_version }
+    }
+
+    fn row(cause: TokenUse, tokens: u64) -> LedgerRow {
+        LedgerRow { cause, generations: 1, tokens }
+    }
+
+    #[test]
+    fn a_run_is_summed_up_from_its_steps_and_its_ledger() {
+        let reward = "test/env/all/reward/total";
+        let steps = [
+            step(1, 1, json!({ "step": 0, reward: -0.5, "time/total": 2.0 })),
+            step(2, 2, json!({ "step": 1, "time/total": 1.5 })),
+            step(3, 3, json!({ "step": 2, reward: 1.0 })),
+            step(4, 3, json!({ "step": 3, reward: 0.75, "time/total": 0.5 })),
+        ];
+        let ledger = [
+            row(TokenUse::Trained, 600_000),
+            row(TokenUse::Untrained(UntrainedCause::Evaluation), 300_000),
+            row(TokenUse::Untrained(UntrainedCause::ConstantGroup), 100_000),
+            row(TokenUse::Unaccounted, 999),
+        ];
+        let totals = RunTotals {
+            rollouts: BTreeMap::from([("succeeded".to_owned(), 9), ("failed".to_owned(), 1)]),
+            calls: 10,
+            prompt_tokens: 4_000_000,
+            new_prompt_tokens: 2_000_000,
+        };
+        let prices = PricesConfig { currency: "EUR".into(), sampled: 3.0, prefilled: 1.0, trained: 5.0 };
+        let run = run(json!({ "trainer": { "objective": "grpo" } }));
+        let entry = RunEntry::of(&run, &steps, 2, &ledger, totals, Some(&prices));
+        assert_eq!((entry.state, entry.updates, entry.objective.as_str()), (RunState::Ended, 3, "grpo"));
+        assert_eq!(entry.best, Some(HeldOut { step: 2, value: 1.0 }));
+        assert_eq!((entry.first.unwrap().value, entry.last.unwrap().value), (-0.5, 0.75));
+        assert_eq!(entry.wall_seconds, 4.0);
+        let Tokens { sampled, trained, evaluation, thrown_away, .. } = entry.tokens;
+        assert_eq!((sampled, trained, evaluation, thrown_away), (1_000_000, 600_000, 300_000, 100_000));
+        let cost = entry.cost.unwrap();
+        assert_eq!((cost.total, cost.per_rollout, cost.per_reward_point), (8.0, Some(0.8), Some(8.0 / 1.5)));
+    }
+
+    #[test]
+    fn of_text_less_is_better_and_what_did_not_end_is_open() {
+        let steps =
+            [step(1, 1, json!({ "step": 0, "test/nll": 2.0 })), step(2, 2, json!({ "step": 10, "test/nll": 2.5 }))];
+        let entry = RunEntry::of(
+            &run(json!({ "trainer": { "objective": "sft" } })),
+            &steps,
+            0,
+            &[],
+            RunTotals::default(),
+            None,
+        );
+        assert_eq!(entry.best, Some(HeldOut { step: 0, value: 2.0 }));
+        assert_eq!((entry.state, entry.cost), (RunState::Open, None));
+    }
+
+    #[test]
+    fn an_evaluation_makes_no_update() {
+        let steps = [step(1, 40, json!({ "step": 40, "final/env/all/reward/total": 0.5 }))];
+        let entry = RunEntry::of(&run(json!({ "kind": "evaluation" })), &steps, 0, &[], RunTotals::default(), None);
+        assert_eq!((entry.state, entry.updates, entry.objective.as_str()), (RunState::Ended, 0, "evaluation"));
+        assert_eq!(entry.last, Some(HeldOut { step: 40, value: 0.5 }));
+    }
+}

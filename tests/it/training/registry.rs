@@ -1,0 +1,118 @@
+//! `fulgurite runs` and `fulgurite doctor`: what is known of runs, and what is amiss with them.
+
+use serde_json::{Value, json};
+
+use crate::common::project::{CALL, Project, SMALL, UNEVEN, UNEVEN_GRADE};
+use crate::common::{Ran, Server, fulgurite};
+
+fn ran(project: &Project, arguments: &[&str]) -> Ran {
+    fulgurite(arguments).current_dir(project.directory.path()).output().unwrap().into()
+}
+
+#[test]
+fn runs_are_listed_shown_and_compared_by_what_their_stores_hold() {
+    let project = Project::new(UNEVEN, SMALL);
+    project.change_config(
+        "[tasks]",
+        "[prices]\ncurrency = \"EUR\"\nsampled = 2.0\nprefilled = 0.5\ntrained = 4.0\n\n[tasks]",
+    );
+    let summary = project.train("runs/one", &[]).pop().unwrap();
+    project.change_config("learning_rate = 1e-3", "learning_rate = 2e-3");
+    project.train("runs/two", &["--max-steps", "3"]);
+    let listed = ran(&project, &["runs", "--json"]).json_lines();
+    let names: Vec<&Value> = listed.iter().map(|run| &run["run_id"]).collect();
+    assert_eq!(names, ["one", "two"]);
+    let one = &listed[0];
+    assert_eq!((&one["state"], &one["objective"], &one["updates"]), (&json!("ended"), &json!("grpo"), &json!(5)));
+    assert_eq!(one["last"]["value"], summary["held_out_reward_after"]);
+    assert_eq!(one["first"]["value"], summary["held_out_reward_before"]);
+
+    // Every token is that of the run's own account, and the cost is theirs.
+    let tokens = &one["tokens"];
+    assert_eq!((&tokens["sampled"], &tokens["trained"]), (&summary["sampled_tokens"], &summary["trained_tokens"]));
+    let number = |key: &str| tokens[key].as_u64().unwrap();
+    assert_eq!(number("trained") + number("evaluation") + number("thrown_away"), number("sampled"));
+    let prompts: u64 = project
+        .query("spans", "runs/one")
+        .iter()
+        .filter_map(|span| span["attributes"]["gen_ai.usage.input_tokens"].as_u64())
+        .sum();
+    assert_eq!((number("prompts"), number("prefilled")), (prompts, prompts), "each rollout calls once");
+    let expected = (2.0 * number("sampled") as f64 + 0.5 * prompts as f64 + 4.0 * number("trained") as f64) / 1e6;
+    assert!((one["cost"]["total"].as_f64().unwrap() - expected).abs() < 1e-12);
+    let rollouts = project.query("rollouts", "runs/one").len() as f64;
+    assert!((one["cost"]["per_rollout"].as_f64().unwrap() - expected / rollouts).abs() < 1e-12);
+
+    let shown = ran(&project, &["runs", "show", "one"]);
+    assert_eq!((shown.code, shown.stderr.as_str()), (Some(0), ""));
+    for line in ["state                 ended", "updates               5"] {
+        assert!(shown.stdout.lines().any(|shown| shown == line), "{line}: {}", shown.stdout);
+    }
+    assert!(shown.stdout.contains(" EUR\n"), "{}", shown.stdout);
+    let compared = ran(&project, &["runs", "compare", "one", "two", "--json"]).json_lines();
+    let keys = &compared[0]["differing_keys"];
+    assert_eq!(keys["trainer.learning_rate"], json!(["0.001", "0.002"]));
+    assert_eq!(keys["trainer.max_steps"], json!(["5", "3"]));
+    let table = ran(&project, &["runs"]).stdout;
+    assert_eq!(table.lines().count(), 3, "{table}");
+
+    // A run that was cut short is stopped; one that cannot be read hides no other.
+    project.sql("runs/one", "SELECT 1");
+    std::fs::remove_file(project.path("runs/two/fulgurite.db")).unwrap();
+    let rest = ran(&project, &["runs", "--json"]);
+    assert!(rest.stderr.starts_with("warning: runs/two: cannot open the store"), "{}", rest.stderr);
+    assert_eq!(rest.json_lines().len(), 1);
+    let nothing = ran(&project, &["runs", "show", "three"]).failure(project.directory.path());
+    insta::assert_snapshot!(nothing, @"error: three is the directory of no run, and there is none of that name in runs/");
+}
+
+#[test]
+fn a_run_that_cannot_learn_is_diagnosed_and_ends() {
+    let grade = r#"grade = ["python3", "-c", "print('{\"reward\": 0}')"]"#;
+    let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\n{grade}\n");
+    let project = Project::new(&runner, &format!("{SMALL}stop_without_gradient = 2\n"));
+    let failed = Ran::from(project.command("runs/stuck").output().unwrap());
+    assert_eq!(failed.code, Some(1));
+    insta::assert_snapshot!(failed.stderr, @"error: 2 updates in a row had nothing to learn from, and [trainer] stop_without_gradient is 2: `fulgurite doctor RUN` tells why; --resume goes on, with a greater number or 0, which never stops");
+    assert_eq!(project.sql("runs/stuck", "SELECT COUNT(*) AS steps FROM steps"), [json!({ "steps": 2 })]);
+
+    let found = ran(&project, &["doctor", "stuck", "--json"]).json_lines();
+    assert_eq!((&found[0]["name"], &found[0]["severity"]), (&json!("constant_groups"), &json!("error")));
+    assert_eq!(found[0]["answers"].as_array().unwrap().len(), 3);
+    assert_eq!(found[0]["numbers"]["without_gradient"], 2);
+    let told = ran(&project, &["doctor", "runs/stuck"]);
+    assert_eq!(told.code, Some(0), "{}", told.stderr);
+    assert!(
+        told.stdout.starts_with("error constant_groups: 100 % of groups earned the same bad reward"),
+        "{}",
+        told.stdout
+    );
+
+    let store = format!("sqlite://{}", project.path("runs/stuck/fulgurite.db").display());
+    let server = Server::start_on::<&str>(&store, project.directory.path(), []);
+    assert_eq!(server.get("/v1/fulgurite/runs/stuck/findings").expect(200), json!(found));
+    assert_eq!(server.get("/v1/fulgurite/runs/no/findings").expect(404)["detail"], "run not found: no");
+
+    // 0 never stops.
+    project.change_config("stop_without_gradient = 2", "stop_without_gradient = 0");
+    assert_eq!(project.train("runs/patient", &[]).pop().unwrap()["steps"], 5);
+}
+
+#[test]
+fn a_report_stands_alone_and_what_an_agent_says_is_text() {
+    let said = CALL.replace("Say 7", "<script>alert(1)</script>");
+    let project = Project::new(&format!("command = {}\n{UNEVEN_GRADE}\n", json!(["python3", "-c", said])), SMALL);
+    project.train("runs/one", &["--max-steps", "2"]);
+    project.train("runs/two", &["--max-steps", "1", "--seed", "1"]);
+    let written = ran(&project, &["report", "one", "runs/two", "-o", "report.html"]);
+    assert_eq!((written.code, written.stderr.as_str()), (Some(0), ""));
+    let page = std::fs::read_to_string(project.path("report.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    for part in ["<svg", "<h2>one</h2>", "<h2>two</h2>", "Sampled tokens", "Best answers", "constant_group"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for foreign in ["src=", "href=", "url(", "@import"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}

@@ -50,6 +50,7 @@ pub fn entries(config: &Config) -> Result<Vec<&ModelEntry>> {
 /// Teachers, for as long as they are asked.
 pub struct OpenTeachers {
     models: BTreeMap<String, ScoringModel>,
+    renderer: Arc<dyn Renderer>,
     options: Option<DistillationOptions>,
 }
 
@@ -70,7 +71,7 @@ impl OpenTeachers {
             }
             models.insert(entry.name.clone(), model);
         }
-        Ok(Self { models, options: options(config).cloned() })
+        Ok(Self { models, renderer: trained.clone(), options: options(config).cloned() })
     }
 
     /// What a run is given.
@@ -78,6 +79,6 @@ impl OpenTeachers {
         let options = self.options.clone()?;
         let sampler = |(name, model): (&String, &ScoringModel)| (name.clone(), model.sampler.clone());
         let samplers: BTreeMap<String, Arc<dyn Sampler>> = self.models.iter().map(sampler).collect();
-        Some(Teachers { options, samplers })
+        Some(Teachers { options, renderer: self.renderer.clone(), samplers })
     }
 }

@@ -333,3 +333,40 @@ fn soft_targets_are_learnt_at_a_tinker_service_too_and_what_cannot_be_is_refused
         assert!(said.contains("distillation.top_k is 21, but the teacher `teacher` tells 20"), "{said}");
     });
 }
+
+#[test]
+fn a_teacher_may_read_a_system_message_that_the_policy_does_not_get() {
+    let project = project();
+    project.change_config("{ range = [0, 100] }", "[{ n = 1, how = 'kindly' }, { n = 2, how = 'rudely' }]");
+    project.change_config("{ range = [100, 102] }", "[{ n = 100 }]");
+    project.change_config("{ range = [102, 104] }", "[{ n = 102 }]");
+    project.change_config("\"{task}\"", "\"{task.n}\"");
+    let itself = EMBEDDED.replace("model-{seed}", "model-1").replace("backend = \"embedded\"\n", "");
+    project.change_config("path = \"teacher\"", &itself);
+    let unprompted = project.train("unprompted", &["--max-steps", "1"]);
+    assert_eq!(numbers(&unprompted, "teacher_kl"), [0.0]);
+    project.change_config("{ teacher = 'teacher' }", "{ teacher = 'teacher', teacher_system = 'Answer {task.how}.' }");
+    let steps = project.train("prompted", &[]);
+    assert!(numbers(&steps, "teacher_kl").iter().all(|away| *away != 0.0), "the same weights, told otherwise");
+    let told = recorded(&project, "prompted");
+    assert!(!told.is_empty());
+    let lengths = |told: &Value| told.as_array().unwrap().len();
+    assert!(told.iter().all(|(sampler, teacher)| lengths(sampler) == lengths(teacher) && sampler != teacher));
+    project.train("resumed", &["--max-steps", "2"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(steps.last().unwrap()));
+
+    let said = refused(&project, "{task.how}", "{task.tone}");
+    assert!(said.contains("distillation.teacher_system asks for the field `tone`, which the task"), "{said}");
+    assert_eq!(project.query("rollouts", "refused"), [] as [Value; 0], "before the first sample");
+    let agent = "import json, os, urllib.request; \
+        body = json.dumps({'model': 'hello', 'max_tokens': 9, 'messages': [{'role': 'system', 'content': 'x'}, {'role': 'user', 'content': 'Say 7'}]}); \
+        urllib.request.urlopen(urllib.request.Request(os.environ['OPENAI_BASE_URL'] + '/chat/completions', body.encode(), \
+        {'content-type': 'application/json', 'authorization': 'Bearer ' + os.environ['OPENAI_API_KEY']})).read()";
+    std::fs::remove_dir_all(project.path("refused")).unwrap();
+    let said = refused(&project, "[\"hello-agent\", \"{task.n}\"]", &format!("[\"python3\", \"-c\", \"{agent}\"]"));
+    assert!(
+        said.contains("is put before conversations that have no system message, and the agent writes one"),
+        "{said}"
+    );
+}

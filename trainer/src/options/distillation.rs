@@ -22,6 +22,9 @@ pub struct DistillationOptions {
     pub task_tag: Option<String>,
     /// The names of `[[models]]`, by the values of `task_tag`.
     pub teachers: BTreeMap<String, String>,
+    /// What the teacher reads in a system message before the conversation, and the policy does not; `{task}` and `{task.FIELD}`
+    /// are filled in.
+    pub teacher_system: Option<String>,
     /// Scale of the difference of logprobs.
     pub coefficient: f32,
     /// Above 0, a token answers for what follows it too, each token further discounted by this.
@@ -37,6 +40,7 @@ impl Default for DistillationOptions {
             top_k: 20,
             task_tag: None,
             teachers: BTreeMap::new(),
+            teacher_system: None,
             coefficient: 1.0,
             discount: 0.0,
             reward_coefficient: 0.0,
@@ -79,7 +83,8 @@ impl DistillationOptions {
         let wrong = |key: &str, message: String| {
             Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
         };
-        let Self { teacher, top_k, task_tag, teachers, coefficient, discount, reward_coefficient } = self;
+        let Self { teacher, top_k, task_tag, teachers, teacher_system, coefficient, discount, reward_coefficient } =
+            self;
         if teachers.is_empty() && teacher.is_none() {
             let message = "is missing: the name of one of [[models]], or teachers = { TAG = \"NAME\" }";
             return wrong("teacher", message.to_owned());
@@ -88,6 +93,9 @@ impl DistillationOptions {
             let message =
                 "names the key of a task that chooses among teachers = { TAG = \"NAME\" }: write both or none";
             return wrong("task_tag", message.to_owned());
+        }
+        if teacher_system.as_ref().is_some_and(String::is_empty) {
+            return wrong("teacher_system", "is empty: leave it out".to_owned());
         }
         if *top_k == 0 {
             return wrong("top_k", "is 0, but a place needs a token".to_owned());

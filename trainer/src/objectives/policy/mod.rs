@@ -10,6 +10,7 @@ mod policy_metrics;
 mod rollout_metrics;
 mod staleness;
 mod substeps;
+mod teacher_prompt;
 mod teachers;
 mod trajectories;
 #[cfg(test)]

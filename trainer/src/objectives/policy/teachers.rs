@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fulgurite_backends::{PromptScores, Sampler};
+use fulgurite_renderers::Renderer;
 use fulgurite_types::{Chunk, Datum, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
 use super::kl_penalty::{KlPenalty, distill, mean_difference};
+use super::teacher_prompt::{TeacherPrompt, TeacherSequence, filled};
 use crate::rollouts::{Collected, Member};
 use crate::{DistillationOptions, TrainError};
 
@@ -27,6 +29,8 @@ const PROBED: [u32; 2] = [0, 1];
 pub struct Teachers {
     /// Which teacher a task has.
     pub options: DistillationOptions,
+    /// Writes what teachers see beside the policy's prompt.
+    pub renderer: Arc<dyn Renderer>,
     /// What tells a teacher's logprobs.
     pub samplers: BTreeMap<String, Arc<dyn Sampler>>,
 }
@@ -43,7 +47,9 @@ struct Scored<'a> {
     teacher: &'a str,
     tag: Option<String>,
     place: MemberPlace,
+    /// As the policy has them.
     tokens: Vec<u32>,
+    sequence: TeacherSequence,
 }
 
 impl Teachers {
@@ -52,7 +58,10 @@ impl Teachers {
     /// # Errors
     /// [`TrainError::Option`], [`TrainError::Teacher`].
     pub(crate) async fn check(&self, tasks: &[Value]) -> Result<(), TrainError> {
-        tasks.iter().try_for_each(|task| self.options.teacher_of(task).map(drop))?;
+        for task in tasks {
+            self.options.teacher_of(task)?;
+            self.prompt(task)?;
+        }
         for name in self.options.teacher_names() {
             self.probe(name, 0).await?;
         }
@@ -65,6 +74,12 @@ impl Teachers {
             Ok(_) => Ok(()),
             Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
         }
+    }
+
+    /// What a task's teacher sees and the policy does not.
+    fn prompt(&self, task: &Value) -> Result<Option<TeacherPrompt>, TrainError> {
+        let Some(text) = &self.options.teacher_system else { return Ok(None) };
+        TeacherPrompt::new(&self.renderer, &filled(text, task)?).map(Some)
     }
 
     /// How many of the likeliest tokens a teacher's host tells at most.
@@ -125,16 +140,23 @@ impl Teachers {
         for (rows, place) in rollouts.iter().zip(places) {
             let task = &member(collected, *place).rollout.input;
             let (teacher, tag) = (self.options.teacher_of(task)?, self.options.tag(task));
+            let prompt = self.prompt(task)?;
             for row in rows {
-                scored.push(Scored { teacher, tag: tag.clone(), place: *place, tokens: tokens(teacher, row)? });
+                let tokens = tokens(teacher, row)?;
+                let sequence = match &prompt {
+                    Some(prompt) => prompt.sequence(&tokens)?,
+                    None => TeacherSequence::unchanged(tokens.clone()),
+                };
+                scored.push(Scored { teacher, tag: tag.clone(), place: *place, tokens, sequence });
             }
         }
-        let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.tokens.clone()));
+        let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.sequence.tokens.clone()));
         let asked = asked.map(|(teacher, tokens)| async move {
             Ok::<_, TrainError>(self.score(&teacher, &tokens, 0).await?.logprobs)
         });
-        let logprobs: Vec<Vec<f32>> =
-            stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
+        let made: Vec<Vec<f32>> = stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
+        let made = scored.iter().zip(made);
+        let logprobs: Vec<Vec<f32>> = made.map(|(row, made)| row.sequence.in_places_of_policy(made)).collect();
 
         let sizes: Vec<usize> = rollouts.iter().map(Vec::len).collect();
         let mut rows: Vec<Datum> = rollouts.iter_mut().flat_map(std::mem::take).collect();

@@ -47,7 +47,7 @@ pub use objectives::{
     rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    DataSource, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName,
+    DataSource, DistillationLoss, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName,
     PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions,
     UnusableRows, Validation,
 };

@@ -9,7 +9,9 @@ import random
 
 random.seed(5)
 rows = []
-for place, number in enumerate(random.sample(range(0, 1000), 600)):
+scored = {*range(1000, 1024), *range(7000, 7024)}
+numbers = [number for number in range(10000) if number not in scored]
+for place, number in enumerate(random.sample(numbers, 600)):
     ask = {"role": "user", "content": f"Let's play a game. Say you are {number}."}
     if place % 2:
         messages = [{"role": "system", "content": "Play along."}, ask, {"role": "assistant", "content": f"I am {number}."}]

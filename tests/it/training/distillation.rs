@@ -370,3 +370,45 @@ fn a_teacher_may_read_a_system_message_that_the_policy_does_not_get() {
         "{said}"
     );
 }
+
+#[test]
+fn whole_distributions_of_what_was_sampled_are_learnt_forward_and_in_reverse() {
+    let project = project();
+    for (loss, key) in [("forward_kl", "teacher_forward_kl"), ("reverse_kl", "teacher_reverse_kl")] {
+        let options = format!("{{ teacher = 'teacher', loss = '{loss}', top_k = 8 }}");
+        with(&project, "{ teacher = 'teacher' }", &options, || {
+            project.change_config("max_steps = 4", "max_steps = 12");
+            let steps = project.train(loss, &[]);
+            let away = numbers(&steps, key);
+            assert_eq!(away.len(), 12);
+            assert!(
+                away.iter().all(|away| *away > 0.0) && mean(&away[9..]) < 0.6 * mean(&away[..2]),
+                "{loss}: {away:?}"
+            );
+            let whole = steps.last().unwrap();
+            project.account(loss, whole);
+            let resumed = format!("{loss}-resumed");
+            project.train(&resumed, &["--max-steps", "3"]);
+            let resumed = project.train(&resumed, &["--resume"]).pop().unwrap();
+            assert!(weights(&resumed) == weights(whole), "{loss}");
+            assert_eq!(recorded(&project, loss).len(), 12 * 3);
+            for (line, key) in [
+                ("loss = 'ppo'", "[trainer] loss"),
+                ("kl = { coefficient = 1.0 }", "[trainer] kl"),
+                ("loss_aggregation = 'token_mean'", "[trainer] loss_aggregation"),
+            ] {
+                let said = refused(&project, "max_steps = 12", &format!("max_steps = 12\n{line}"));
+                let expected = format!("{key} is nothing that distillation.loss = \"{loss}\" takes: leave it out");
+                assert!(said.contains(&expected), "{said}");
+            }
+            let said = refused(&project, "top_k = 8", "top_k = 8, discount = 0.5");
+            assert!(said.contains("distillation.discount is of loss = \"policy_gradient\""), "{said}");
+        });
+    }
+    // The teacher's own distribution has nothing to teach, in either direction.
+    let itself = EMBEDDED.replace("model-{seed}", "model-1").replace("backend = \"embedded\"\n", "");
+    project.change_config("path = \"teacher\"", &itself);
+    project.change_config("{ teacher = 'teacher' }", "{ teacher = 'teacher', loss = 'reverse_kl', top_k = 8 }");
+    let steps = project.train("self", &["--max-steps", "1"]);
+    assert!(numbers(&steps, "teacher_reverse_kl")[0].abs() < 1e-6 && numbers(&steps, "optim/gradient_norm")[0] < 1e-3);
+}

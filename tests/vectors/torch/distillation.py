@@ -4,7 +4,8 @@
 
 `on_policy`: advantages -c (s - t) of sampled tokens, s under the sampler and t under the teacher, or their discounted future sums,
 0 where the mask is; and the gradient of importance sampling with them. `soft_targets`: cross entropy of logits against the
-likeliest tokens of a teacher, renormalised over them, each position with a weight.
+likeliest tokens of a teacher, renormalised over them, each position with a weight. `reverse`: KL(student || teacher) over such
+tokens, both renormalised over them, `sum(p (log p - log q))`, and its gradient by the student's logprobs.
 """
 
 import json
@@ -58,8 +59,22 @@ def soft_targets(positions=4, vocabulary=11, width=3):
     }
 
 
+def reverse(positions=4, width=3):
+    logprobs, told = single(-3 * torch.rand(positions, width)), single(-3 * torch.rand(positions, width))
+    weights = torch.tensor([0.25, 0.5, 1.0, 0.0])[:positions]
+    leaf = logprobs.clone().requires_grad_()
+    student, teacher = torch.log_softmax(leaf, -1), torch.log_softmax(told, -1)
+    per_place = (student.exp() * (student - teacher).detach()).sum(-1)
+    loss = (weights * per_place).sum()
+    loss.backward()
+    return {
+        "logprobs": logprobs.tolist(), "targets": (weights[:, None] * teacher.exp()).tolist(), "value": loss.item(),
+        "gradient": leaf.grad.tolist(),
+    }
+
+
 def main():
-    made = {"on_policy": [on_policy(1.0, 0.0), on_policy(0.5, 0.9)], "soft_targets": soft_targets()}
+    made = {"on_policy": [on_policy(1.0, 0.0), on_policy(0.5, 0.9)], "soft_targets": soft_targets(), "reverse": reverse()}
     file = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).with_suffix(".json")
     file.write_text(json.dumps(made, indent=1) + "\n")
 

@@ -8,6 +8,7 @@ mod preference;
 mod preference_scores;
 mod reference;
 mod soft_targets;
+mod target_distributions;
 
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;

@@ -3,6 +3,7 @@
 use fulgurite_backends::nearest_name;
 use serde_json::{Map, Value, json};
 
+use super::distillation::DistillationLoss;
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
 use super::sft::{DataSource, TrainOn, Validation};
@@ -67,6 +68,7 @@ impl TrainerOptions {
             ObjectiveName::Grpo => self.check_grpo(),
             ObjectiveName::OnPolicyDistillation => {
                 self.check_distillation()?;
+                self.check_distributions()?;
                 self.check_grpo()
             }
             ObjectiveName::Sft => self.check_sft(),
@@ -137,6 +139,26 @@ impl TrainerOptions {
                 let message =
                     format!("is missing: objective = \"{objective}\" needs distillation = {{ teacher = \"NAME\" }}");
                 Err(TrainError::Option { key: "[trainer] distillation".to_owned(), message })
+            }
+        }
+    }
+
+    /// Refuses what is of sampled tokens where whole distributions are learnt.
+    fn check_distributions(&self) -> Result<(), TrainError> {
+        let loss = self.distillation.as_ref().map(|distillation| distillation.loss).unwrap_or_default();
+        let plain = Self::default();
+        let of_tokens = [
+            ("loss", self.loss != plain.loss),
+            ("loss_aggregation", self.loss_aggregation != plain.loss_aggregation),
+            ("kl", self.kl.is_some()),
+            ("importance_mask", self.importance_mask.is_some()),
+            ("substeps", self.substeps != plain.substeps && loss == DistillationLoss::ReverseKl),
+        ];
+        match of_tokens.into_iter().find(|(_, is_told)| loss.is_of_distributions() && *is_told) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let message = format!("is nothing that distillation.loss = \"{}\" takes: leave it out", loss.as_str());
+                Err(TrainError::Option { key: format!("[trainer] {key}"), message })
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::TrainError;
 pub struct DistillationOptions {
     /// The name of one of `[[models]]` with the same tokenizer: the teacher of every task that `teachers` says nothing of.
     pub teacher: Option<String>,
-    /// Of `off_policy_distillation`: how many of the teacher's likeliest tokens a place is taught, their probabilities divided by
+    /// Of `off_policy_distillation`, and of the losses `forward_kl` and `reverse_kl`: how many of the teacher's likeliest tokens a place is taught, their probabilities divided by
     /// their sum.
     pub top_k: usize,
     /// The key of a task whose value says which of `teachers` is its.
@@ -25,12 +25,43 @@ pub struct DistillationOptions {
     /// What the teacher reads in a system message before the conversation, and the policy does not; `{task}` and `{task.FIELD}`
     /// are filled in.
     pub teacher_system: Option<String>,
+    /// Of `on_policy_distillation`: what is learnt of what the policy sampled.
+    pub loss: DistillationLoss,
     /// Scale of the difference of logprobs.
     pub coefficient: f32,
     /// Above 0, a token answers for what follows it too, each token further discounted by this.
     pub discount: f32,
     /// What the advantage of the rollout's reward is scaled with; at 0 rewards are told of, and not learnt from.
     pub reward_coefficient: f32,
+}
+
+/// What is learnt of what a policy sampled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DistillationLoss {
+    /// The teacher's logprob of each sampled token, as an advantage: the reverse divergence, estimated.
+    #[default]
+    PolicyGradient,
+    /// Cross entropy against the teacher's `top_k` likeliest tokens in each place.
+    ForwardKl,
+    /// The reverse divergence over the same tokens, computed in each place.
+    ReverseKl,
+}
+
+impl DistillationLoss {
+    /// As a config names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PolicyGradient => "policy_gradient",
+            Self::ForwardKl => "forward_kl",
+            Self::ReverseKl => "reverse_kl",
+        }
+    }
+
+    /// Whether whole distributions are learnt, and not only what was sampled.
+    pub(crate) fn is_of_distributions(self) -> bool {
+        self != Self::PolicyGradient
+    }
 }
 
 impl Default for DistillationOptions {
@@ -41,6 +72,7 @@ impl Default for DistillationOptions {
             task_tag: None,
             teachers: BTreeMap::new(),
             teacher_system: None,
+            loss: DistillationLoss::default(),
             coefficient: 1.0,
             discount: 0.0,
             reward_coefficient: 0.0,
@@ -83,8 +115,17 @@ impl DistillationOptions {
         let wrong = |key: &str, message: String| {
             Err(TrainError::Option { key: format!("[trainer] distillation.{key}"), message })
         };
-        let Self { teacher, top_k, task_tag, teachers, teacher_system, coefficient, discount, reward_coefficient } =
-            self;
+        let Self {
+            teacher,
+            top_k,
+            task_tag,
+            teachers,
+            teacher_system,
+            loss,
+            coefficient,
+            discount,
+            reward_coefficient,
+        } = self;
         if teachers.is_empty() && teacher.is_none() {
             let message = "is missing: the name of one of [[models]], or teachers = { TAG = \"NAME\" }";
             return wrong("teacher", message.to_owned());
@@ -96,6 +137,15 @@ impl DistillationOptions {
         }
         if teacher_system.as_ref().is_some_and(String::is_empty) {
             return wrong("teacher_system", "is empty: leave it out".to_owned());
+        }
+        if loss.is_of_distributions() {
+            if *discount > 0.0 {
+                return wrong("discount", format!("is of loss = \"policy_gradient\", not of \"{}\"", loss.as_str()));
+            }
+            if *reward_coefficient > 0.0 {
+                let message = format!("is of loss = \"policy_gradient\", not of \"{}\"", loss.as_str());
+                return wrong("reward_coefficient", message);
+            }
         }
         if *top_k == 0 {
             return wrong("top_k", "is 0, but a place needs a token".to_owned());

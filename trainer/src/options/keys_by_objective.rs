@@ -44,11 +44,13 @@ const OF_ROLLOUTS: [&str; 17] = [
 ];
 /// Keys that are read by one objective alone.
 const OF_GRPO: [&str; 2] = ["dynamic_sampling", "harvest"];
-const OF_ON_POLICY_DISTILLATION: [&str; 7] = [
+const OF_ON_POLICY_DISTILLATION: [&str; 9] = [
     "distillation.teacher",
     "distillation.task_tag",
     "distillation.teachers",
     "distillation.teacher_system",
+    "distillation.loss",
+    "distillation.top_k",
     "distillation.coefficient",
     "distillation.discount",
     "distillation.reward_coefficient",

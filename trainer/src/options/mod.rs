@@ -10,7 +10,7 @@ mod sft;
 mod supervised;
 mod trainer;
 
-pub use self::distillation::DistillationOptions;
+pub use self::distillation::{DistillationLoss, DistillationOptions};
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
 pub use self::preference::PreferenceOptions;

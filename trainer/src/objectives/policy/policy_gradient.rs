@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction, RatioBounds};
-use fulgurite_types::{Datum, TeacherLogprobs};
+use fulgurite_types::{Datum, LossInputs, TeacherLogprobs};
 use serde_json::{Map, Value};
 
 use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::super::reference::Reference;
+use super::super::target_distributions::{reverse_divergence, target_entropy};
 use super::aggregation::LossAggregation;
 use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlPlace, kl_loss};
@@ -21,7 +22,7 @@ use super::teachers::{MemberPlace, Teachers};
 use super::trajectories::{Credit, assemble};
 use crate::rollouts::{Collected, Decode, findings, reward_metrics, sample_answers};
 use crate::sources::DataPosition;
-use crate::{Reporter, TrainError, TrainEvent};
+use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
 
 /// Learns from groups of rollouts.
 pub(crate) struct PolicyGradient {
@@ -87,6 +88,19 @@ impl Objective<Collected> for PolicyGradient {
             Some(teachers) => self.taught(teachers, &mut groups, &batch.places, &collected, &mut metrics).await?,
             None => Vec::new(),
         };
+        if let Some(teachers) = self.teachers.as_ref().filter(|teachers| teachers.options.loss.is_of_distributions()) {
+            let rows: Vec<Datum> = groups.into_iter().flatten().flatten().collect();
+            let rows = match teachers.options.loss {
+                DistillationLoss::ReverseKl => {
+                    reversed(rows, teachers.options.coefficient, learner, &mut metrics).await?
+                }
+                DistillationLoss::ForwardKl | DistillationLoss::PolicyGradient => rows,
+            };
+            let substeps = split_into_substeps(rows, self.substeps).into_iter().map(Into::into);
+            let substeps = Lesson::substeps_of(substeps, LossFunction::CrossEntropy);
+            let uses = collected.uses();
+            return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, answers: Vec::new() });
+        }
         let groups = self.corrected(groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
         let mut substeps = Vec::new();
@@ -114,6 +128,9 @@ impl Objective<Collected> for PolicyGradient {
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
     /// the weights; all else of all.
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
+        if let Some(teachers) = self.teachers.as_ref().filter(|teachers| teachers.options.loss.is_of_distributions()) {
+            return Ok(measured_distributions(passes, &teachers.options));
+        }
         let mut all = policy_metrics_of(passes.iter().map(|pass| (&*pass.data, pass.logprobs.as_slice())))?;
         if let ([first, _, ..], Some(all)) = (passes, &mut all)
             && let Some(first) = policy_metrics(&first.data, &first.logprobs)?
@@ -180,6 +197,49 @@ impl PolicyGradient {
         let mut of_rollout = |size: usize| rows.by_ref().take(size).collect();
         Ok(sizes.into_iter().map(|group| group.into_iter().map(&mut of_rollout).collect()).collect())
     }
+}
+
+/// Rows whose gradient is that of the reverse divergence, at the weights as they are.
+async fn reversed(
+    rows: Vec<Datum>,
+    coefficient: f32,
+    learner: &dyn Learner,
+    metrics: &mut Map<String, Value>,
+) -> Result<Vec<Datum>, TrainError> {
+    let logprobs = learner.forward(rows.as_slice().into()).await?;
+    let (mut reversed, mut sum) = (Vec::with_capacity(rows.len()), 0.0);
+    let places: usize = rows.iter().map(|row| target_entropy(row).1).sum();
+    for (row, logprobs) in rows.iter().zip(&logprobs) {
+        let (row, divergence) = reverse_divergence(row, logprobs).unwrap_or_else(|| (row.clone(), 0.0));
+        reversed.push(row);
+        sum += divergence;
+    }
+    metrics.insert("teacher_reverse_kl".to_owned(), (sum / (places.max(1) as f64 * f64::from(coefficient))).into());
+    Ok(reversed)
+}
+
+/// What passes over the teacher's likeliest tokens say.
+fn measured_distributions(passes: &[Pass], options: &DistillationOptions) -> Measurement {
+    let rows = || passes.iter().flat_map(|pass| pass.data.iter());
+    let trains = |row: &Datum| match &row.loss_inputs {
+        LossInputs::SoftTargets { width, weights, .. } => {
+            weights.chunks_exact(*width).filter(|place| place.iter().any(|weight| *weight != 0.0)).count()
+        }
+        LossInputs::Supervised { .. } | LossInputs::Policy { .. } => 0,
+    };
+    let trained_tokens: usize = rows().map(trains).sum();
+    let loss_sum: f64 = passes.iter().map(|pass| pass.loss_sum).sum();
+    let mut metrics = vec![("optim/trained_tokens", trained_tokens as f64)];
+    if options.loss == DistillationLoss::ForwardKl {
+        let (entropy, count) = (
+            rows().map(|row| target_entropy(row).0).sum::<f64>(),
+            trained_tokens.max(1) as f64 * f64::from(options.coefficient),
+        );
+        metrics.push(("teacher_cross_entropy", loss_sum / count));
+        metrics.push(("teacher_entropy", entropy / count));
+        metrics.push(("teacher_forward_kl", (loss_sum - entropy) / count));
+    }
+    Measurement { metrics, trained_tokens }
 }
 
 /// Says which rewards of a set of rollouts are odd, and counts them by the names of their metrics.

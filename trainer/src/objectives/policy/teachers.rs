@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use fulgurite_backends::{PromptScores, Sampler};
 use fulgurite_renderers::Renderer;
-use fulgurite_types::{Chunk, Datum, TeacherLogprobs};
+use fulgurite_types::{Chunk, Datum, LossInputs, TeacherLogprobs};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
+use super::super::target_distributions::soft_targets;
 use super::kl_penalty::{KlPenalty, distill, mean_difference};
 use super::teacher_prompt::{TeacherPrompt, TeacherSequence, filled};
 use crate::rollouts::{Collected, Member};
-use crate::{DistillationOptions, TrainError};
+use crate::{DistillationLoss, DistillationOptions, TrainError};
 
 /// Prompts that are scored at a time.
 pub(crate) const CONCURRENCY: usize = 16;
@@ -62,14 +63,31 @@ impl Teachers {
             self.options.teacher_of(task)?;
             self.prompt(task)?;
         }
+        let top_k = self.alternatives();
         for name in self.options.teacher_names() {
-            self.probe(name, 0).await?;
+            self.check_likeliest(name, top_k).await?;
+        }
+        Ok(())
+    }
+
+    /// How many likely tokens of each place are learnt.
+    fn alternatives(&self) -> usize {
+        if self.options.loss.is_of_distributions() { self.options.top_k } else { 0 }
+    }
+
+    /// Refuses a teacher whose host does not tell so many likely tokens of a prompt.
+    pub(crate) async fn check_likeliest(&self, name: &str, top_k: usize) -> Result<(), TrainError> {
+        self.probe(name, top_k.min(1)).await?;
+        let most = if top_k > 0 { self.likeliest_told(name).await? } else { 0 };
+        if top_k > most {
+            let message = format!("is {top_k}, but the teacher `{name}` tells {most} of the likeliest tokens at most");
+            return Err(TrainError::Option { key: "[trainer] distillation.top_k".to_owned(), message });
         }
         Ok(())
     }
 
     /// Refuses a teacher whose host does not tell logprobs of a prompt, with so many of the likeliest tokens.
-    pub(crate) async fn probe(&self, name: &str, alternatives: usize) -> Result<(), TrainError> {
+    async fn probe(&self, name: &str, alternatives: usize) -> Result<(), TrainError> {
         match self.sampler(name)?.score_prompt(&PROBED, alternatives).await {
             Ok(_) => Ok(()),
             Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
@@ -83,7 +101,7 @@ impl Teachers {
     }
 
     /// How many of the likeliest tokens a teacher's host tells at most.
-    pub(crate) async fn likeliest_told(&self, name: &str) -> Result<usize, TrainError> {
+    async fn likeliest_told(&self, name: &str) -> Result<usize, TrainError> {
         match self.sampler(name)?.info().await {
             Ok(info) => Ok(info.capabilities.top_logprobs),
             Err(source) => Err(TrainError::Teacher { name: name.to_owned(), source: Box::new(source) }),
@@ -151,17 +169,24 @@ impl Teachers {
             }
         }
         let asked = scored.iter().map(|row| (row.teacher.to_owned(), row.sequence.tokens.clone()));
-        let asked = asked.map(|(teacher, tokens)| async move {
-            Ok::<_, TrainError>(self.score(&teacher, &tokens, 0).await?.logprobs)
-        });
-        let made: Vec<Vec<f32>> = stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
-        let made = scored.iter().zip(made);
-        let logprobs: Vec<Vec<f32>> = made.map(|(row, made)| row.sequence.in_places_of_policy(made)).collect();
+        let asked =
+            asked.map(|(teacher, tokens)| async move { self.score(&teacher, &tokens, self.alternatives()).await });
+        let made: Vec<PromptScores> =
+            stream::iter(asked.collect::<Vec<_>>()).buffered(CONCURRENCY).try_collect().await?;
+        let (mut logprobs, mut likeliest) = (Vec::with_capacity(made.len()), Vec::with_capacity(made.len()));
+        for (row, made) in scored.iter().zip(made) {
+            logprobs.push(row.sequence.in_places_of_policy(made.logprobs));
+            likeliest.push(row.sequence.in_places_of_policy(made.likeliest));
+        }
 
         let sizes: Vec<usize> = rollouts.iter().map(Vec::len).collect();
         let mut rows: Vec<Datum> = rollouts.iter_mut().flat_map(std::mem::take).collect();
         let DistillationOptions { coefficient, discount, .. } = self.options;
-        if let Some(mean) = distill(&mut rows, &logprobs, KlPenalty { coefficient, discount })? {
+        let mean = match self.options.loss {
+            DistillationLoss::PolicyGradient => distill(&mut rows, &logprobs, KlPenalty { coefficient, discount })?,
+            DistillationLoss::ForwardKl | DistillationLoss::ReverseKl => mean_difference(&rows, &logprobs)?,
+        };
+        if let Some(mean) = mean {
             metrics.insert("teacher_kl".to_owned(), mean.into());
         }
         let tags: BTreeSet<&String> = scored.iter().filter_map(|row| row.tag.as_ref()).collect();
@@ -174,11 +199,33 @@ impl Teachers {
                 metrics.insert(format!("teacher_kl/{tag}"), mean.into());
             }
         }
+        if self.options.loss.is_of_distributions() {
+            for ((row, likeliest), scored) in rows.iter_mut().zip(&likeliest).zip(&scored) {
+                self.teach_distributions(scored.teacher, row, likeliest)?;
+            }
+        }
         let mut rows = rows.into_iter();
         for (rollout, size) in rollouts.iter_mut().zip(sizes) {
             *rollout = rows.by_ref().take(size).collect();
         }
         Ok(of_generations(&scored, &logprobs, collected))
+    }
+}
+
+impl Teachers {
+    /// Puts the likeliest tokens of each sampled token's place in the place of what the policy gradient takes.
+    fn teach_distributions(
+        &self,
+        name: &str,
+        row: &mut Datum,
+        likeliest: &[Vec<(u32, f32)>],
+    ) -> Result<(), TrainError> {
+        let LossInputs::Policy { mask, .. } = &row.loss_inputs else { return Ok(()) };
+        let weights: Vec<f32> = mask.iter().map(|mask| mask * self.options.coefficient).collect();
+        let vocabulary = self.renderer.tokenizer().vocabulary_size();
+        let targets = soft_targets(&weights, likeliest, self.options.top_k, |token| (token as usize) < vocabulary);
+        row.loss_inputs = targets.ok_or_else(|| TrainError::TeacherWithoutTargets { name: name.to_owned() })?;
+        Ok(())
     }
 }
 

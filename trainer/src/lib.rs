@@ -47,9 +47,9 @@ pub use objectives::{
     rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    DataSource, DistillationLoss, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction, ObjectiveName,
-    PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions,
-    UnusableRows, Validation,
+    DataSource, DistillationLoss, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction,
+    ObjectiveName, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages,
+    TrainerOptions, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;

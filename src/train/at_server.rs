@@ -20,6 +20,7 @@ use crate::config::models::ModelEntry;
 use crate::models::open::ServersModel;
 use crate::serve::server::Interruptions;
 use crate::train::exclusive_lock::ExclusiveLock;
+use crate::train::pairwise_judge::OpenJudge;
 use crate::train::reference::ReferenceModel;
 use crate::train::teachers::OpenTeachers;
 
@@ -125,12 +126,14 @@ impl Daemon {
                 ServersModel::open(&self.model, &self.model_directory, published, &self.loaded.config, served)?;
             let reference = ReferenceModel::open(&self.loaded, &opened.renderer)?;
             let teachers = OpenTeachers::open(&self.loaded, &opened.renderer)?;
+            let judge = OpenJudge::open(&self.loaded)?;
             let grpo = Grpo {
                 record: self.record.clone(),
                 learner: opened.learner.clone(),
                 options: self.loaded.config.trainer.clone(),
                 reference: reference.reference(),
                 teachers: teachers.teachers(),
+                judge: judge.judge(opened.renderer.tokenizer()),
                 tasks: self.tasks.clone(),
                 identity: self.identity.clone(),
                 rollout_config: rollout_config(&self.loaded),

@@ -3,6 +3,7 @@
 mod at_server;
 mod checks;
 pub mod exclusive_lock;
+mod pairwise_judge;
 mod parquet_conversations;
 mod recorded_rollouts;
 mod reference;
@@ -30,6 +31,7 @@ use fulgurite_types::{AttemptStatus, RolloutConfig};
 use tokio::sync::watch;
 
 pub use self::checks::{check_commands, check_config};
+use self::pairwise_judge::OpenJudge;
 use self::reference::ReferenceModel;
 use self::run_directory::{begin_run, run_directory};
 pub use self::run_directory::{config_of_run, is_run, run_file, run_tokenizers, write_whole};
@@ -142,6 +144,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     let opened = TrainedModel::open(&model, &model_directory, run_directory.join(PUBLISHED_WEIGHTS), &loaded.config)?;
     let reference = ReferenceModel::open(&loaded, &opened.served.renderer)?;
     let teachers = OpenTeachers::open(&loaded, &opened.served.renderer)?;
+    let judge = OpenJudge::open(&loaded)?;
 
     let mut server_config = loaded.config.clone();
     if !loaded.config.runner.command.is_empty() {
@@ -171,6 +174,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
         options: loaded.config.trainer.clone(),
         reference: reference.reference(),
         teachers: teachers.teachers(),
+        judge: judge.judge(opened.served.renderer.tokenizer()),
         tasks,
         identity: RunIdentity { run_id, seed: loaded.config.run.seed, directory: run_directory },
         rollout_config: rollout_config(&loaded),
@@ -299,8 +303,10 @@ fn the_model(loaded: &LoadedConfig) -> Result<ModelEntry> {
 pub fn trainable_models(config: &Config) -> Result<Vec<&ModelEntry>> {
     let reference = reference::entry(config)?;
     let teachers = teachers::entries(config)?;
-    let is_trained =
-        |model: &&ModelEntry| reference.into_iter().chain(teachers.iter().copied()).all(|it| it.name != model.name);
+    let judge = pairwise_judge::entry(config)?;
+    let is_trained = |model: &&ModelEntry| {
+        reference.into_iter().chain(judge).chain(teachers.iter().copied()).all(|it| it.name != model.name)
+    };
     Ok(config.models.iter().filter(is_trained).collect())
 }
 

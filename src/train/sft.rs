@@ -56,7 +56,7 @@ pub fn check(loaded: &LoadedConfig) -> Result<()> {
 
 /// What such an objective learns from.
 fn what(objective: ObjectiveName) -> &'static str {
-    if objective.compares() { "comparisons" } else { "conversations" }
+    if objective.reads_comparisons() { "comparisons" } else { "conversations" }
 }
 
 /// Refuses a host that only samples.
@@ -168,7 +168,7 @@ fn file(loaded: &LoadedConfig, path: &Path, run_directory: &Path, lines: &str) -
         return Ok(ConversationsFile { path: name.clone(), name, unit: RowUnit::Line });
     }
     let path = run_directory.join(lines);
-    let compares = loaded.config.trainer.objective.compares();
+    let compares = loaded.config.trainer.objective.reads_comparisons();
     write_as_json_lines(&name, &path, if compares { Columns::Comparisons } else { Columns::Conversations })?;
     Ok(ConversationsFile { path, name, unit: RowUnit::Row })
 }

@@ -11,7 +11,7 @@ use crate::evaluation::TaskEvaluator;
 use crate::objectives::{Credit, Kl, KlPenalty, PolicyGradient, Reference, Teachers};
 use crate::options::{PolicyLoss, TrainerOptions};
 use crate::publishing::{PolicyEndpoint, Publisher};
-use crate::rollouts::{Collected, Decode, Policy, RewardRules};
+use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy, RewardRules};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
@@ -34,6 +34,8 @@ pub struct Grpo {
     pub reference: Reference,
     /// Whose logprobs it is pulled to, if the objective is to learn from teachers.
     pub teachers: Option<Teachers>,
+    /// Who compares the answers of a group, if the options say so.
+    pub judge: Option<GroupJudge>,
     /// On what.
     pub tasks: Tasks,
     /// Which run.
@@ -160,6 +162,10 @@ impl Grpo {
             policy: self.policy(),
             reward_rules: self.reward_rules(),
             runner: self.runner.clone(),
+            pairwise: self
+                .judge
+                .clone()
+                .map(|judge| Pairwise { judge, zero_on_limit: self.options.zero_reward_on_limit }),
         }
     }
 

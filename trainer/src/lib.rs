@@ -48,13 +48,15 @@ pub use objectives::{
 };
 pub use options::{
     DataSource, DistillationLoss, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction,
-    ObjectiveName, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn, TrainedMessages,
-    TrainerOptions, UnusableRows, Validation,
+    ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn,
+    TrainedMessages, TrainerOptions, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
-pub use rollouts::{Decode, Failures, RewardFinding, RewardOddity, SampleAnswer, is_constant};
+pub use rollouts::{
+    Decode, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, is_constant,
+};
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use fulgurite_backends::{AdamParameters, Learner};
 use fulgurite_renderers::Renderer;
 
-use crate::conversations::{ConversationFile, RecordedRollouts, RecordedRules, Rendering, RowUnit, Sequences, Split};
+use crate::conversations::{
+    ConversationFile, QuestionReader, RecordedRollouts, RecordedRules, Rendering, RowFile, RowUnit, Sequences, Split,
+};
 use crate::evaluation::ConversationEvaluator;
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, Teachers, check_teacher};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{Record, Reporter, RunIdentity, TrainError, TrainerOptions, Validation};
+use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions, Validation};
 
-/// Supervised fine-tuning on conversations.
+/// Supervised fine-tuning on conversations; on comparisons, as questions which answer is better, it makes a reward model.
 #[derive(Clone)]
 pub struct Sft {
     /// Where its steps are written.
@@ -122,13 +124,18 @@ impl Sft {
 
     async fn open(&self, file: &ConversationsFile) -> Result<Arc<dyn Sequences>, TrainError> {
         let options = &self.options;
+        let asks = options.objective == ObjectiveName::RewardModel;
         let rendering = Rendering {
             renderer: self.renderer.clone(),
-            train_on: options.train_on,
+            train_on: if asks { TrainOn::Customized } else { options.train_on },
             max_tokens: self.max_tokens()?,
             truncate: options.truncate,
         };
         let ConversationsFile { path, name, unit } = file;
+        if asks {
+            let reader = QuestionReader(rendering);
+            return Ok(Arc::new(RowFile::open(path, name, *unit, reader, options.unusable_rows).await?));
+        }
         Ok(Arc::new(ConversationFile::open(path, name, *unit, rendering, options.unusable_rows).await?))
     }
 

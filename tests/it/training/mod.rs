@@ -3,6 +3,7 @@ mod distillation;
 mod evaluations;
 mod harvest;
 mod objectives;
+mod pairwise;
 mod policy_runs;
 mod preferences;
 mod registry;

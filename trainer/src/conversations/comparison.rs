@@ -44,11 +44,11 @@ struct Row {
 
 /// What a row says: messages of a prompt, and those of the answers to it.
 #[derive(Debug)]
-struct Comparison {
-    prompt: Vec<Message>,
-    tools: Vec<Value>,
-    chosen: Option<Vec<Message>>,
-    rejected: Option<Vec<Message>>,
+pub(super) struct Comparison {
+    pub(super) prompt: Vec<Message>,
+    pub(super) tools: Vec<Value>,
+    pub(super) chosen: Option<Vec<Message>>,
+    pub(super) rejected: Option<Vec<Message>>,
 }
 
 impl RowReader for ComparisonReader {
@@ -102,7 +102,7 @@ impl ComparisonReader {
 }
 
 impl Comparison {
-    fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
+    pub(super) fn read(json: &[u8], takes_single_answers: bool) -> Result<Self, String> {
         let row: Row = read_row(json)?;
         check_columns(&row.other, &KEYS)?;
         if row.prompt.is_some() && row.messages.is_some() {

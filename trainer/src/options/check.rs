@@ -72,6 +72,7 @@ impl TrainerOptions {
                 self.check_grpo()
             }
             ObjectiveName::Sft => self.check_sft(),
+            ObjectiveName::RewardModel => self.check_reward_model(),
             ObjectiveName::OffPolicyDistillation => {
                 self.check_distillation()?;
                 self.check_sft()
@@ -94,6 +95,26 @@ impl TrainerOptions {
                 let message = format!("is missing: objective = \"{name}\" learns from source = {{ {key} = \"FILE\" }}");
                 Err(TrainError::Option { key: "[trainer] source".to_owned(), message })
             }
+        }
+    }
+
+    fn check_reward_model(&self) -> Result<(), TrainError> {
+        self.check_data()?;
+        if self.source.as_ref().is_some_and(|source| source.rollouts.is_some()) {
+            let message = "is of answers that are trained: a reward model reads source.comparisons".to_owned();
+            return Err(TrainError::Option { key: "[trainer] source.rollouts".to_owned(), message });
+        }
+        Ok(())
+    }
+
+    fn check_pairwise(&self) -> Result<(), TrainError> {
+        let wrong = |message: &str| {
+            Err(TrainError::Option { key: "[trainer] pairwise".to_owned(), message: message.to_owned() })
+        };
+        match &self.pairwise {
+            Some(_) if self.harvest.is_some() => wrong("compares the rollouts of a group, and a harvest has none"),
+            Some(_) => least("[trainer] group_size", self.group_size as u64, 2, "answers are compared with each other"),
+            None => Ok(()),
         }
     }
 
@@ -178,6 +199,7 @@ impl TrainerOptions {
             None => least("[trainer] group_size", self.group_size as u64, 1, "a task needs a rollout")?,
         }
         self.check_advantages()?;
+        self.check_pairwise()?;
         self.check_dynamic_sampling()?;
         self.check_schedule()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
@@ -259,18 +281,18 @@ impl TrainerOptions {
 
 /// The key of `source` that names an objective's file.
 fn data_key(objective: ObjectiveName) -> &'static str {
-    if objective.compares() { "comparisons" } else { "conversations" }
+    if objective.reads_comparisons() { "comparisons" } else { "conversations" }
 }
 
 impl DataSource {
     fn check(&self, objective: ObjectiveName) -> Result<(), TrainError> {
-        let (file, other) = match objective.compares() {
+        let (file, other) = match objective.reads_comparisons() {
             true => (&self.comparisons, &self.conversations),
             false => (&self.conversations, &self.comparisons),
         };
         let (key, name) = (data_key(objective), objective.as_str());
         if other.is_some() {
-            let others = if objective.compares() { "conversations" } else { "comparisons" };
+            let others = if objective.reads_comparisons() { "conversations" } else { "comparisons" };
             return Err(TrainError::Option {
                 key: format!("[trainer] source.{others}"),
                 message: format!("is no key of objective = \"{name}\", which learns from source.{key}: leave it out"),

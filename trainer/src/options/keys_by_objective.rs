@@ -43,7 +43,7 @@ const OF_ROLLOUTS: [&str; 17] = [
     "evaluation.samples_per_task",
 ];
 /// Keys that are read by one objective alone.
-const OF_GRPO: [&str; 2] = ["dynamic_sampling", "harvest"];
+const OF_GRPO: [&str; 3] = ["dynamic_sampling", "harvest", "pairwise"];
 const OF_ON_POLICY_DISTILLATION: [&str; 9] = [
     "distillation.teacher",
     "distillation.task_tag",
@@ -71,19 +71,13 @@ const OF_CONVERSATIONS: [&str; 9] = [
 ];
 
 /// Keys of every objective that compares answers.
-const OF_COMPARISONS: [&str; 8] = [
-    "source",
-    "epochs",
-    "batch_size",
-    "max_tokens",
-    "unusable_rows",
-    "truncate",
-    "evaluation.every",
-    "preference.beta",
-];
-const OF_DPO: [&str; 2] = ["preference.reference", "preference.label_smoothing"];
-const OF_IPO: [&str; 1] = ["preference.reference"];
-const OF_KTO: [&str; 3] = ["preference.reference", "preference.desirable_weight", "preference.undesirable_weight"];
+const OF_COMPARISONS: [&str; 7] =
+    ["source", "epochs", "batch_size", "max_tokens", "unusable_rows", "truncate", "evaluation.every"];
+const OF_DPO: [&str; 3] = ["preference.beta", "preference.reference", "preference.label_smoothing"];
+const OF_IPO: [&str; 2] = ["preference.beta", "preference.reference"];
+const OF_ORPO: [&str; 1] = ["preference.beta"];
+const OF_KTO: [&str; 4] =
+    ["preference.beta", "preference.reference", "preference.desirable_weight", "preference.undesirable_weight"];
 
 impl ObjectiveName {
     fn reads(self, key: &str) -> bool {
@@ -94,7 +88,8 @@ impl ObjectiveName {
             Self::OnPolicyDistillation => [&OF_ROLLOUTS, &OF_ON_POLICY_DISTILLATION],
             Self::Dpo => [&OF_COMPARISONS, &OF_DPO],
             Self::Ipo => [&OF_COMPARISONS, &OF_IPO],
-            Self::Orpo => [&OF_COMPARISONS, &[]],
+            Self::Orpo => [&OF_COMPARISONS, &OF_ORPO],
+            Self::RewardModel => [&OF_COMPARISONS, &[]],
             Self::Kto => [&OF_COMPARISONS, &OF_KTO],
         };
         let mut known = COMMON.iter().chain(own.into_iter().flatten());

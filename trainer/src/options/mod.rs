@@ -13,7 +13,7 @@ mod trainer;
 pub use self::distillation::{DistillationLoss, DistillationOptions};
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
-pub use self::preference::PreferenceOptions;
+pub use self::preference::{PairwiseOptions, PreferenceOptions};
 pub use self::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 pub use self::supervised::{SupervisedOptions, TrainedMessages};
 pub use self::trainer::{DynamicSampling, KlOptions, SamplingSchedule, TrainerOptions};

@@ -23,11 +23,13 @@ pub enum ObjectiveName {
     Orpo,
     /// Comparisons, or answers that are good or bad, each by itself.
     Kto,
+    /// Comparisons, as questions whose answer is one letter: a model that says which of two answers is better.
+    RewardModel,
 }
 
 impl ObjectiveName {
     /// Every one.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Grpo,
         Self::Sft,
         Self::OnPolicyDistillation,
@@ -36,14 +38,20 @@ impl ObjectiveName {
         Self::Ipo,
         Self::Orpo,
         Self::Kto,
+        Self::RewardModel,
     ];
 
     /// Whether it learns from data that are there, and nobody samples.
     pub fn learns_from_data(self) -> bool {
-        matches!(self, Self::Sft | Self::OffPolicyDistillation) || self.compares()
+        matches!(self, Self::Sft | Self::OffPolicyDistillation | Self::RewardModel) || self.compares()
     }
 
-    /// Whether it learns from comparisons of answers.
+    /// Whether its data are comparisons of answers.
+    pub fn reads_comparisons(self) -> bool {
+        self == Self::RewardModel || self.compares()
+    }
+
+    /// Whether it makes one of two answers likelier beside the other.
     pub fn compares(self) -> bool {
         matches!(self, Self::Dpo | Self::Ipo | Self::Orpo | Self::Kto)
     }
@@ -59,6 +67,7 @@ impl ObjectiveName {
             Self::Ipo => "ipo",
             Self::Orpo => "orpo",
             Self::Kto => "kto",
+            Self::RewardModel => "reward_model",
         }
     }
 }

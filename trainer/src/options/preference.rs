@@ -29,6 +29,20 @@ impl Default for PreferenceOptions {
     }
 }
 
+/// How the answers of a group are compared, in place of what each earned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairwiseOptions {
+    /// Who says which of two answers is better: the name of one of `[[models]]`, trained by `objective = "reward_model"`, or
+    /// `shorter`, for which the answer of fewer tokens is.
+    pub judge: String,
+}
+
+impl PairwiseOptions {
+    /// The judge that is no model.
+    pub const SHORTER: &str = "shorter";
+}
+
 impl PreferenceOptions {
     /// The loss of an objective with these numbers; `None` if it compares nothing. `kto`'s baseline is not known yet.
     pub(crate) fn loss(&self, objective: ObjectiveName) -> Option<PreferenceLoss> {
@@ -37,7 +51,8 @@ impl PreferenceOptions {
             ObjectiveName::Grpo
             | ObjectiveName::Sft
             | ObjectiveName::OnPolicyDistillation
-            | ObjectiveName::OffPolicyDistillation => None,
+            | ObjectiveName::OffPolicyDistillation
+            | ObjectiveName::RewardModel => None,
             ObjectiveName::Dpo => Some(PreferenceLoss::Dpo { beta, label_smoothing }),
             ObjectiveName::Ipo => Some(PreferenceLoss::Ipo { beta }),
             ObjectiveName::Orpo => Some(PreferenceLoss::Orpo { beta }),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::distillation::DistillationOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
-use super::preference::PreferenceOptions;
+use super::preference::{PairwiseOptions, PreferenceOptions};
 use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
@@ -18,11 +18,11 @@ use crate::sources::HarvestOptions;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainerOptions {
-    /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo` or `kto`, from
+    /// What a run learns by: `grpo`, from rewards; `sft`, from conversations that are there; `dpo`, `ipo`, `orpo`, `kto` or `reward_model`, from
     /// comparisons of answers; `on_policy_distillation`, from a teacher's logprobs of what the policy sampled, or
     /// `off_policy_distillation`, from those of conversations.
     pub objective: ObjectiveName,
-    /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `kto`: the comparisons.
+    /// Of `sft` and `off_policy_distillation`: the conversations. Of `dpo`, `ipo`, `orpo`, `kto`, `reward_model`: the comparisons.
     pub source: Option<DataSource>,
     /// Of `sft` and `off_policy_distillation`: which messages of a conversation are trained. `customized` are those that say `"trainable": true`.
     pub train_on: TrainOn,
@@ -45,6 +45,8 @@ pub struct TrainerOptions {
     pub truncate: bool,
     /// How answers are compared.
     pub preference: PreferenceOptions,
+    /// Each rollout of a group earns its share of wins over the others, in place of what it was rewarded with.
+    pub pairwise: Option<PairwiseOptions>,
     /// Tasks per step; each becomes a group of rollouts.
     pub groups_per_batch: usize,
     /// Rollouts of one task, whose mean reward is the baseline.
@@ -126,6 +128,7 @@ impl Default for TrainerOptions {
             unusable_rows: UnusableRows::default(),
             truncate: false,
             preference: PreferenceOptions::default(),
+            pairwise: None,
             groups_per_batch: 16,
             group_size: 8,
             learning_rate: 1e-4,

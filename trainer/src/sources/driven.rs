@@ -12,7 +12,7 @@ use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
 use crate::publishing::resources_id;
 use crate::rollouts::{
-    Collected, GroupTasks, Phase, Plan, Policy, RewardRules, can_teach, ended_members, enqueue, gather,
+    Collected, GroupTasks, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, ended_members, enqueue, gather,
 };
 use crate::{Record, Reporter, RunIdentity, TrainError};
 
@@ -28,6 +28,8 @@ pub(crate) struct RolloutGroups {
     pub(crate) reward_rules: RewardRules,
     /// A message here says that nobody is left to run rollouts.
     pub(crate) runner: watch::Receiver<Option<String>>,
+    /// Compares what is learnt from, in place of what it was rewarded with.
+    pub(crate) pairwise: Option<Pairwise>,
 }
 
 /// What a set of groups is run for.
@@ -67,7 +69,11 @@ impl RolloutGroups {
         reporter: &mut dyn Reporter,
     ) -> Result<Collected, TrainError> {
         let mut runner = self.runner.clone();
-        gather(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await
+        let mut collected = gather(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await?;
+        if let (Some(pairwise), Phase::Train) = (&self.pairwise, purpose.phase) {
+            pairwise.reward(&mut collected).await?;
+        }
+        Ok(collected)
     }
 
     fn plan(&self, purpose: Purpose) -> Plan<'_> {

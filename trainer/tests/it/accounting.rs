@@ -211,6 +211,7 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
         },
         reference: Reference::Start,
         teachers: None,
+        judge: None,
         tasks: Tasks {
             train: tasks.iter().map(|task| json!(task)).collect(),
             held_out: vec![json!("held out")],
@@ -335,6 +336,7 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
         options: TrainerOptions { group_size: 1, ..TrainerOptions::default() },
         reference: Reference::Start,
         teachers: None,
+        judge: None,
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),

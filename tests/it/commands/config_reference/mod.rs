@@ -40,6 +40,7 @@ auxiliary_rules = [{ name = "r" }]
 [trainer]
 harvest = {}
 dynamic_sampling = {}
+pairwise = { judge = "shorter" }
 distillation = {}
 kl = { coefficient = 0.1 }
 "#;

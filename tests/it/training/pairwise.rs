@@ -1,0 +1,90 @@
+//! Runs of the real command whose groups are rewarded by comparing their answers, and the model that compares them.
+
+use serde_json::{Value, json};
+
+use crate::common::project::{Project, weights};
+use crate::common::{Ran, fulgurite};
+
+/// An agent that asks once, and a grade that is the same for all.
+const SAME: &str = "command = [\"hello-agent\", \"{task}\"]\n\
+                    grade = [\"python3\", \"-c\", \"print('{\\\"reward\\\": 0}')\"]";
+
+const STEPS: &str = "groups_per_batch = 4\ngroup_size = 4\nmax_steps = 8\nlearning_rate = 1e-2\n";
+
+fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
+    steps.iter().filter_map(|step| step[key].as_f64()).collect()
+}
+
+fn mean(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / numbers.len() as f64
+}
+
+#[test]
+fn the_shorter_answer_wins_and_answers_become_shorter() {
+    let project = Project::new(SAME, STEPS);
+    project.change_config("max_steps = 5, cooldown_steps = 2", "max_steps = 60, cooldown_steps = 10");
+    let plain = project.train("plain", &["--max-steps", "2"]);
+    assert_eq!(numbers(&plain, "sampling/groups_without_signal"), [4.0; 2], "all earn the same");
+    project.change_config("group_size = 4", "group_size = 4\npairwise = { judge = \"shorter\" }");
+    let mut steps = project.train("shorter", &[]);
+    let summary = steps.pop().unwrap();
+    project.account("shorter", &summary);
+    assert!(numbers(&steps, "env/all/reward/total").iter().all(|reward| (reward - 0.5).abs() < 1e-9), "{steps:?}");
+    let lengths = numbers(&steps, "env/all/ac_tokens_per_turn");
+    assert!(mean(&lengths[6..]) < mean(&lengths[..2]) - 1.0, "{lengths:?}");
+    assert_eq!(numbers(&steps, "test/env/all/reward/total").last(), Some(&0.0), "what the grader says");
+}
+
+#[test]
+fn a_judge_of_another_kind_and_numbers_that_cannot_be_are_refused_by_name() {
+    let project = Project::new(SAME, STEPS);
+    let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
+    for (lines, expected) in [
+        ("pairwise = { judge = \"nobody\" }", "pairwise.judge = \"nobody\": there is no such [[models]]"),
+        ("pairwise = { jugde = \"shorter\" }", "jugde"),
+        ("pairwise = { judge = \"shorter\" }\nharvest = {}", "[trainer] pairwise compares the rollouts of a group"),
+        (
+            "objective = \"reward_model\"\nsource = { rollouts = \"reward > 0\" }",
+            "is no key of objective = \"reward_model\"",
+        ),
+    ] {
+        std::fs::write(project.path("t.toml"), format!("{config}{lines}\n")).unwrap();
+        let ran = Ran::from(project.command("refused").output().unwrap());
+        assert!(ran.code == Some(1) && ran.stderr.contains(expected), "{lines}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_model_learns_which_answer_is_better_and_judges_the_answers_of_a_group() {
+    let project = Project::new(SAME, STEPS);
+    project.change_config("max_steps = 8", "max_steps = 2");
+    project.change_config("context_length = 128", "context_length = 512");
+    project.train("base", &["--max-steps", "1"]);
+    let row = |n: usize| json!({ "prompt": format!("{}", n % 9), "chosen": "aa", "rejected": "zz" });
+    let rows: String = (0..60).map(|n| format!("{}\n", row(n))).collect();
+    std::fs::write(project.path("pairs.jsonl"), rows).unwrap();
+    let reward_model = "[run]\nname = \"rm\"\n[[models]]\nname = \"rm\"\nbackend = \"embedded\"\npath = \"model-1\"\n\
+                        [trainer]\nobjective = \"reward_model\"\nbatch_size = 8\nepochs = 12\nlearning_rate = 1e-2\n\
+                        source = { comparisons = \"pairs.jsonl\", validation = 0.2 }\n";
+    std::fs::write(project.path("rm.toml"), reward_model).unwrap();
+    let mut command = fulgurite(["train", "--json"]);
+    command.arg(project.path("rm.toml")).arg("--run-directory").arg(project.path("rm"));
+    let mut steps = Ran::from(command.output().unwrap()).json_lines();
+    let summary = steps.pop().unwrap();
+    assert_eq!(numbers(&steps, "num_conversations")[0], 8.0);
+    assert_eq!(numbers(&steps, "num_sequences")[0], 16.0, "each in both orders");
+    assert_eq!(numbers(&steps, "num_loss_tokens")[0], 16.0, "of each the letter");
+    let accuracy = numbers(&steps, "test/accuracy");
+    assert!(*accuracy.last().unwrap() > 0.9, "{accuracy:?}");
+
+    let judge = summary["checkpoint"].as_str().unwrap();
+    let model = format!("[[models]]\nname = \"judge\"\nbackend = \"embedded\"\npath = \"{judge}\"\n\n[base]");
+    project.change_config("[base]", &model);
+    project.change_config("group_size = 4", "group_size = 4\npairwise = { judge = \"judge\" }");
+    let judged = project.train("judged", &[]).pop().unwrap();
+    project.account("judged", &judged);
+    project.change_config("judge = \"judge\"", "judge = \"shorter\"");
+    project.change_config(&model, "[base]");
+    let shorter = project.train("shorter", &[]).pop().unwrap();
+    assert!(weights(&judged) != weights(&shorter), "another judge is another run");
+}

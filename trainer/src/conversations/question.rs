@@ -1,0 +1,121 @@
+//! A comparison as a question: which of two answers is better. Its answer is one letter, so that a model needs no new head to
+//! give it.
+
+use fulgurite_renderers::WeightedTokens;
+use fulgurite_types::Message;
+use serde_json::Value;
+
+use super::comparison::Comparison;
+use super::conversation::{Conversation, Marks};
+use super::file::RowReader;
+use super::rendering::{RenderRefusal, Rendering};
+use super::sequences::{Example, Unusable};
+
+/// What is said when the first of two answers is better.
+pub(crate) const FIRST: &str = "A";
+/// What is said when the second one is.
+pub(crate) const SECOND: &str = "B";
+
+/// The conversation that ends in the question, as tinker-cookbook writes it.
+pub(crate) fn question(prompt: &[Message], first: &[Message], second: &[Message]) -> Vec<Message> {
+    let mut messages = prompt.to_vec();
+    for (heading, answer) in [("A", first), ("B", second)] {
+        messages.push(Message::text("system", format!("==== Completion {heading} ====")));
+        messages.extend_from_slice(answer);
+    }
+    messages.push(Message::text("system", "==== Preference ===="));
+    messages
+}
+
+/// Reads comparisons as questions in both orders, with what is to be answered; its rendering trains those messages that say so.
+#[derive(Clone)]
+pub(crate) struct QuestionReader(pub(crate) Rendering);
+
+impl RowReader for QuestionReader {
+    type Item = Example;
+    const WHAT: &'static str = "comparison";
+
+    fn read(&self, json: &[u8]) -> Result<Example, RenderRefusal> {
+        let comparison = Comparison::read(json, false).map_err(RenderRefusal::Wrong)?;
+        let (Some(chosen), Some(rejected)) = (&comparison.chosen, &comparison.rejected) else {
+            return Err(RenderRefusal::Wrong("has no `chosen` and `rejected`".to_owned()));
+        };
+        if chosen == rejected {
+            let message = "has the same answer as `chosen` and as `rejected`, so that nothing is better".to_owned();
+            return Err(RenderRefusal::Unusable(Unusable::NoDifference, message));
+        }
+        let sequences = [(chosen, rejected, FIRST), (rejected, chosen, SECOND)]
+            .into_iter()
+            .map(|(first, second, label)| {
+                let mut messages = question(&comparison.prompt, first, second);
+                messages.push(Message::text("assistant", label));
+                self.labelled(messages, comparison.tools.clone())
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Example { sequences, uses: Vec::new() })
+    }
+}
+
+impl QuestionReader {
+    /// A conversation of which the first token of the last message is trained: the letter, and not the end of the turn.
+    fn labelled(&self, messages: Vec<Message>, tools: Vec<Value>) -> Result<WeightedTokens, RenderRefusal> {
+        let mut conversation = Conversation::of(messages, tools).map_err(RenderRefusal::Wrong)?;
+        if let Some(index) = conversation.marks.iter().position(|marks| *marks != Marks::default()) {
+            let words = format!("message {index} says what it counts, and of a comparison the label is trained");
+            return Err(RenderRefusal::Wrong(words));
+        }
+        let last = conversation.marks.len().saturating_sub(1);
+        for (index, marks) in conversation.marks.iter_mut().enumerate() {
+            marks.trainable = Some(index == last);
+        }
+        let mut sequences = self.0.sequences(&conversation)?;
+        let Some(mut sequence) = sequences.pop() else {
+            let message = "is written as nothing".to_owned();
+            return Err(RenderRefusal::Unusable(Unusable::NothingToTrain, message));
+        };
+        let letter = sequence.weights.iter().position(|weight| *weight > 0.0).unwrap_or_default();
+        sequence.tokens.truncate(letter + 1);
+        sequence.weights.truncate(letter + 1);
+        Ok(sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrainOn;
+
+    #[test]
+    fn both_orders_are_asked_and_the_letter_alone_is_trained() {
+        let directory = tempfile::tempdir().unwrap();
+        let json = fulgurite_renderers::train_byte_level_tokenizer(["a b"; 2], 280, &[]).unwrap();
+        fulgurite_renderers::write_tokenizer_directory(directory.path(), &json).unwrap();
+        let renderer = fulgurite_renderers::open_renderer(directory.path(), "qwen3_instruct").unwrap();
+        let rendering =
+            Rendering { renderer: renderer.clone(), train_on: TrainOn::Customized, max_tokens: None, truncate: false };
+        let row = br#"{"prompt": "which?", "chosen": "good", "rejected": "bad"}"#;
+        let example = QuestionReader(rendering).read(row).unwrap();
+        let parts: Vec<(String, String)> = example
+            .sequences
+            .iter()
+            .map(|sequence| {
+                let text = |trained: bool| {
+                    let tokens = sequence.tokens.iter().zip(&sequence.weights);
+                    let tokens: Vec<u32> =
+                        tokens.filter(|(_, weight)| (**weight > 0.0) == trained).map(|(token, _)| *token).collect();
+                    renderer.tokenizer().decode(&tokens)
+                };
+                (text(false), text(true))
+            })
+            .collect();
+        assert_eq!((parts[0].1.as_str(), parts[1].1.as_str()), ("A", "B"));
+        let place = |text: &str, word: &str| text.find(word).unwrap();
+        assert!(place(&parts[0].0, "good") < place(&parts[0].0, "bad"));
+        assert!(place(&parts[1].0, "bad") < place(&parts[1].0, "good"));
+        // What is asked when a pair is judged is what was trained.
+        let (prompt, good, bad) =
+            (Message::text("user", "which?"), Message::text("assistant", "good"), Message::text("assistant", "bad"));
+        let asked = renderer.render_prompt(&question(&[prompt], &[good], &[bad]), &[]).unwrap();
+        assert_eq!(renderer.tokenizer().decode(&asked.tokens), parts[0].0);
+    }
+}

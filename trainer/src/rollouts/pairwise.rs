@@ -1,0 +1,218 @@
+//! Rewards of a group from comparing its answers: each with each other, in both orders.
+
+use std::sync::Arc;
+
+use fulgurite_backends::{BackendError, SampleEvent, SampleRequest, Sampler};
+use fulgurite_renderers::{Renderer, Tokenizer};
+use fulgurite_types::{Message, SamplingParameters};
+use futures::future::try_join_all;
+use serde_json::Value;
+
+use super::member::{Collected, Member};
+use crate::TrainError;
+use crate::conversations::{FIRST, SECOND, question};
+
+/// Who says which of two answers is better.
+#[derive(Clone)]
+pub enum PairwiseJudge {
+    /// The one that took fewer tokens: a run without any judge, to see whether pairwise learning works.
+    Shorter,
+    /// A model that was trained by `objective = "reward_model"`.
+    Model {
+        /// What is asked.
+        sampler: Arc<dyn Sampler>,
+        /// Writes the question.
+        renderer: Arc<dyn Renderer>,
+    },
+}
+
+/// Who judges the answers of a group.
+#[derive(Clone)]
+pub struct GroupJudge {
+    /// Who says which of two is better.
+    pub judge: PairwiseJudge,
+    /// Reads what the policy said.
+    pub policy_tokenizer: Arc<Tokenizer>,
+}
+
+/// Rewards every rollout of a group with its share of wins.
+#[derive(Clone)]
+pub(crate) struct Pairwise {
+    pub(crate) judge: GroupJudge,
+    /// Whether an answer that a limit cut off earns 0 at most.
+    pub(crate) zero_on_limit: bool,
+}
+
+/// An answer, as it is compared.
+#[derive(Clone, Debug)]
+struct Contestant {
+    /// Its place in the group.
+    place: usize,
+    tokens: usize,
+    text: String,
+}
+
+impl Pairwise {
+    /// Puts the share of wins in the place of what the rollouts of each group earned. Those that failed, or said nothing that
+    /// is trained, are compared with none.
+    pub(crate) async fn reward(&self, collected: &mut Collected) -> Result<(), TrainError> {
+        for group in &mut collected.groups {
+            let contestants: Vec<Contestant> =
+                group.iter().enumerate().filter_map(|(place, member)| self.contestant(place, member)).collect();
+            let prompt = group.first().map(|member| prompt_of(&member.rollout.input)).unwrap_or_default();
+            let shares = self.shares(&prompt, &contestants).await?;
+            for (contestant, share) in contestants.iter().zip(shares) {
+                let member = &mut group[contestant.place];
+                let is_cut = self.zero_on_limit && member.stop.is_limit();
+                member.total_reward = if is_cut { share.min(0.0) } else { share };
+                let whole =
+                    member.rewards.iter().rposition(|reward| reward.generation_id.is_none()).unwrap_or_default();
+                let mut reward = member.rewards.swap_remove(whole);
+                (reward.generation_id, reward.reward.value) = (None, share);
+                member.rewards = vec![reward];
+            }
+        }
+        Ok(())
+    }
+
+    fn contestant(&self, place: usize, member: &Member) -> Option<Contestant> {
+        if !member.succeeded() {
+            return None;
+        }
+        let tokens = member.trained().map(|generation| generation.sampled_tokens.len()).sum();
+        let tokenizer = &self.judge.policy_tokenizer;
+        let last = member.trained().max_by_key(|generation| generation.sequence_id)?;
+        let said: Vec<u32> =
+            last.sampled_tokens.iter().copied().filter(|token| !tokenizer.is_control(*token)).collect();
+        Some(Contestant { place, tokens, text: tokenizer.decode(&said) })
+    }
+
+    /// Of each, how many of its comparisons it wins; a tie is half a win, and who is alone ties.
+    async fn shares(&self, prompt: &[Message], contestants: &[Contestant]) -> Result<Vec<f64>, TrainError> {
+        let count = contestants.len();
+        if count < 2 {
+            return Ok(vec![0.5; count]);
+        }
+        let pairs: Vec<(usize, usize)> = (0..count)
+            .flat_map(|first| (0..count).filter(move |second| *second != first).map(move |second| (first, second)))
+            .collect();
+        let asked =
+            pairs.iter().map(|(first, second)| self.first_wins(prompt, &contestants[*first], &contestants[*second]));
+        let wins = try_join_all(asked).await?;
+        let mut shares = vec![0.0; count];
+        for ((first, second), win) in pairs.into_iter().zip(wins) {
+            shares[first] += win;
+            shares[second] += 1.0 - win;
+        }
+        shares.iter_mut().for_each(|share| *share /= 2.0 * (count - 1) as f64);
+        Ok(shares)
+    }
+
+    /// 1 if the first one wins, 0 if the second one does, a half for a tie.
+    async fn first_wins(&self, prompt: &[Message], first: &Contestant, second: &Contestant) -> Result<f64, TrainError> {
+        let (sampler, renderer) = match &self.judge.judge {
+            PairwiseJudge::Shorter => {
+                return Ok(match first.tokens.cmp(&second.tokens) {
+                    std::cmp::Ordering::Less => 1.0,
+                    std::cmp::Ordering::Equal => 0.5,
+                    std::cmp::Ordering::Greater => 0.0,
+                });
+            }
+            PairwiseJudge::Model { sampler, renderer } => (sampler, renderer),
+        };
+        let answer = |contestant: &Contestant| [Message::text("assistant", contestant.text.clone())];
+        let asked = renderer.render_prompt(&question(prompt, &answer(first), &answer(second)), &[])?;
+        let said = letter(sampler.as_ref(), asked.tokens).await?;
+        let said = said.map(|token| renderer.tokenizer().decode(&[token])).unwrap_or_default();
+        Ok(match said.trim() {
+            FIRST => 1.0,
+            SECOND => 0.0,
+            _ => 0.5,
+        })
+    }
+}
+
+/// The likeliest next token.
+async fn letter(sampler: &dyn Sampler, prompt: Vec<u32>) -> Result<Option<u32>, BackendError> {
+    let request = SampleRequest {
+        prompt,
+        max_tokens: 1,
+        sampling: SamplingParameters { temperature: 0.0, ..SamplingParameters::default() },
+        stop_tokens: Vec::new(),
+        stop_sequences: Vec::new(),
+        seed: 0,
+        top_logprobs: 0,
+        stream_interval: 1,
+        affinity: None,
+    };
+    let mut stream = sampler.sample(request).await?;
+    loop {
+        match stream.next().await? {
+            SampleEvent::Token(token) => return Ok(Some(token.id)),
+            SampleEvent::Finished(_) => return Ok(None),
+            SampleEvent::CachedPrompt(_) | SampleEvent::WeightsVersions(_) => {}
+        }
+    }
+}
+
+/// A task as the prompt that its answers are judged by: its text, its `messages`, its `prompt` or `question`, or else its JSON.
+fn prompt_of(input: &Value) -> Vec<Message> {
+    let text = |text: &str| vec![Message::text("user", text)];
+    match input {
+        Value::String(words) => text(words),
+        Value::Object(fields) => {
+            if let Some(messages) = fields.get("messages").cloned()
+                && let Ok(messages) = serde_json::from_value(messages)
+            {
+                return messages;
+            }
+            let named = ["prompt", "question"].iter().find_map(|key| fields.get(*key)?.as_str());
+            named.map_or_else(|| text(&input.to_string()), text)
+        }
+        other => text(&other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pairwise(directory: &std::path::Path) -> Pairwise {
+        let json = fulgurite_renderers::train_byte_level_tokenizer(["a b"; 2], 280, &[]).unwrap();
+        fulgurite_renderers::write_tokenizer_directory(directory, &json).unwrap();
+        let policy_tokenizer = Arc::new(Tokenizer::open(directory).unwrap());
+        let judge = GroupJudge { judge: PairwiseJudge::Shorter, policy_tokenizer };
+        Pairwise { judge, zero_on_limit: false }
+    }
+
+    #[tokio::test]
+    async fn the_shorter_answer_wins_its_share() {
+        let directory = tempfile::tempdir().unwrap();
+        let pairwise = pairwise(directory.path());
+        let contestant = |tokens| Contestant { place: 0, tokens, text: String::new() };
+        let shares = async |lengths: &[usize]| {
+            let contestants: Vec<Contestant> = lengths.iter().copied().map(contestant).collect();
+            pairwise.shares(&[], &contestants).await.unwrap()
+        };
+        assert_eq!(shares(&[3, 5, 9]).await, [1.0, 0.5, 0.0]);
+        assert_eq!(shares(&[4, 4, 9]).await, [0.75, 0.75, 0.0]);
+        assert_eq!(shares(&[4, 4]).await, [0.5, 0.5]);
+        assert_eq!(shares(&[4]).await, [0.5]);
+        assert!(shares(&[]).await.is_empty());
+    }
+
+    #[test]
+    fn a_task_is_a_prompt() {
+        let text = |input: Value| match &prompt_of(&input)[..] {
+            [message] => json!(message)["content"].clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text(json!("a")), "a");
+        assert_eq!(text(json!(17)), "17");
+        assert_eq!(text(json!({ "question": "a", "answer": "b" })), "a");
+        assert_eq!(text(json!({ "messages": [{ "role": "user", "content": "a" }] })), "a");
+        assert_eq!(text(json!({ "n": 1 })), "{\"n\":1}");
+    }
+}

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::doctor::DoctorArguments;
+use crate::doctor::arguments::DoctorArguments;
 use crate::evaluation::arguments::{EXIT_CODES, EvalArguments};
 use crate::models::fetch::ModelFetchArguments;
 use crate::query::arguments::{

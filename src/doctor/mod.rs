@@ -1,35 +1,21 @@
 //! `fulgurite doctor`: what is amiss with a run, and what to do.
 
+pub mod arguments;
 mod facts;
 mod findings;
-mod routes;
-
-use std::path::PathBuf;
+pub mod routes;
 
 use anyhow::Result;
-use clap::Args;
 use fulgurite_store::Store;
 use fulgurite_types::Run;
 use serde_json::json;
 
+use self::arguments::DoctorArguments;
 use self::findings::{Answer, Finding, Severity};
 use crate::cli::output;
 use crate::cli::paint::Paint;
 use crate::query::table::cut;
 use crate::runs::registry;
-
-pub use self::routes::routes;
-
-/// `fulgurite doctor`.
-#[derive(Debug, Args)]
-pub struct DoctorArguments {
-    /// Directory of a run, or its name below runs/
-    #[arg(value_name = "RUN")]
-    pub run: PathBuf,
-    /// Print JSON, one object a finding
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// All that is amiss with a run, the worst first.
 pub async fn findings_of(store: &Store, run: &Run) -> Result<Vec<Finding>> {

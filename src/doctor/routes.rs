@@ -8,7 +8,8 @@ use axum::{Json, Router};
 use fulgurite_store::Store;
 use serde_json::json;
 
-use super::findings_of;
+use super::facts::facts;
+use super::findings::findings;
 
 /// `GET /v1/fulgurite/runs/{run_id}/findings`, for who has the admin key.
 pub fn routes(store: Store) -> Router {
@@ -27,8 +28,8 @@ async fn of_run(State(store): State<Store>, Path(run_id): Path<String>) -> Respo
         Ok(None) => return refused(StatusCode::NOT_FOUND, format!("run not found: {run_id}")),
         Err(error) => return failed(error.into()),
     };
-    match findings_of(&store, &run).await {
-        Ok(findings) => Json(json!(findings)).into_response(),
+    match facts(&store, &run).await {
+        Ok(facts) => Json(json!(findings(&facts))).into_response(),
         Err(error) => failed(error),
     }
 }

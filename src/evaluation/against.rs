@@ -8,8 +8,8 @@ use fulgurite_trainer::{ScoreComparison, TaskScore, recorded_scores};
 use fulgurite_types::RolloutFilter;
 use serde_json::Value;
 
-use super::Plan;
 use super::evaluated_weights::{last_checkpoint, weights_digest};
+use super::plan::Plan;
 use super::result_file::{ResultFile, evaluations};
 use crate::train;
 

@@ -8,10 +8,10 @@ use fulgurite_backends::{FileDigests, Learner, file_digest, listed_digests};
 use fulgurite_proxy::ServedModel;
 use fulgurite_trainer::Reporter;
 use fulgurite_types::WeightsVersion;
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::arguments::EvalArguments;
-use super::digest;
 use crate::config::declarations::LoadedConfig;
 use crate::config::models::{Backend, ModelEntry};
 use crate::models::open::{OpenModel, TrainedModel};
@@ -188,4 +188,9 @@ pub fn weights_digest(path: &Path) -> Result<String> {
 
 fn is_weights(name: &str) -> bool {
     name.ends_with(".safetensors") || name.ends_with(".gguf") || name == "tinker_checkpoint.json"
+}
+
+/// Changes with a value.
+pub fn digest(value: &Value) -> String {
+    format!("{:x}", Sha256::digest(value.to_string()))
 }

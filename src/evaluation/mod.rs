@@ -3,25 +3,24 @@
 mod against;
 pub mod arguments;
 mod evaluated_weights;
+mod plan;
 mod result_file;
 mod tables;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use axum::Router;
 use fulgurite_store::Store;
-use fulgurite_trainer::{
-    EVALUATION_KIND, EvaluatedTasks, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation, TrainEvent,
-};
+use fulgurite_trainer::{EVALUATION_KIND, PolicyEndpoint, Record, Reporter, RunIdentity, TaskEvaluation, TrainEvent};
 use fulgurite_types::NewRun;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use self::arguments::EvalArguments;
 use self::evaluated_weights::{EvaluatedWeights, OpenWeights};
+use self::plan::Plan;
 use self::result_file::{ResultFile, first_final_score};
 use self::tables::{print_json, print_table};
 use crate::cli::progress::Progress;
@@ -84,50 +83,6 @@ pub async fn eval(arguments: EvalArguments) -> Result<()> {
         false => print_table(&result, comparison.as_ref(), arguments.pass_reward),
     }
     Ok(())
-}
-
-/// What is scored, by what.
-struct Plan<'a> {
-    loaded: &'a LoadedConfig,
-    arguments: &'a EvalArguments,
-    weights: &'a EvaluatedWeights,
-    tasks: Vec<Value>,
-    samples: usize,
-}
-
-impl Plan<'_> {
-    fn evaluated(&self) -> EvaluatedTasks {
-        if self.arguments.last { EvaluatedTasks::Final } else { EvaluatedTasks::HeldOut }
-    }
-
-    /// Changes with the tasks.
-    fn tasks_digest(&self) -> String {
-        digest(&json!(self.tasks))
-    }
-
-    /// Where the evaluation is: the same for all that would sample the same.
-    fn directory(&self) -> Result<PathBuf> {
-        let config = &self.loaded.config;
-        let all = json!({
-            "weights": self.weights.identity,
-            "model": self.weights.entry.name,
-            "tasks": self.evaluated().as_str(),
-            "of": self.tasks,
-            "samples": self.samples,
-            "agent": config.runner.command,
-            "grade": config.runner.grade,
-            "sampling": config.trainer.sampling_parameters,
-            "zero_reward_on_limit": config.trainer.zero_reward_on_limit,
-            "step": self.weights.step,
-        });
-        let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
-        let path = self.loaded.resolve(&config.run.directory).join(name);
-        std::path::absolute(path).context("the working directory is gone")
-    }
-}
-
-fn digest(value: &Value) -> String {
-    format!("{:x}", Sha256::digest(value.to_string()))
 }
 
 /// The config that the command line names, or that of the run which the checkpoint is of.

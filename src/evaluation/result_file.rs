@@ -8,7 +8,8 @@ use fulgurite_trainer::{EVALUATION_KIND, EvaluatedTasks, ScoreSummary, TaskScore
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Plan, evaluated_weights};
+use super::evaluated_weights;
+use super::plan::Plan;
 use crate::serve::command::store_url;
 use crate::train;
 
@@ -103,7 +104,7 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
         let words = first.in_words();
         return Ok(Some(FirstScore { run_id: first.run_id, words }));
     }
-    if let Some(first) = score_at_the_end_of_training(plan).await? {
+    if let Some(first) = score_at_the_end_of_training(plan)? {
         return Ok(Some(first));
     }
     if plan.loaded.config.store.url.is_none() {
@@ -124,7 +125,7 @@ pub async fn first_final_score(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
 }
 
 /// What a training run scored with these very weights when it was over.
-async fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
+fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstScore>> {
     let checkpoint = plan.arguments.checkpoint.as_deref();
     let Some(run) = checkpoint.and_then(evaluated_weights::run_of) else { return Ok(None) };
     let trained = train::config_of_run(&run)?;
@@ -135,7 +136,7 @@ async fn score_at_the_end_of_training(plan: &Plan<'_>) -> Result<Option<FirstSco
     }
     let text = std::fs::read_to_string(run.join("metrics.jsonl")).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let last = lines.filter(|metrics| metrics["step"] == plan.weights.step).last();
+    let last = lines.rev().find(|metrics| metrics["step"] == plan.weights.step);
     let last = last.filter(|metrics| metrics["final/env/all/reward/total"].is_number());
     let run_id = train::run_file(&run)?["run_id"].as_str().unwrap_or_default().to_owned();
     Ok(last.map(|metrics| scored(run_id, &metrics)))

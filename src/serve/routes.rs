@@ -13,7 +13,7 @@ pub fn all_routes(proxy: Proxy, store: Store, serving: &Serving, overdue: Overdu
     needs.note(SIGNED_LINK, Need::Nothing);
     let routes = fulgurite_proxy::routes(proxy, &mut needs)
         .merge(fulgurite_api::routes(store.clone(), serving, &mut needs))
-        .merge(crate::doctor::routes(store.clone()))
+        .merge(crate::doctor::routes::routes(store.clone()))
         .merge(fulgurite_agentlightning::routes(store, serving, overdue));
     (routes, needs)
 }

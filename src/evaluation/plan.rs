@@ -1,0 +1,57 @@
+//! What is scored, by what, and where.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use fulgurite_trainer::EvaluatedTasks;
+use serde_json::{Value, json};
+
+use super::arguments::EvalArguments;
+use super::evaluated_weights::{EvaluatedWeights, digest};
+use crate::config::declarations::LoadedConfig;
+
+/// What is scored, by what.
+pub struct Plan<'a> {
+    /// The config.
+    pub loaded: &'a LoadedConfig,
+    /// The command line.
+    pub arguments: &'a EvalArguments,
+    /// The weights.
+    pub weights: &'a EvaluatedWeights,
+    /// The tasks.
+    pub tasks: Vec<Value>,
+    /// Rollouts of each.
+    pub samples: usize,
+}
+
+impl Plan<'_> {
+    /// Which tasks they are.
+    pub fn evaluated(&self) -> EvaluatedTasks {
+        if self.arguments.last { EvaluatedTasks::Final } else { EvaluatedTasks::HeldOut }
+    }
+
+    /// Changes with the tasks.
+    pub fn tasks_digest(&self) -> String {
+        digest(&json!(self.tasks))
+    }
+
+    /// Where the evaluation is: the same for all that would sample the same.
+    pub fn directory(&self) -> Result<PathBuf> {
+        let config = &self.loaded.config;
+        let all = json!({
+            "weights": self.weights.identity,
+            "model": self.weights.entry.name,
+            "tasks": self.evaluated().as_str(),
+            "of": self.tasks,
+            "samples": self.samples,
+            "agent": config.runner.command,
+            "grade": config.runner.grade,
+            "sampling": config.trainer.sampling_parameters,
+            "zero_reward_on_limit": config.trainer.zero_reward_on_limit,
+            "step": self.weights.step,
+        });
+        let name = format!("{}-seed-{}-eval-{}", config.run.name, config.run.seed, &digest(&all)[..8]);
+        let path = self.loaded.resolve(&config.run.directory).join(name);
+        std::path::absolute(path).context("the working directory is gone")
+    }
+}

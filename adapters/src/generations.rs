@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
-use fulgurite_types::{Chunk, Generation, RecordedReward, StopReason};
+use fulgurite_types::{Chunk, EpisodeStop, Generation, RecordedReward, StopReason};
 
 use crate::merging::{CallTokens, merging_order};
 use crate::rewards::CountedRewards;
-use crate::{Action, AdapterError, EpisodeStop, Trajectory, Transition, exclusion};
+use crate::{Action, AdapterError, Trajectory, Transition, exclusion};
 
 /// The trajectory of one attempt, ready for [`trajectory_to_data`](crate::trajectory_to_data): `trained` are the
 /// generations to be trained, in any order; `rewards` all rewards of the attempt.
@@ -22,16 +22,10 @@ use crate::{Action, AdapterError, EpisodeStop, Trajectory, Transition, exclusion
 /// # Errors
 /// [`AdapterError::Untrainable`] for a generation that [`exclusion`] excludes.
 pub fn merge_generations(trained: &[&Generation], rewards: &[RecordedReward]) -> Result<Trajectory, AdapterError> {
-    let mut in_order = trained.to_vec();
-    in_order.sort_by_key(|generation| generation.sequence_id);
-    let calls: Vec<CallTokens<'_>> = in_order
-        .iter()
-        .map(|generation| CallTokens { prompt: &generation.prompt_tokens, sampled: &generation.sampled_tokens })
-        .collect();
-
+    let in_order = in_time(trained);
     let mut rewards = CountedRewards::new(rewards);
-    let mut transitions = Vec::with_capacity(calls.len());
-    for index in merging_order(&calls) {
+    let mut transitions = Vec::with_capacity(in_order.len());
+    for index in order_of(&in_order) {
         let reward = rewards.of_generations.remove(in_order[index].generation_id.as_str());
         let is_last = index + 1 == in_order.len();
         transitions.push(transition(in_order[index], reward.unwrap_or(0.0), is_last)?);
@@ -43,6 +37,25 @@ pub fn merge_generations(trained: &[&Generation], rewards: &[RecordedReward]) ->
         stop_reason: if cut_off { EpisodeStop::MaxTokens } else { EpisodeStop::Completed },
         metrics: BTreeMap::new(),
     })
+}
+
+/// The place in time of each transition that [`merge_generations`] makes of these, from 0.
+pub fn turns_in_time(trained: &[&Generation]) -> Vec<usize> {
+    order_of(&in_time(trained))
+}
+
+fn in_time<'a>(trained: &[&'a Generation]) -> Vec<&'a Generation> {
+    let mut in_order = trained.to_vec();
+    in_order.sort_by_key(|generation| generation.sequence_id);
+    in_order
+}
+
+fn order_of(in_time: &[&Generation]) -> Vec<usize> {
+    let calls: Vec<CallTokens<'_>> = in_time
+        .iter()
+        .map(|generation| CallTokens { prompt: &generation.prompt_tokens, sampled: &generation.sampled_tokens })
+        .collect();
+    merging_order(&calls)
 }
 
 fn transition(generation: &Generation, reward: f64, episode_done: bool) -> Result<Transition, AdapterError> {

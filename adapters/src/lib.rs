@@ -23,8 +23,8 @@ mod vectors;
 
 pub use error::AdapterError;
 pub use exclusion::exclusion;
-pub use generations::merge_generations;
+pub use generations::{merge_generations, turns_in_time};
 pub use supervised::{Reduction, sampled_sequences, supervised_datum};
 pub use termination::zero_reward_on_limit;
-pub use trajectory::{Action, EpisodeStop, Trajectory, TrajectoryGroup, Transition};
-pub use trajectory_data::trajectory_to_data;
+pub use trajectory::{Action, Trajectory, TrajectoryGroup, Transition};
+pub use trajectory_data::{trajectory_to_data, turns_to_data};

@@ -3,7 +3,7 @@ use crate::Trajectory;
 /// Takes a positive total reward away from an episode that a budget cut off, so that running into a limit never pays.
 ///
 /// The total becomes `min(total, 0)` by way of the final reward; the trajectory's metric `zero_reward_on_limit` is 1
-/// where that changed something. Which stops count: [`EpisodeStop::is_limit`](crate::EpisodeStop::is_limit).
+/// where that changed something. Which stops count: [`EpisodeStop::is_limit`](fulgurite_types::EpisodeStop::is_limit).
 pub fn zero_reward_on_limit(trajectory: &mut Trajectory) {
     if trajectory.stop_reason.is_limit() && trajectory.total_reward() > 0.0 {
         trajectory.final_reward = -trajectory.turn_reward();
@@ -53,7 +53,7 @@ mod tests {
         let before = Trajectory {
             transitions: vec![turn(0.5)],
             final_reward: -1.0,
-            stop_reason: crate::EpisodeStop::MaxTokens,
+            stop_reason: fulgurite_types::EpisodeStop::MaxTokens,
             metrics: Default::default(),
         };
         let mut after = before.clone();

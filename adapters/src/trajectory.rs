@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fulgurite_types::{Chunk, StopReason};
+use fulgurite_types::{Chunk, EpisodeStop, StopReason};
 use serde::{Deserialize, Serialize};
 
 /// What the policy did in one turn.
@@ -13,7 +13,7 @@ pub struct Action {
 }
 
 /// One turn: what the policy saw, what it sampled, what that earned.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transition {
     /// The whole prompt of the turn, history included.
     pub observation: Vec<Chunk>,
@@ -29,72 +29,6 @@ pub struct Transition {
     pub metrics: BTreeMap<String, f64>,
     /// Why sampling ended, in the sampler's word; `None` if nothing was sampled.
     pub stop_reason: Option<StopReason>,
-}
-
-/// Why an episode ended; the names are tinker-cookbook's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EpisodeStop {
-    /// The agent was done.
-    #[default]
-    Completed,
-    /// A tool ended the episode.
-    ToolStopped,
-    /// No more turns were allowed.
-    MaxTurns,
-    /// The answer of one turn was cut off.
-    MaxTokens,
-    /// The episode had sampled all the tokens that it may.
-    MaxSampledTokens,
-    /// No more tool calls were allowed.
-    MaxToolCalls,
-    /// The next prompt did not fit the context.
-    ContextOverflow,
-    /// An answer could not be parsed.
-    ParseError,
-    /// The rollout ran out of time.
-    RolloutTimeout,
-}
-
-impl EpisodeStop {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 9] = [
-        Self::Completed,
-        Self::ToolStopped,
-        Self::MaxTurns,
-        Self::MaxTokens,
-        Self::MaxSampledTokens,
-        Self::MaxToolCalls,
-        Self::ContextOverflow,
-        Self::ParseError,
-        Self::RolloutTimeout,
-    ];
-
-    /// The name in metrics and files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::ToolStopped => "tool_stopped",
-            Self::MaxTurns => "max_turns",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxSampledTokens => "max_sampled_tokens",
-            Self::MaxToolCalls => "max_tool_calls",
-            Self::ContextOverflow => "context_overflow",
-            Self::ParseError => "parse_error",
-            Self::RolloutTimeout => "rollout_timeout",
-        }
-    }
-
-    /// Whether a budget of the episode ran out. A context that overflows and an answer that cannot be parsed are no
-    /// budgets: the environment scores them itself.
-    pub fn is_limit(self) -> bool {
-        match self {
-            Self::MaxTurns | Self::MaxTokens | Self::MaxSampledTokens | Self::MaxToolCalls | Self::RolloutTimeout => {
-                true
-            }
-            Self::Completed | Self::ToolStopped | Self::ContextOverflow | Self::ParseError => false,
-        }
-    }
 }
 
 /// One rollout: its turns and what it earned. However many datums it becomes, it is one entry of its group's baseline.
@@ -141,13 +75,6 @@ impl TrajectoryGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stop_reasons_are_written_as_they_are_named() {
-        for reason in EpisodeStop::ALL {
-            assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
-        }
-    }
 
     #[test]
     fn a_group_has_one_total_per_rollout_however_many_turns_it_took() {

@@ -14,9 +14,20 @@ use crate::{AdapterError, Trajectory, Transition};
 /// [`AdapterError::LogprobCount`], [`AdapterError::TooShort`], [`AdapterError::EndsWithImage`], and
 /// [`AdapterError::Datum`] for numbers that are not finite.
 pub fn trajectory_to_data(trajectory: &Trajectory, advantage: f32) -> Result<Vec<Datum>, AdapterError> {
+    turns_to_data(trajectory, std::iter::repeat(advantage))
+}
+
+/// As [`trajectory_to_data`], each turn with an advantage of its own; a turn beyond the last of them is left out.
+///
+/// # Errors
+/// As there.
+pub fn turns_to_data(
+    trajectory: &Trajectory,
+    advantages: impl IntoIterator<Item = f32>,
+) -> Result<Vec<Datum>, AdapterError> {
     let mut data = Vec::new();
     let mut sequence = Sequence::default();
-    for (turn, transition) in trajectory.transitions.iter().enumerate() {
+    for (turn, (transition, advantage)) in trajectory.transitions.iter().zip(advantages).enumerate() {
         let (sampled, logprobs) = (transition.action.tokens.len(), transition.action.logprobs.len());
         if sampled != logprobs {
             return Err(AdapterError::LogprobCount { turn, sampled, logprobs });
@@ -151,8 +162,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Action;
     use crate::vectors::{datum, floats, list, number, transitions, vectors};
-    use crate::{Action, EpisodeStop};
+    use fulgurite_types::EpisodeStop;
 
     fn trajectory(transitions: Vec<Transition>) -> Trajectory {
         Trajectory { transitions, ..Trajectory::default() }

@@ -1,6 +1,6 @@
 //! One attempt: runs the agent, finds its reward, tells the server how it ended.
 
-use fulgurite_types::AttemptStatus;
+use fulgurite_types::{AttemptStatus, Fault};
 
 use crate::agent_environment::{KEPT_BACK, OF_AN_ATTEMPT, variables};
 use crate::launch::Launcher;
@@ -65,16 +65,22 @@ type Facts = Map<String, Value>;
 struct Verdict {
     status: AttemptStatus,
     reason: Option<String>,
+    /// Of what failed.
+    fault: Fault,
     facts: Facts,
 }
 
 impl Verdict {
     fn succeeded(facts: Facts) -> Self {
-        Self { status: AttemptStatus::Succeeded, reason: None, facts }
+        Self { status: AttemptStatus::Succeeded, reason: None, fault: Fault::Agent, facts }
     }
 
     fn failed(reason: impl Into<String>, facts: Facts) -> Self {
-        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), facts }
+        Self { status: AttemptStatus::Failed, reason: Some(reason.into()), fault: Fault::Agent, facts }
+    }
+
+    fn fault_of(self, fault: Fault) -> Self {
+        Self { fault, ..self }
     }
 
     /// The attempt's metadata: what a person needs who asks how it went.
@@ -82,6 +88,7 @@ impl Verdict {
         let mut metadata = json!({"wall_seconds": wall.as_secs_f64()});
         if let Some(reason) = &self.reason {
             metadata["reason"] = json!(reason);
+            metadata[Fault::KEY] = json!(self.fault);
         }
         if let Value::Object(metadata) = &mut metadata {
             metadata.extend(self.facts.clone());
@@ -228,8 +235,8 @@ impl Workshop {
         let reward = match &self.grader {
             Some(grader) => match self.grade(grader, assignment, &output, deadline).await {
                 Ok(reward) => Ok(reward),
-                Err(Trouble::TimedOut) => return Ok(self.timed_out("grader", facts)),
-                Err(Trouble::Failed(why)) => return Ok(Verdict::failed(why, facts)),
+                Err(Trouble::TimedOut) => return Ok(self.timed_out("grader", facts).fault_of(Fault::Grader)),
+                Err(Trouble::Failed(why)) => return Ok(Verdict::failed(why, facts).fault_of(Fault::Grader)),
             },
             None => reward,
         };
@@ -253,7 +260,7 @@ impl Workshop {
         let agent = self
             .run_program(program, &self.launcher, assignment, b"", deadline)
             .await
-            .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()))?;
+            .map_err(|why| Verdict::failed(format!("agent {why}"), Facts::new()).fault_of(Fault::Runner))?;
         let facts = facts(&agent);
         if agent.timed_out {
             return Err(self.timed_out("agent", facts));
@@ -292,7 +299,7 @@ impl Workshop {
     /// The verdict when the program of `role` was still running at the deadline.
     fn timed_out(&self, role: &str, facts: Facts) -> Verdict {
         let reason = format!("{role} still ran after {:?}", self.timeout);
-        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), facts }
+        Verdict { status: AttemptStatus::Timeout, reason: Some(reason), fault: Fault::Agent, facts }
     }
 
     /// Posts the reward; a server that will not have it fails the attempt.

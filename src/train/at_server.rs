@@ -11,6 +11,7 @@ use fulgurite_trainer::{
     Grpo, PolicyEndpoint, Record, RecordError, RemoteRecord, RemotelyServedModel, RunIdentity, Tasks, TrainError,
 };
 
+use super::sft;
 use super::{
     INTERRUPTED, LastWord, PUBLISHED_WEIGHTS, Prepared, Runner, begin_run, decode, rollout_config, run_directory,
 };
@@ -129,6 +130,12 @@ impl Daemon {
             let judge = OpenJudge::open(&self.loaded)?;
             let grpo = Grpo {
                 record: self.record.clone(),
+                conversations: sft::beside(
+                    &self.loaded,
+                    &self.identity.directory,
+                    &self.model_directory,
+                    &opened.renderer,
+                )?,
                 learner: opened.learner.clone(),
                 options: self.loaded.config.trainer.clone(),
                 reference: reference.reference(),

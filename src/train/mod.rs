@@ -99,6 +99,7 @@ impl Prepared {
         if loaded.config.trainer.objective.learns_from_data() {
             sft::check_model(&loaded, &model).and_then(|()| sft::check(&loaded)).with_context(file)?;
         }
+        sft::check_beside(&loaded).with_context(file)?;
         let tasks = load_tasks(&loaded).with_context(file)?;
         check_commands(&loaded, &arguments.agent, &[&tasks.train, &tasks.held_out, &tasks.last]).with_context(file)?;
         let model_directory = model_or_base(&loaded, &model, reporter.as_mut()).await?;
@@ -170,6 +171,7 @@ async fn train_with_own_server(prepared: Prepared, metrics: &MetricsPage) -> Res
     };
     let grpo = Grpo {
         record,
+        conversations: sft::beside(&loaded, &run_directory, &model_directory, &opened.served.renderer)?,
         learner: opened.learner,
         options: loaded.config.trainer.clone(),
         reference: reference.reference(),

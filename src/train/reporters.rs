@@ -304,6 +304,11 @@ fn summary_text(summary: &RunSummary) -> String {
     for (cause, tokens) in &summary.untrained_tokens {
         lines.push(format!("  {cause:<22} {tokens:>10}"));
     }
+    if let Some(total) = summary.failed_rollouts.get("total") {
+        lines.extend([String::new(), format!("{:<24} {total:>10}", "rollouts that failed")]);
+        let causes = summary.failed_rollouts.iter().filter(|(cause, _)| *cause != "total");
+        lines.extend(causes.map(|(cause, rollouts)| format!("  {cause:<22} {rollouts:>10}")));
+    }
     lines.join("\n")
 }
 

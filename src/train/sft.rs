@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use fulgurite_renderers::Renderer;
 use fulgurite_store::Store;
 use fulgurite_trainer::{
-    ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary, Sft, SftData,
-    Validation,
+    BesideFile, ConversationsFile, DataSource, ObjectiveName, Preferences, Record, RowUnit, RunIdentity, RunSummary,
+    Sft, SftData, Validation,
 };
 
 use super::parquet_conversations::{Columns, is_parquet, write_as_json_lines};
@@ -152,6 +153,29 @@ async fn data(
     let named = rollouts.models();
     let models = if named.is_empty() { vec![model.to_owned()] } else { named.into_iter().map(str::to_owned).collect() };
     Ok(SftData::Rollouts { rollout_ids, models })
+}
+
+/// The conversations that a run on rollouts learns from beside.
+pub(super) fn beside(
+    loaded: &LoadedConfig,
+    run_directory: &Path,
+    model_directory: &Path,
+    renderer: &Arc<dyn Renderer>,
+) -> Result<Option<BesideFile>> {
+    let Some(conversations) = &loaded.config.trainer.conversations else { return Ok(None) };
+    Ok(Some(BesideFile {
+        file: file(loaded, &conversations.file, run_directory, "conversations.jsonl")?,
+        renderer: renderer.clone(),
+        context_length: context_length(model_directory)?,
+    }))
+}
+
+/// Looks for the conversations that a run on rollouts learns from beside.
+pub fn check_beside(loaded: &LoadedConfig) -> Result<()> {
+    let Some(conversations) = &loaded.config.trainer.conversations else { return Ok(()) };
+    let path = loaded.resolve(&conversations.file);
+    let readable = std::fs::metadata(&path);
+    readable.map(drop).with_context(|| format!("[trainer] conversations.file: cannot read {}", path.display()))
 }
 
 fn validation_file(source: &DataSource) -> Option<&Path> {

@@ -4,17 +4,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fulgurite_backends::{AdamParameters, Learner, RatioBounds};
+use fulgurite_renderers::Renderer;
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
 
+use crate::conversations::{ConversationFile, Rendering, Sequences, Split};
 use crate::evaluation::TaskEvaluator;
-use crate::objectives::{Credit, Kl, KlPenalty, PolicyGradient, Reference, Teachers};
-use crate::options::{PolicyLoss, TrainerOptions};
+use crate::objectives::{
+    BesideConversations, ConversationLoss, Credit, Kl, KlPenalty, Minibatches, Objective, PolicyGradient, Reference,
+    Teachers,
+};
+use crate::options::{ConversationsBeside, PolicyLoss, SamplingSchedule, TrainerOptions, UnusableRows};
 use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy, RewardRules};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
-use crate::sources::{DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
+use crate::sft::ConversationsFile;
+use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
 /// Group-relative policy optimisation (GRPO: Shao et al. 2024) and its relatives.
@@ -36,6 +42,8 @@ pub struct Grpo {
     pub teachers: Option<Teachers>,
     /// Who compares the answers of a group, if the options say so.
     pub judge: Option<GroupJudge>,
+    /// The conversations that it learns from beside, if the options say so.
+    pub conversations: Option<BesideFile>,
     /// On what.
     pub tasks: Tasks,
     /// Which run.
@@ -50,6 +58,35 @@ pub struct Grpo {
     pub endpoint: PolicyEndpoint,
     /// A message here says that nobody is left to run rollouts.
     pub runner: watch::Receiver<Option<String>>,
+}
+
+/// Conversations that a run learns from beside its rollouts.
+#[derive(Clone)]
+pub struct BesideFile {
+    /// Where they are.
+    pub file: ConversationsFile,
+    /// Renders them.
+    pub renderer: Arc<dyn Renderer>,
+    /// Tokens that a sequence of the model may have, where that is known.
+    pub context_length: Option<usize>,
+}
+
+impl BesideFile {
+    async fn open(&self, options: &ConversationsBeside) -> Result<ConversationFile, TrainError> {
+        let max_tokens = match (options.max_tokens, self.context_length) {
+            (Some(told), Some(context)) if told > context => {
+                return Err(TrainError::Option {
+                    key: "[trainer] conversations.max_tokens".to_owned(),
+                    message: format!("is {told}, but the model's context is {context}"),
+                });
+            }
+            (told, context) => told.or(context),
+        };
+        let renderer = self.renderer.clone();
+        let rendering = Rendering { renderer, train_on: options.train_on, max_tokens, truncate: false };
+        let ConversationsFile { path, name, unit } = &self.file;
+        ConversationFile::open(path, name, *unit, rendering, UnusableRows::Refuse).await
+    }
 }
 
 impl Grpo {
@@ -68,18 +105,57 @@ impl Grpo {
         {
             reporter.report(TrainEvent::NoTrustRegion { max_staleness });
         }
-        self.training_run()?.train(resume, reporter).await
+        let policy = self.objective()?;
+        match self.options.schedule {
+            SamplingSchedule::Minibatches(count) => {
+                let source = Box::new(self.driven());
+                self.train(source, Box::new(Minibatches { policy, count }), resume, reporter).await
+            }
+            SamplingSchedule::Sync | SamplingSchedule::Async { .. } => {
+                self.train(self.source(), Box::new(policy), resume, reporter).await
+            }
+        }
     }
 
-    fn training_run(&self) -> Result<TrainingRun<Collected>, TrainError> {
+    /// Learns from rollouts, and from conversations beside if there are any.
+    async fn train<Data: Send + 'static>(
+        &self,
+        main: Box<dyn Source<Data>>,
+        objective: Box<dyn Objective<Data>>,
+        resume: bool,
+        reporter: &mut dyn Reporter,
+    ) -> Result<RunSummary, TrainError> {
+        let (Some(options), Some(file)) = (&self.options.conversations, &self.conversations) else {
+            return self.training_run(main, objective).train(resume, reporter).await;
+        };
+        let conversations: Arc<dyn Sequences> = Arc::new(file.open(options).await?);
+        let split = Arc::new(Split::new(self.identity.seed, conversations.count(), 0));
+        let source = BesideSource {
+            main,
+            conversations: ConversationSource { conversations, split, batch_size: options.batch_size },
+        };
+        let tokenizer = file.renderer.tokenizer().clone();
+        let objective = BesideConversations {
+            main: objective,
+            conversations: ConversationLoss { reduction: options.reduction, pack_into: None, tokenizer },
+            weight: options.weight,
+        };
+        self.training_run(Box::new(source), Box::new(objective)).train(resume, reporter).await
+    }
+
+    fn training_run<Data>(
+        &self,
+        source: Box<dyn Source<Data>>,
+        objective: Box<dyn Objective<Data>>,
+    ) -> TrainingRun<Data> {
         let options = &self.options;
         let is_at_start = matches!(self.reference, Reference::Start);
-        Ok(TrainingRun {
+        TrainingRun {
             record: self.record.clone(),
             learner: self.learner.clone(),
             identity: self.identity.clone(),
-            source: self.source(),
-            objective: Box::new(self.objective()?),
+            source,
+            objective,
             evaluator: Box::new(TaskEvaluator {
                 groups: self.groups(),
                 options: options.evaluation.clone(),
@@ -102,7 +178,7 @@ impl Grpo {
                 sampling_parameters: options.sampling_parameters.clone(),
             }),
             keeps_reference: options.kl.is_some() && is_at_start,
-        })
+        }
     }
 
     fn source(&self) -> Box<dyn Source<Collected>> {
@@ -115,16 +191,21 @@ impl Grpo {
                 reward_rules: self.reward_rules(),
                 run_id: self.identity.run_id.clone(),
             }),
-            None => Box::new(DrivenTasks {
-                groups: self.groups(),
-                tasks: self.tasks.train.clone(),
-                groups_per_batch: options.groups_per_batch,
-                group_size: options.group_size,
-                max_refills: options.dynamic_sampling.map_or(0, |dynamic| dynamic.max_refills),
-                max_staleness: options.schedule.max_staleness(),
-                max_steps: options.max_steps(),
-                ahead: VecDeque::new(),
-            }),
+            None => Box::new(self.driven()),
+        }
+    }
+
+    fn driven(&self) -> DrivenTasks {
+        let options = &self.options;
+        DrivenTasks {
+            groups: self.groups(),
+            tasks: self.tasks.train.clone(),
+            groups_per_batch: options.groups_per_batch,
+            group_size: options.group_size,
+            dynamic: options.dynamic_sampling,
+            max_staleness: options.schedule.max_staleness(),
+            max_steps: options.max_steps(),
+            ahead: VecDeque::new(),
         }
     }
 
@@ -161,6 +242,7 @@ impl Grpo {
             config: self.rollout_config.clone(),
             policy: self.policy(),
             reward_rules: self.reward_rules(),
+            failures: self.options.failures,
             runner: self.runner.clone(),
             pairwise: self
                 .judge
@@ -176,6 +258,10 @@ impl Grpo {
     }
 
     fn reward_rules(&self) -> RewardRules {
-        RewardRules { bounds: self.options.reward_bounds, zero_on_limit: self.options.zero_reward_on_limit }
+        RewardRules {
+            bounds: self.options.reward_bounds,
+            zero_on_limit: self.options.zero_reward_on_limit,
+            agent_failed: self.options.failures.agent_reward,
+        }
     }
 }

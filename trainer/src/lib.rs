@@ -40,16 +40,16 @@ pub use evaluation::{
     TaskScore, ValidationScores, bootstrap_interval, pass_at_k, recorded_scores,
 };
 pub use events::{Reporter, TrainEvent};
-pub use grpo::Grpo;
+pub use grpo::{BesideFile, Grpo};
 pub use objectives::{
-    AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics, Reference,
-    STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
-    rollout_metrics, split_into_substeps,
+    AdvantageOptions, Baseline, ComparedCalls, KlPenalty, KlPlace, LossAggregation, PerCall, PolicyDataError,
+    PolicyMetrics, Reference, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl,
+    policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    DataSource, DistillationLoss, DistillationOptions, DynamicSampling, KlOptions, LossParameters, LossReduction,
-    ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn,
-    TrainedMessages, TrainerOptions, UnusableRows, Validation,
+    ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, DynamicSampling, FailureOptions, KlOptions,
+    LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule,
+    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::evaluation::{FINAL, HELD_OUT, Scores, TaskScore, tags};
+use crate::options::FailureOptions;
 use crate::publishing::{PolicyEndpoint, Publisher, resources_id};
 use crate::rollouts::{GroupTasks, Phase, Plan, Policy, RewardRules, gather, new_rollouts};
 use crate::run::leftovers;
@@ -132,7 +133,13 @@ impl TaskEvaluation {
                 weights_version: self.step,
                 max_staleness: 0,
             },
-            reward_rules: RewardRules { bounds: self.reward_bounds, zero_on_limit: self.zero_reward_on_limit },
+            reward_rules: RewardRules {
+                bounds: self.reward_bounds,
+                zero_on_limit: self.zero_reward_on_limit,
+                agent_failed: None,
+            },
+            // What was lost is sampled under an id of its own, so that an evaluation can be gone on with.
+            failures: FailureOptions { reruns: 0, ..FailureOptions::default() },
         }
     }
 

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A piece of a model's input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Chunk {
     /// Token ids.

@@ -52,8 +52,9 @@ pub use lists::query::{
 };
 pub use messages::conversation::Conversation;
 pub use messages::message::{Content, ContentPart, FunctionCall, Message, PartNotText, ToolCall};
-pub use rollouts::attempt::{Attempt, AttemptRef, AttemptStatus, AttemptUpdate};
+pub use rollouts::attempt::{Attempt, AttemptNote, AttemptRef, AttemptStatus, AttemptUpdate, Fault};
 pub use rollouts::attempted_rollout::AttemptedRollout;
+pub use rollouts::episode_stop::EpisodeStop;
 pub use rollouts::resources::ResourcesUpdate;
 pub use rollouts::reward::{NewReward, RecordedReward, Repeat, Reward, RewardGiver, Rewarded, RewardedAttempts};
 pub use rollouts::rollout::{NewRollout, Rollout, RolloutConfig, RolloutMode, RolloutStatus, RolloutUpdate};

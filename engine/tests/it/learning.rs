@@ -60,6 +60,37 @@ async fn a_reward_makes_its_answer_likelier_and_a_penalty_rarer() {
     }
 }
 
+/// Norms tell it: with the inner product that one sum's norm has, those of all other sums follow.
+#[tokio::test]
+async fn the_gradient_of_two_losses_is_the_sum_of_theirs() {
+    let (_home, directory) = create(&tiny_config(), 4);
+    let engine = open(&directory, 2);
+    let prompt = sequence(1, 6, 41);
+    let (tokens, _) = answer(&engine.sampler(), request(prompt.clone(), 8, 3)).await;
+    let rewarded: Arc<[_]> = [policy(&prompt, &tokens, 0.7)].into();
+    let learner = engine.learner();
+    let still = AdamParameters { learning_rate: 0.0, gradient_clip_norm: 0.0, ..AdamParameters::default() };
+    let norm = async |of_policy: bool, weight: f32| {
+        if of_policy {
+            learner.forward_backward(rewarded.clone(), LossFunction::ImportanceSampling).await.unwrap();
+        }
+        if weight != 0.0 {
+            let told: Arc<[_]> = [supervised(&sequence(20, 12, 41), weight)].into();
+            learner.forward_backward(told, LossFunction::CrossEntropy).await.unwrap();
+        }
+        learner.optimizer_step(still).await.unwrap().gradient_norm
+    };
+    let (one, other, both) = (norm(true, 0.0).await, norm(false, 1.0).await, norm(true, 1.0).await);
+    let product = (both * both - one * one - other * other) / 2.0;
+    assert!(product.abs() > 1e-3 * one * other, "they have something to do with each other");
+    for weight in [-1.0, 0.5, 3.0] {
+        let scale = f64::from(weight);
+        let expected = (one * one + scale * scale * other * other + 2.0 * scale * product).sqrt();
+        let sum = norm(true, weight).await;
+        assert!((sum / expected - 1.0).abs() <= 1e-6, "{weight}: {sum}, and not {expected}");
+    }
+}
+
 #[tokio::test]
 async fn weights_do_not_depend_on_the_number_of_threads_nor_on_the_run() {
     let mut seen: Option<Vec<(String, Vec<u8>)>> = None;

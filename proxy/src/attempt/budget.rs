@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fulgurite_types::Rollout;
+use fulgurite_types::{EpisodeStop, Rollout};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
@@ -18,6 +18,10 @@ pub struct Budget {
     pub calls: Option<u64>,
     /// Tokens of prompts and answers together, each prompt counted whole.
     pub tokens: Option<u64>,
+    /// Tokens of answers, without prompts.
+    pub sampled_tokens: Option<u64>,
+    /// Tool calls that answers make; the answer that makes the last one may make more.
+    pub tool_calls: Option<u64>,
     /// Seconds from the attempt's beginning, in which a call may begin. What is sampled at their end ends there.
     pub seconds: Option<f64>,
 }
@@ -49,6 +53,8 @@ impl Budget {
         Self {
             calls: lesser(self.calls, other.calls),
             tokens: lesser(self.tokens, other.tokens),
+            sampled_tokens: lesser(self.sampled_tokens, other.sampled_tokens),
+            tool_calls: lesser(self.tool_calls, other.tool_calls),
             seconds: lesser(self.seconds, other.seconds),
         }
     }
@@ -82,7 +88,7 @@ pub(crate) struct TimeLeft {
 impl TimeLeft {
     /// The time left for an attempt without a limit.
     pub(crate) fn spent(&self) -> ProxyError {
-        ProxyError::BudgetSpent { of: format!("{} seconds", self.budget) }
+        ProxyError::BudgetSpent { of: format!("{} seconds", self.budget), stop: EpisodeStop::RolloutTimeout }
     }
 }
 
@@ -95,7 +101,11 @@ pub(crate) struct Spending {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spent {
     calls: u64,
+    /// Of prompts and answers.
     tokens: u64,
+    /// Of answers alone.
+    sampled: u64,
+    tool_calls: u64,
     /// Tokens that calls under way may still sample.
     reserved: u64,
 }
@@ -137,7 +147,12 @@ impl Spending {
 
     /// Counts tokens in that were sampled and are recorded.
     pub(crate) fn sampled(&self, tokens: usize) {
-        self.spent().tokens += tokens as u64;
+        self.sampled_anew(0, tokens);
+    }
+
+    /// Counts tool calls in that an answer has made.
+    pub(crate) fn called_tools(&self, calls: usize) {
+        self.spent().tool_calls += calls as u64;
     }
 
     /// Counts tokens in that were sampled and are recorded in the place of so many.
@@ -145,12 +160,15 @@ impl Spending {
         let mut spent = self.spent();
         // An answer that is sampled again may be shorter than what it replaces.
         spent.tokens = (spent.tokens + tokens as u64).saturating_sub(before as u64);
+        spent.sampled = (spent.sampled + tokens as u64).saturating_sub(before as u64);
     }
 
     /// Admits a call again that was admitted before, whose answers may have so many more tokens without a limit.
     pub(crate) fn readmit(self: &Arc<Self>, allowance: Allowance, answer_tokens: &[usize]) -> Option<Admission> {
+        let Budget { tokens, sampled_tokens, .. } = allowance.budget;
         let mut spent = self.spent();
-        let each = spent.left_of(allowance.budget.tokens?).checked_div(answer_tokens.len())?;
+        let left = [tokens.map(|all| spent.left_of(all)), sampled_tokens.map(|all| spent.left_to_sample(all))];
+        let each = left.into_iter().flatten().min()?.checked_div(answer_tokens.len())?;
         let reserved = answer_tokens.iter().map(|requested| each.min(*requested) as u64).sum();
         spent.reserved += reserved;
         Some(Admission {
@@ -169,14 +187,25 @@ impl Spending {
         request: BudgetRequest,
     ) -> Result<Admission, ProxyError> {
         let BudgetRequest { prompt_tokens, choices, answer_tokens, prompt_field } = request;
-        let Budget { calls, tokens, .. } = allowance.budget;
+        let Budget { calls, tokens, sampled_tokens, tool_calls, .. } = allowance.budget;
+        let refuse = |of: String, stop| Err(ProxyError::BudgetSpent { of, stop });
         let mut spent = self.spent();
         if let Some(time) = allowance.time_left().filter(|time| time.left.is_zero()) {
             return Err(time.spent());
         }
         if let Some(calls) = calls.filter(|calls| spent.calls >= *calls) {
-            return Err(ProxyError::BudgetSpent { of: format!("{calls} model calls") });
+            return refuse(format!("{calls} model calls"), EpisodeStop::MaxTurns);
         }
+        if let Some(calls) = tool_calls.filter(|calls| spent.tool_calls >= *calls) {
+            return refuse(format!("{calls} tool calls"), EpisodeStop::MaxToolCalls);
+        }
+        let to_sample = match sampled_tokens {
+            None => None,
+            Some(all) => match spent.left_to_sample(all) / choices {
+                0 => return refuse(format!("{all} sampled tokens"), EpisodeStop::MaxSampledTokens),
+                each => Some(answer_tokens.min(each)),
+            },
+        };
         let answer_tokens = match tokens {
             None => None,
             Some(tokens) => {
@@ -189,6 +218,7 @@ impl Spending {
                 Some(answer_tokens.min((left - prompt_tokens) / choices))
             }
         };
+        let answer_tokens = [answer_tokens, to_sample].into_iter().flatten().min();
         let reserved = answer_tokens.map_or(0, |each| (each * choices) as u64);
         spent.calls += 1;
         spent.tokens += prompt_tokens as u64;
@@ -208,6 +238,12 @@ impl Spent {
     /// What is left of so many tokens.
     fn left_of(&self, tokens: u64) -> usize {
         let left = tokens.saturating_sub(self.tokens).saturating_sub(self.reserved);
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// What is left of so many tokens of answers.
+    fn left_to_sample(&self, tokens: u64) -> usize {
+        let left = tokens.saturating_sub(self.sampled).saturating_sub(self.reserved);
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 }
@@ -251,9 +287,9 @@ mod tests {
 
     #[test]
     fn a_rollout_may_have_less_than_others_and_never_more() {
-        let budget = Budget { calls: Some(5), tokens: None, seconds: Some(2.0) };
+        let budget = Budget { calls: Some(5), seconds: Some(2.0), ..Budget::default() };
         let own = budget.of(&rollout(json!({ "calls": 9, "tokens": 100, "seconds": 0.5 }))).unwrap();
-        assert_eq!(own, Budget { calls: Some(5), tokens: Some(100), seconds: Some(0.5) });
+        assert_eq!(own, Budget { calls: Some(5), tokens: Some(100), seconds: Some(0.5), ..Budget::default() });
         for wrong in [json!({ "call": 1 }), json!({ "calls": -1 }), json!(7)] {
             let error = budget.of(&rollout(wrong)).unwrap_err().to_string();
             assert!(error.starts_with("the metadata's fulgurite_budget of the rollout `r`: "), "{error}");
@@ -263,7 +299,7 @@ mod tests {
     #[test]
     fn a_call_counts_from_its_admission_unless_nothing_of_it_is_recorded() {
         let spending = Arc::new(Spending::default());
-        let budget = Budget { calls: Some(1), tokens: Some(10), seconds: None };
+        let budget = Budget { calls: Some(1), tokens: Some(10), ..Budget::default() };
         let allowance = Allowance { budget, start_time: 0.0 };
         let failed = spending.admit(allowance, ask(4, 2)).unwrap();
         assert_eq!(failed.answer_tokens, Some(3));
@@ -274,7 +310,7 @@ mod tests {
         recorded.is_recorded();
         drop(recorded);
         spending.sampled(1);
-        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 10, reserved: 0 });
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 10, sampled: 1, ..Spent::default() });
     }
 
     #[test]
@@ -290,16 +326,16 @@ mod tests {
         spending.sampled(7);
         first.is_recorded();
         drop(first);
-        assert_eq!(*spending.spent(), Spent { calls: 2, tokens: 27, reserved: 40 });
+        assert_eq!(*spending.spent(), Spent { calls: 2, tokens: 27, sampled: 7, tool_calls: 0, reserved: 40 });
         assert_eq!(admit(ask(3, 1)).unwrap().answer_tokens, Some(33 - 3));
         drop(second);
-        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 17, reserved: 0 });
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 17, sampled: 7, ..Spent::default() });
     }
 
     #[test]
     fn a_call_that_goes_on_takes_what_it_may_still_sample_and_is_no_further_call() {
         let spending = Arc::new(Spending::default());
-        let budget = Budget { calls: Some(1), tokens: Some(100), seconds: None };
+        let budget = Budget { calls: Some(1), tokens: Some(100), ..Budget::default() };
         let allowance = Allowance { budget, start_time: 0.0 };
         spending.call(40);
         spending.sampled(10);
@@ -311,7 +347,7 @@ mod tests {
         drop((first, second));
         // It was sampled again, and broke off sooner.
         spending.sampled_anew(10, 4);
-        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 44, reserved: 0 });
+        assert_eq!(*spending.spent(), Spent { calls: 1, tokens: 44, sampled: 4, ..Spent::default() });
         assert!(spending.readmit(allowance, &[]).is_none(), "there is nothing to sample");
         assert!(spending.readmit(Allowance::default(), &[1]).is_none(), "there is no limit");
     }
@@ -360,5 +396,27 @@ mod tests {
         assert_eq!(refused(Budget { seconds: Some(0.5), ..none }), "the attempt's budget of 0.5 seconds is spent");
         let tokens = "the prompt has 4 tokens, but of the attempt's budget of 10 tokens no more than 3 are left for it";
         assert_eq!(refused(Budget { tokens: Some(10), ..none }), tokens);
+    }
+
+    #[test]
+    fn answers_and_their_tool_calls_have_limits_of_their_own_and_name_how_the_episode_ended() {
+        let spending = Arc::new(Spending::default());
+        let budget = Budget { sampled_tokens: Some(10), tool_calls: Some(2), ..Budget::default() };
+        let allowance = Allowance { budget, start_time: 0.0 };
+        let first = spending.admit(allowance, ask(1_000_000, 2)).unwrap();
+        assert_eq!(first.answer_tokens, Some(5), "prompts are free");
+        first.is_recorded();
+        drop(first);
+        spending.sampled(8);
+        spending.called_tools(1);
+        let stop = |ask| match spending.admit(allowance, ask) {
+            Err(ProxyError::BudgetSpent { of, stop }) => (of, stop),
+            _ => unreachable!(),
+        };
+        assert_eq!(stop(ask(1, 3)), ("10 sampled tokens".to_owned(), EpisodeStop::MaxSampledTokens));
+        assert_eq!(spending.admit(allowance, ask(1, 1)).unwrap().answer_tokens, Some(2));
+        spending.called_tools(3);
+        assert_eq!(stop(ask(1, 1)), ("2 tool calls".to_owned(), EpisodeStop::MaxToolCalls));
+        assert_eq!(spending.readmit(allowance, &[100]).unwrap().answer_tokens, Some(2));
     }
 }

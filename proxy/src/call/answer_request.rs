@@ -6,6 +6,7 @@ use fulgurite_api::Refused;
 use fulgurite_backends::SamplerInfo;
 
 use crate::attempt::attribution::{Attribution, attribute};
+use crate::attempt::notes::note;
 use crate::call::model_request::{ModelRequest, Prompt};
 use crate::call::planning::Planner;
 use crate::call::run_call::start;
@@ -36,7 +37,13 @@ pub(crate) async fn answer(
     let facts = Arc::clone(&caller.facts);
     let metrics = proxy.shared.telemetry.of_model(&model.name);
     facts.is_of_model(&metrics, request.endpoint.operation_name);
-    let info = limits(&model, gate, &services.shutdown).await?;
+    let info = limits(&model, gate, &services.shutdown).await;
+    if let Err(error) = &info {
+        // An attempt does not begin with a call that nobody answers.
+        let attribution = attribute(&services.store, options.rollout_defaults(), &caller.target, false).await;
+        note(&services.store, attribution.ok().flatten().as_ref(), error).await;
+    }
+    let info = info?;
     check_capabilities(&request, &info)?;
     warn_of_unseen_tools(models, &model, &request, &facts);
     let attribution =
@@ -86,7 +93,12 @@ pub(crate) async fn answer(
         trainable: caller.trainable,
     };
     let is_new = earlier.is_empty();
-    let plan = caller.size.work(&proxy.shared.large_requests, || planner.plan(&open.request, earlier)).await??;
+    let attempt = planner.attribution.clone();
+    let plan = caller.size.work(&proxy.shared.large_requests, || planner.plan(&open.request, earlier)).await?;
+    if let Err(error) = &plan {
+        note(&services.store, attempt.as_ref(), error).await;
+    }
+    let plan = plan?;
     if !is_new {
         let is_whole = plan.calls.iter().all(|call| call.ended_earlier().is_some());
         if is_whole { &metrics.replayed } else { &metrics.resumed }.increment(1);

@@ -4,6 +4,7 @@ use fulgurite_api::Refused;
 use fulgurite_types::Generation;
 use futures::future::join_all;
 
+use crate::attempt::notes::note;
 use crate::call::call_end::End;
 use crate::call::call_services::CallServices;
 use crate::call::model_call::Call;
@@ -61,6 +62,9 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
         }
         Some(_) => (Ok(true), earlier.is_some_and(|earlier| earlier.client_gone)),
     };
+    if let End::Broken(error) = &end {
+        note(&services.store, owner.attribution(), error).await;
+    }
     if let Err(error) = owner.end_call(&services.store).await {
         tracing::error!(%generation_id, %error, "could not end a session");
     }

@@ -3,9 +3,9 @@ use fulgurite_api::{BodyTooSlow, Refused};
 use fulgurite_backends::{BackendError, ShareFull};
 use fulgurite_renderers::RenderError;
 use fulgurite_store::{KeyRefused, StoreError};
-use fulgurite_types::PartNotText;
+use fulgurite_types::{AttemptNote, EpisodeStop, PartNotText};
 
-use super::wire_error::{Dialect, DialectWords, ErrorDetails, WireError};
+use super::wire_error::{CONTEXT_LENGTH_EXCEEDED, Dialect, DialectWords, ErrorDetails, WireError};
 use crate::requests::request_fields::TEMPLATE_ARGUMENTS;
 
 /// Defines the errors: each with its message and its fields, and after `=>` its status, code and the like, in which the
@@ -71,6 +71,8 @@ define_errors! {
         BudgetSpent {
             /// How much that was, and of what.
             of: String,
+            /// What that is for the episode.
+            stop: EpisodeStop,
         } => ErrorDetails::new(StatusCode::BAD_REQUEST, "budget_exceeded");
 
         /// The prompt is longer than what the attempt's budget leaves for it.
@@ -250,8 +252,6 @@ define_errors! {
     }
 }
 
-const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
-
 fn prompt_too_long(prompt_tokens: usize, context_length: usize) -> ErrorDetails<'static> {
     ErrorDetails::new(StatusCode::BAD_REQUEST, CONTEXT_LENGTH_EXCEEDED).words(DialectWords {
         openai: openais_too_long(prompt_tokens, context_length),
@@ -287,6 +287,15 @@ impl From<RenderError> for ProxyError {
 }
 
 impl ProxyError {
+    /// What is to be noted of the attempt whose call failed with it, if anything is.
+    pub(crate) fn note(&self) -> Option<AttemptNote> {
+        match self {
+            Self::BudgetSpent { stop, .. } => Some(AttemptNote::Stop(*stop)),
+            Self::Refused(_) | Self::Store(_) => None,
+            other => other.details().note(),
+        }
+    }
+
     /// The error as a dialect writes it down.
     pub(crate) fn in_dialect(&self, dialect: Dialect) -> WireError {
         self.details().in_dialect(dialect, self)

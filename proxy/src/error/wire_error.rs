@@ -3,7 +3,11 @@ use std::fmt::Display;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use fulgurite_types::{AttemptNote, EpisodeStop};
 use serde_json::Value;
+
+/// The code of errors about a prompt that does not fit.
+pub(super) const CONTEXT_LENGTH_EXCEEDED: &str = "context_length_exceeded";
 
 /// The dialect whose messages and statuses an error uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,15 @@ impl<'e> ErrorDetails<'e> {
 
     pub(super) fn words(self, words: DialectWords) -> Self {
         Self { words: Some(words), ..self }
+    }
+
+    /// What is to be noted of an attempt: that its context was full, or that this server or the model's host failed it.
+    pub(super) fn note(&self) -> Option<AttemptNote> {
+        match self.code {
+            Some(CONTEXT_LENGTH_EXCEEDED) => Some(AttemptNote::Stop(EpisodeStop::ContextOverflow)),
+            code if self.status.is_server_error() => Some(AttemptNote::HostError(code.unwrap_or("internal"))),
+            _ => None,
+        }
     }
 
     /// The error as a dialect writes it down.

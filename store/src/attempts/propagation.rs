@@ -1,6 +1,6 @@
 //! What follows from a change of an attempt: its rollout and its worker go with it.
 
-use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Rollout};
+use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Rollout};
 use sqlx::AnyConnection;
 
 use crate::attempts::rows::{attempt_beside_rollout, no_such_attempt, rollout_and_attempt};
@@ -102,7 +102,15 @@ pub(crate) async fn apply_update(
     write.rollout_changed(&attempt.rollout_id);
     attempt.worker_id = update.worker_id.or(attempt.worker_id);
     attempt.last_heartbeat_time = update.last_heartbeat_time.or(attempt.last_heartbeat_time);
-    attempt.metadata = update.metadata.or(attempt.metadata);
+    if let Some(mut metadata) = update.metadata {
+        // What a server has noted is for nobody else to say or to take back.
+        for key in AttemptNote::KEYS {
+            metadata.remove(key);
+            let noted = attempt.metadata.as_ref().and_then(|noted| noted.get(key));
+            noted.into_iter().for_each(|noted| drop(metadata.insert(key.to_owned(), noted.clone())));
+        }
+        attempt.metadata = Some(metadata);
+    }
     if let Some(status) = update.status {
         attempt.status = status;
         attempt.end_time = status.is_ended().then(now);
@@ -131,4 +139,16 @@ pub(crate) async fn apply_update(
         }
     }
     Ok(attempt)
+}
+
+/// Writes an attempt's metadata alone.
+pub(crate) async fn write_metadata(write: &mut Write, attempt: &Attempt) -> Result<()> {
+    write.rollout_changed(&attempt.rollout_id);
+    sqlx::query("UPDATE attempts SET metadata = $3 WHERE rollout_id = $1 AND attempt_id = $2")
+        .bind(attempt.rollout_id.as_str())
+        .bind(attempt.attempt_id.as_str())
+        .bind(to_optional_json("metadata", attempt.metadata.as_ref())?)
+        .execute(write.connection())
+        .await?;
+    Ok(())
 }

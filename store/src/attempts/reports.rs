@@ -1,9 +1,9 @@
 //! Attempts: queries, updates, reports and heartbeats.
 
-use fulgurite_types::{Attempt, AttemptRef, AttemptUpdate, Page, Paginated};
+use fulgurite_types::{Attempt, AttemptNote, AttemptRef, AttemptUpdate, Page, Paginated};
 
 use crate::attempts::propagation::{
-    AttemptWithRollout, apply_update, existing_attempt_with_rollout, find_attempt_with_rollout,
+    AttemptWithRollout, apply_update, existing_attempt_with_rollout, find_attempt_with_rollout, write_metadata,
 };
 use crate::attempts::rows::{SORT_FIELDS, attempt_from_row, existing_attempt, find_attempt};
 use crate::database::clock::now;
@@ -87,6 +87,30 @@ impl Store {
                     return Ok(found.attempt);
                 }
                 apply_update(write, found, update).await
+            })
+        })
+        .await
+    }
+
+    /// Notes something in an attempt's metadata, unless there is such a note already or the attempt has ended.
+    pub async fn note_attempt(&self, rollout_id: &str, attempt_id: &str, note: AttemptNote) -> Result<()> {
+        let (key, value) = note.entry();
+        let is_noted = |attempt: &Attempt| {
+            attempt.status.is_ended() || attempt.metadata.as_ref().is_some_and(|noted| noted.contains_key(key))
+        };
+        let attempt = AttemptRef::Id(attempt_id.to_owned());
+        if is_noted(&existing_attempt(&mut *self.reader().await?, rollout_id, &attempt).await?) {
+            return Ok(());
+        }
+        let rollout_id = rollout_id.to_owned();
+        self.write(move |write| {
+            Box::pin(async move {
+                let mut found = existing_attempt(write.connection(), &rollout_id, &attempt).await?;
+                if !is_noted(&found) {
+                    found.metadata.get_or_insert_default().insert(key.to_owned(), value.into());
+                    write_metadata(write, &found).await?;
+                }
+                Ok(())
             })
         })
         .await

@@ -7,7 +7,7 @@ use crate::common::{Ran, eventually};
 use serde_json::{Value, json};
 
 /// The steps of a run with these lines of `[trainer]` in place of the usual ones, and its summary.
-fn trained(project: &Project, run: &str, lines: &str) -> (Vec<Value>, Value) {
+pub(super) fn trained(project: &Project, run: &str, lines: &str) -> (Vec<Value>, Value) {
     let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
     let key = |line: &str| line.split_once(" = ").map(|(key, _)| key.to_owned());
     let is_usual =
@@ -20,7 +20,7 @@ fn trained(project: &Project, run: &str, lines: &str) -> (Vec<Value>, Value) {
     (steps, summary)
 }
 
-fn refused(project: &Project, lines: &str) -> String {
+pub(super) fn refused(project: &Project, lines: &str) -> String {
     let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
     std::fs::write(project.path("t.toml"), format!("{config}{lines}\n")).unwrap();
     let ran = Ran::from(project.command("refused").output().unwrap());
@@ -29,7 +29,7 @@ fn refused(project: &Project, lines: &str) -> String {
     ran.stderr
 }
 
-fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
+pub(super) fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
     steps.iter().filter_map(|step| step[key].as_f64()).collect()
 }
 
@@ -200,6 +200,27 @@ fn groups_without_a_signal_are_refilled_up_to_a_limit_also_in_a_resumed_run() {
 }
 
 #[test]
+fn tasks_that_are_too_hard_teach_nothing_and_those_that_are_half_solved_are_tried_most() {
+    let project = Project::new(ODD_TASKS_PAY, &SMALL.replace("max_steps = 5", "max_steps = 4"));
+    // One of three solves an odd task, if its answer has as many letters as pay most.
+    project.change_config(
+        "[trainer]\n",
+        "[trainer]\ndynamic_sampling = { max_refills = 2, solve_rate = [0.5, 1.0], solved_at = 2.0, prioritize = true }\n",
+    );
+    let (steps, summary) = trained(&project, "window", "");
+    let outside = numbers(&steps, "sampling/groups_outside_difficulty");
+    assert!(!outside.is_empty(), "{steps:?}");
+    let account = project.account("window", &summary);
+    assert!(account["outside_difficulty"] > 0 && account["trained"] > 0, "{account:?}");
+    project.train("resumed", &["--max-steps", "2"]);
+    let resumed = project.train("resumed", &["--resume"]).pop().unwrap();
+    assert!(weights(&resumed) == weights(&summary), "how often tasks were solved is in the checkpoint");
+
+    let said = refused(&project, "dynamic_sampling = { solve_rate = [0.9, 0.1] }");
+    assert!(said.contains("duplicate key") || said.contains("must be two shares from 0 to 1, in order"), "{said}");
+}
+
+#[test]
 fn aggregations_and_baselines_differ_and_entropy_is_exact() {
     let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
     let batch = "normalize_by_standard_deviation = true, standard_deviation_of = 'batch'";
@@ -227,58 +248,6 @@ fn aggregations_and_baselines_differ_and_entropy_is_exact() {
             assert!(exact > 0.0 && exact < 300f64.ln() && (exact - estimate).abs() < 0.5, "{exact} and {estimate}");
         }
     }
-}
-
-#[test]
-fn an_asynchronous_run_of_no_staleness_is_the_synchronous_one_also_where_it_was_cut() {
-    let project = Project::new(UNEVEN, SMALL);
-    let (steps, sync) = trained(&project, "sync", "");
-    assert_eq!(numbers(&steps, "async/staleness_max"), [0.0; 5]);
-    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 0 } }\n");
-    let paced = project.train("paced", &[]).pop().unwrap();
-    assert!(weights(&paced) == weights(&sync));
-    project.train("cut", &["--max-steps", "2"]);
-    let resumed = project.train("cut", &["--resume"]).pop().unwrap();
-    assert!(weights(&resumed) == weights(&sync));
-}
-
-#[test]
-fn rollouts_run_ahead_are_all_trained_and_none_is_older_than_allowed() {
-    let project = Project::new(UNEVEN, SMALL);
-    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 2 } }\nloss = 'ppo'\n");
-    let lines = project.train("ahead", &[]);
-    assert!(!lines.iter().any(|line| line["event"] == "no_trust_region"), "{lines:?}");
-    let (summary, steps) = lines.split_last().unwrap();
-    let rollouts = project.query("rollouts", "ahead");
-    let trained: Vec<&Value> = rollouts.iter().filter(|rollout| rollout["metadata"]["phase"] == "train").collect();
-    assert_eq!(trained.len(), 5 * 9, "none is run twice, and none beyond the last step");
-    let staleness = numbers(steps, "async/staleness_max");
-    assert!(staleness.iter().all(|updates| *updates <= 2.0) && staleness[0] == 0.0, "{staleness:?}");
-    // Those of the second and third step are told of the weights that were there when they were put on the queue.
-    let told = |step: u64| {
-        let of_step = trained.iter().find(|rollout| rollout["metadata"]["step"] == step).unwrap();
-        of_step["resources_id"].as_str().unwrap().rsplit_once('-').unwrap().1.to_owned()
-    };
-    assert_eq!([0, 1, 2, 3, 4].map(told), ["0", "0", "0", "1", "2"]);
-    let account = project.account("ahead", summary);
-    assert_eq!(account.get("stale_weights"), None, "{account:?}");
-
-    // Where the run stops early, what was sampled ahead is accounted for.
-    project.change_config("[trainer]\n", "[trainer]\nstop = { held_out_reward = -1.0, in_a_row = 2 }\n");
-    let stopped = project.train("stopped", &[]).pop().unwrap();
-    assert_eq!(stopped["stopped_by_rule"], json!(true), "{stopped}");
-    assert!(project.account("stopped", &stopped)["after_last_step"] > 0);
-}
-
-#[test]
-fn a_loss_without_bounds_on_old_tokens_is_warned_of_and_a_mask_bounds_it() {
-    let project = Project::new(UNEVEN, &SMALL.replace("max_steps = 5", "max_steps = 2"));
-    project.change_config("[trainer]\n", "[trainer]\nschedule = { async = { max_staleness = 1 } }\n");
-    let lines = project.train("unbounded", &[]);
-    assert_eq!(lines[0], json!({ "event": "no_trust_region", "max_staleness": 1 }));
-    let (steps, _) = trained(&project, "masked", "importance_mask = [0.5, 2.0]");
-    assert!(!steps.iter().any(|line| line["event"] == "no_trust_region"), "{steps:?}");
-    assert!(numbers(&steps, "optim/importance_masked").iter().all(|share| *share < 0.5), "{steps:?}");
 }
 
 #[test]

@@ -323,14 +323,20 @@ fn every_key_of_metrics_jsonl_is_documented() {
     let grade = "import sys; n = len(sys.stdin.read()); print('{\\\"reward\\\": %d, \\\"exact\\\": 1}' % (n % 3))";
     let runner = format!("command = [\"hello-agent\", \"{{task}}\"]\ngrade = [\"python3\", \"-c\", \"{grade}\"]");
     let project = Project::new(&runner, "groups_per_batch = 3\ngroup_size = 3\nmax_steps = 2\n");
+    let chat = r#"{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "I am 7."}]}"#;
+    std::fs::write(project.path("chats.jsonl"), format!("{chat}\n")).unwrap();
     let mut text = String::new();
     for (run, more) in [
         ("plain", ""),
         ("near", "kl = { coefficient = 0.1 }\nimportance_mask = [0.5, 2.0]\n"),
-        ("cut", "zero_reward_on_limit = true\n"),
+        ("cut", "zero_reward_on_limit = true\nkl = { coefficient = 0.1, in = 'loss' }\n"),
+        ("hard", "dynamic_sampling = { max_refills = 0, solve_rate = [1.0, 1.0], solved_at = 9.0 }\n"),
+        ("failing", ""),
+        ("mixed", "conversations = { file = 'chats.jsonl' }\n"),
     ] {
         let config = std::fs::read_to_string(project.path("t.toml")).unwrap();
-        std::fs::write(project.path("t.toml"), format!("{config}{more}")).unwrap();
+        let fails = if run == "failing" { "n % 4 or sys.exit(1); print(" } else { "print(" };
+        std::fs::write(project.path("t.toml"), format!("{}{more}", config.replace("print(", fails))).unwrap();
         project.train(run, &[]);
         std::fs::write(project.path("t.toml"), config).unwrap();
         text += &std::fs::read_to_string(project.path(run).join("metrics.jsonl")).unwrap();
@@ -341,6 +347,7 @@ fn every_key_of_metrics_jsonl_is_documented() {
         .map(|key| match key.rsplit_once('/') {
             Some((prefix, "exact")) => format!("{prefix}/NAME"),
             Some((prefix @ "env/all/stop", _)) => format!("{prefix}/REASON"),
+            Some((prefix @ "rollout_errors", cause)) if cause != "total" => format!("{prefix}/CAUSE"),
             _ => key,
         })
         .collect();

@@ -57,7 +57,7 @@ impl TaskScore {
                     components: member.reward().iter().flat_map(|reward| reward.components.iter().cloned()).collect(),
                 });
             } else {
-                *score.failed.entry(member.failure()).or_default() += 1;
+                *score.failed.entry(member.failure_reason()).or_default() += 1;
             }
         }
         Some(score)

@@ -46,7 +46,7 @@ impl Objective<ConversationBatch> for ConversationLoss {
         metrics.insert("num_tokens".to_owned(), data.iter().map(Datum::positions).sum::<usize>().into());
         let substeps = Lesson::substeps_of((weights > 0.0).then_some(data), LossFunction::CrossEntropy);
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
-        Ok(Lesson { substeps, metrics, uses, teacher_logprobs: Vec::new(), answers: Vec::new() })
+        Ok(Lesson { substeps, metrics, uses, ..Lesson::default() })
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -29,7 +29,7 @@ impl Objective<Vec<Datum>> for CrossEntropy {
         metrics.insert("num_tokens".to_owned(), rows.iter().map(Datum::positions).sum::<usize>().into());
         metrics.insert("num_loss_tokens".to_owned(), f64::from(total_weight(&rows)).into());
         let substeps = Lesson::substeps_of(per_token(rows), LossFunction::CrossEntropy);
-        Ok(Lesson { substeps, metrics, uses: Vec::new(), teacher_logprobs: Vec::new(), answers: Vec::new() })
+        Ok(Lesson { substeps, metrics, ..Lesson::default() })
     }
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {

@@ -1,5 +1,6 @@
 //! What is learnt from a run's data.
 
+mod beside;
 mod conversation_loss;
 mod cross_entropy;
 mod objective;
@@ -10,15 +11,18 @@ mod reference;
 mod soft_targets;
 mod target_distributions;
 
+pub(crate) use self::beside::BesideConversations;
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
 pub(crate) use self::objective::{Lesson, Objective, Part, Pass};
 pub use self::policy::{
-    AdvantageOptions, Baseline, KlPenalty, KlPlace, LossAggregation, PolicyDataError, PolicyMetrics,
-    STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
+    AdvantageOptions, Baseline, ComparedCalls, KlPenalty, KlPlace, LossAggregation, PerCall, PolicyDataError,
+    PolicyMetrics, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,
     rollout_metrics, split_into_substeps,
 };
-pub(crate) use self::policy::{Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, PolicyGradient, report_odd_rewards};
+pub(crate) use self::policy::{
+    Credit, GREATEST_LOGPROB_DIFFERENCE, Kl, Minibatches, PolicyGradient, report_odd_rewards,
+};
 pub(crate) use self::preference::{Held, Preference, data_of as compared_data, fill_in};
 pub(crate) use self::preference_scores::PreferenceScores;
 pub use self::reference::Reference;

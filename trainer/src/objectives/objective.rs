@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use fulgurite_backends::{ForwardBackward, Learner, LossFunction};
@@ -42,12 +43,19 @@ pub(crate) trait Objective<Data>: Send {
 pub(crate) struct Part {
     pub(crate) data: Arc<[Datum]>,
     pub(crate) loss: LossFunction,
+    /// Whether it is of what is learnt beside the main objective.
+    pub(crate) is_beside: bool,
 }
 
 /// What the learner is given in a step.
+#[derive(Default)]
 pub(crate) struct Lesson {
     /// What each optimizer step learns, in order: the sum of its parts. None if there is nothing to learn.
     pub(crate) substeps: Vec<Vec<Part>>,
+    /// Passes that the learner has made already, whose gradients have accumulated for one more optimizer step.
+    pub(crate) passes: Vec<Pass>,
+    /// How long those waited for rollouts.
+    pub(crate) waited: Duration,
     /// What there is to say of the data.
     pub(crate) metrics: Map<String, Value>,
     /// What becomes of every token that was sampled for it.
@@ -59,16 +67,24 @@ pub(crate) struct Lesson {
 }
 
 impl Lesson {
+    /// Whether there is nothing to learn.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.substeps.is_empty() && self.passes.is_empty()
+    }
+
     /// One part a substep, all under one loss.
     pub(crate) fn substeps_of(data: impl IntoIterator<Item = Arc<[Datum]>>, loss: LossFunction) -> Vec<Vec<Part>> {
-        data.into_iter().map(|data| vec![Part { data, loss }]).collect()
+        data.into_iter().map(|data| vec![Part { data, loss, is_beside: false }]).collect()
     }
 }
 
 /// One pass of the learner over a part.
+#[derive(Clone)]
 pub(crate) struct Pass {
     /// Of which substep.
     pub(crate) substep: usize,
+    /// Whether the part is of what is learnt beside the main objective.
+    pub(crate) is_beside: bool,
     pub(crate) data: Arc<[Datum]>,
     /// Of each datum, the logprob of each of its targets under the weights before the update.
     pub(crate) logprobs: Vec<Vec<f32>>,

@@ -79,7 +79,7 @@ impl Objective<ConversationBatch<ComparedExample>> for Preference {
         self.comparisons = Some(Arc::new(Comparisons { loss, scale, list }));
         let uses = batch.examples.into_iter().flat_map(|example| example.uses).collect();
         let substeps = Lesson::substeps_of([data], LossFunction::CrossEntropy);
-        Ok(Lesson { substeps, metrics, uses, answers: Vec::new(), teacher_logprobs: Vec::new() })
+        Ok(Lesson { substeps, metrics, uses, ..Lesson::default() })
     }
 
     /// Of the comparisons, in place of the part's token losses.

@@ -35,7 +35,7 @@ impl Objective<ConversationBatch> for SoftTargetLoss {
         for part in lesson.substeps.iter_mut().flatten() {
             let rows = part.data.iter().map(|row| self.taught(row.clone())).collect::<Vec<_>>();
             let data: Vec<Datum> = stream::iter(rows).buffered(CONCURRENCY).try_collect().await?;
-            *part = Part { data: data.into(), loss: LossFunction::CrossEntropy };
+            *part = Part { data: data.into(), loss: LossFunction::CrossEntropy, is_beside: false };
         }
         Ok(lesson)
     }

@@ -3,15 +3,17 @@
 use fulgurite_backends::nearest_name;
 use serde_json::{Map, Value, json};
 
+use super::conversations_beside::ConversationsBeside;
 use super::distillation::DistillationLoss;
+use super::failures::FailureOptions;
 use super::loss::PolicyLoss;
 use super::objective_name::ObjectiveName;
 use super::sft::{DataSource, TrainOn, Validation};
 use super::supervised::SupervisedOptions;
-use super::trainer::{KlOptions, TrainerOptions};
+use super::trainer::{KlOptions, SamplingSchedule, TrainerOptions};
 use crate::TrainError;
 use crate::evaluation::StopRule;
-use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation, Spread};
+use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation, PerCall, Spread};
 use crate::sources::HarvestOptions;
 
 /// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
@@ -200,6 +202,8 @@ impl TrainerOptions {
         }
         self.check_advantages()?;
         self.check_pairwise()?;
+        self.check_failures()?;
+        self.check_conversations()?;
         self.check_dynamic_sampling()?;
         self.check_schedule()?;
         least("[trainer] groups_per_batch", self.groups_per_batch as u64, 1, "a step needs a task")?;
@@ -212,8 +216,59 @@ impl TrainerOptions {
         check_sampling(&self.sampling_parameters)
     }
 
+    fn check_conversations(&self) -> Result<(), TrainError> {
+        let Some(ConversationsBeside { weight, batch_size, max_tokens, .. }) = &self.conversations else {
+            return Ok(());
+        };
+        if !weight.is_finite() || *weight <= 0.0 {
+            return refuse("[trainer] conversations.weight", weight, "must be a finite number above 0");
+        }
+        let key = "[trainer] conversations";
+        least(&format!("{key}.batch_size"), *batch_size as u64, 1, "an update needs a conversation")?;
+        least(&format!("{key}.max_tokens"), max_tokens.unwrap_or(2) as u64, 2, "one to read and one to predict")
+    }
+
+    fn check_failures(&self) -> Result<(), TrainError> {
+        let FailureOptions { least_members, agent_reward, .. } = self.failures;
+        if self.harvest.is_some() && self.failures != FailureOptions::default() {
+            let message = "is of rollouts that a run starts itself: of a harvest leave it out".to_owned();
+            return Err(TrainError::Option { key: "[trainer] failures".to_owned(), message });
+        }
+        if !(0.0..=1.0).contains(&least_members) {
+            return refuse("[trainer] failures.least_members", least_members, "must be a share from 0 to 1");
+        }
+        let Some(reward) = agent_reward else { return Ok(()) };
+        let key = "[trainer] failures.agent_reward";
+        if !reward.is_finite() {
+            return refuse(key, reward, "must be a finite number");
+        }
+        match self.reward_bounds {
+            Some([low, high]) if !(low..=high).contains(&reward) => {
+                refuse(key, reward, &format!("must be in reward_bounds = [{low}, {high}]"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_per_call(&self, per_call: Option<PerCall>) -> Result<(), TrainError> {
+        let Some(per_call) = per_call else { return Ok(()) };
+        let key = "[trainer] advantages.per_call";
+        if !(0.0..=1.0).contains(&per_call.discount) {
+            return refuse(&format!("{key}.discount"), per_call.discount, "must be from 0 to 1");
+        }
+        if !per_call.rollout_weight.is_finite() {
+            return refuse(&format!("{key}.rollout_weight"), per_call.rollout_weight, "must be a finite number");
+        }
+        let message = match (&self.harvest, &self.dynamic_sampling) {
+            (Some(_), _) => "is of groups, and a harvest's rollouts may be alone: leave it out",
+            (None, Some(_)) => "is not for dynamic_sampling, which looks at what whole rollouts earned",
+            (None, None) => return Ok(()),
+        };
+        Err(TrainError::Option { key: key.to_owned(), message: message.to_owned() })
+    }
+
     fn check_advantages(&self) -> Result<(), TrainError> {
-        let AdvantageOptions { baseline, normalize_by_standard_deviation: normalizes, standard_deviation_of } =
+        let AdvantageOptions { baseline, normalize_by_standard_deviation: normalizes, standard_deviation_of, per_call } =
             self.advantages;
         let key = "[trainer] advantages.standard_deviation_of";
         if standard_deviation_of == Spread::Batch && !normalizes {
@@ -222,6 +277,7 @@ impl TrainerOptions {
         if standard_deviation_of == Spread::Group && normalizes && !baseline.is_of_group() {
             return refuse(key, "group", "must be batch: the baseline is not of the group either");
         }
+        self.check_per_call(per_call)?;
         if self.harvest.is_some() && !baseline.is_of_group() {
             let message = "a harvest measures a rollout that is alone against harvest.baseline_decay's running mean:                            leave it out";
             return Err(TrainError::Option {
@@ -240,6 +296,28 @@ impl TrainerOptions {
         Ok(())
     }
 
+    /// What depends on the whole batch cannot be known of a part.
+    fn check_minibatches(&self) -> Result<(), TrainError> {
+        let in_reward = self.kl.as_ref().is_some_and(|kl| kl.place == KlPlace::Reward);
+        let other = [
+            ("harvest", self.harvest.is_some()),
+            ("dynamic_sampling", self.dynamic_sampling.is_some()),
+            ("substeps", self.substeps.get() > 1),
+            ("importance_mask", self.importance_mask.is_some()),
+            ("teachers", self.objective == ObjectiveName::OnPolicyDistillation),
+            ("advantages.baseline", !self.advantages.baseline.is_of_group()),
+            ("advantages.standard_deviation_of", self.advantages.standard_deviation_of == Spread::Batch),
+            ("loss_aggregation", self.loss_aggregation != LossAggregation::Sum),
+            ("kl.in = \"reward\"", in_reward),
+        ]
+        .into_iter()
+        .find_map(|(key, is_set)| is_set.then_some(key));
+        let Some(other) = other else { return Ok(()) };
+        let message =
+            format!("cannot be in minibatches with {other}, which is of a whole batch: leave one of them out");
+        Err(TrainError::Option { key: "[trainer] schedule".to_owned(), message })
+    }
+
     fn check_schedule(&self) -> Result<(), TrainError> {
         let is_ahead = self.schedule.max_staleness() > 0;
         let wrong = |message: &str| {
@@ -249,6 +327,9 @@ impl TrainerOptions {
             return wrong(
                 "has no rollouts to run ahead in a harvest, whose own harvest.max_staleness says how old they may be",
             );
+        }
+        if let SamplingSchedule::Minibatches(_) = self.schedule {
+            self.check_minibatches()?;
         }
         if is_ahead && self.dynamic_sampling.is_some() {
             return wrong(
@@ -275,7 +356,18 @@ impl TrainerOptions {
         if !self.advantages.baseline.is_of_group() {
             return wrong("only groups that are measured against themselves can have nothing to teach: leave it out");
         }
-        least("[trainer] dynamic_sampling.max_refills", dynamic.max_refills as u64, 1, "leave the table out for none")
+        if let Some([low, high]) = dynamic.solve_rate
+            && !(0.0 <= low && low <= high && high <= 1.0)
+        {
+            let value = format!("[{low}, {high}]");
+            return refuse("[trainer] dynamic_sampling.solve_rate", value, "must be two shares from 0 to 1, in order");
+        }
+        if !dynamic.solved_at.is_finite() {
+            return refuse("[trainer] dynamic_sampling.solved_at", dynamic.solved_at, "must be a finite number");
+        }
+        let least_refills = if dynamic.prioritize || dynamic.solve_rate.is_some() { 0 } else { 1 };
+        let refills = dynamic.max_refills as u64;
+        least("[trainer] dynamic_sampling.max_refills", refills, least_refills, "leave the table out for none")
     }
 }
 

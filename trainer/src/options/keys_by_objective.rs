@@ -23,11 +23,13 @@ const COMMON: [&str; 10] = [
 ];
 
 /// Keys of objectives that learn from rollouts.
-const OF_ROLLOUTS: [&str; 17] = [
+const OF_ROLLOUTS: [&str; 19] = [
+    "conversations",
     "groups_per_batch",
     "group_size",
     "reward_bounds",
     "advantages",
+    "failures",
     "zero_reward_on_limit",
     "loss",
     "loss_parameters",

@@ -1,7 +1,9 @@
 //! What a config says of training.
 
 mod check;
+mod conversations_beside;
 mod distillation;
+mod failures;
 mod keys_by_objective;
 mod loss;
 mod objective_name;
@@ -10,7 +12,9 @@ mod sft;
 mod supervised;
 mod trainer;
 
+pub use self::conversations_beside::ConversationsBeside;
 pub use self::distillation::{DistillationLoss, DistillationOptions};
+pub use self::failures::FailureOptions;
 pub use self::loss::{LossParameters, PolicyLoss};
 pub use self::objective_name::ObjectiveName;
 pub use self::preference::{PairwiseOptions, PreferenceOptions};

@@ -3,7 +3,9 @@ use std::num::NonZeroUsize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::conversations_beside::ConversationsBeside;
 use super::distillation::DistillationOptions;
+use super::failures::FailureOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
 use super::preference::{PairwiseOptions, PreferenceOptions};
@@ -75,6 +77,8 @@ pub struct TrainerOptions {
     /// The least and the greatest that a rollout may earn in all. One that earned something else is refused by name, and
     /// counts as failed; without bounds, only what is too large to be summed is.
     pub reward_bounds: Option<[f64; 2]>,
+    /// What becomes of rollouts that failed.
+    pub failures: FailureOptions,
     /// How rewards become advantages.
     pub advantages: AdvantageOptions,
     /// Whether a rollout whose last answer was cut off by the limit of its tokens earns 0 at most, so that running into the
@@ -110,6 +114,8 @@ pub struct TrainerOptions {
     /// Updates one after another that may have nothing to learn from, as where every group's rewards are equal; after so
     /// many the run ends with an error. 0 never ends it.
     pub stop_without_gradient: u64,
+    /// Conversations that are learnt from in each update beside the rollouts.
+    pub conversations: Option<ConversationsBeside>,
     /// Learn from whatever rewarded rollouts there are, in place of tasks.
     pub harvest: Option<HarvestOptions>,
 }
@@ -141,6 +147,7 @@ impl Default for TrainerOptions {
             checkpoint_every: 1,
             keep_checkpoints: 2,
             reward_bounds: None,
+            failures: FailureOptions::default(),
             advantages: AdvantageOptions::default(),
             zero_reward_on_limit: false,
             loss: PolicyLoss::default(),
@@ -156,6 +163,7 @@ impl Default for TrainerOptions {
             evaluation: EvaluationOptions::default(),
             stop: StopRule::default(),
             stop_without_gradient: 20,
+            conversations: None,
             harvest: None,
         }
     }
@@ -173,30 +181,41 @@ pub enum SamplingSchedule {
         /// Updates, at most, that the weights which sampled a token may be behind those that it trains; 0 is as `sync`.
         max_staleness: u64,
     },
+    /// For so many parts of a batch, each of whole groups: the learner computes on those that have ended while agents play the
+    /// others, and takes one step behind the last.
+    Minibatches(NonZeroUsize),
 }
 
 impl SamplingSchedule {
     /// Updates, at most, that the weights which sampled a token may be behind those that it trains.
     pub fn max_staleness(self) -> u64 {
         match self {
-            Self::Sync => 0,
+            Self::Sync | Self::Minibatches(_) => 0,
             Self::Async { max_staleness } => max_staleness,
         }
     }
 }
 
 /// Further tasks in place of those whose rollouts all earned the same (DAPO: Yu et al. 2025).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamicSampling {
     /// How often in a step, at most, as many further tasks are tried as groups are lacking. Then the step is made with the
     /// groups that there are.
     pub max_refills: usize,
+    /// Least and greatest share of a group's rollouts that solve the task; what is easier or harder is not trained, and
+    /// other tasks are tried in its place. Without it, only groups in which all earned the same are left out.
+    pub solve_rate: Option<[f64; 2]>,
+    /// The reward from which on a rollout counts as having solved its task.
+    pub solved_at: f64,
+    /// Whether tasks are tried the more often the nearer the share of rollouts that lately solved them is to one half, in
+    /// place of one after the other. No task is given up.
+    pub prioritize: bool,
 }
 
 impl Default for DynamicSampling {
     fn default() -> Self {
-        Self { max_refills: 4 }
+        Self { max_refills: 4, solve_rate: None, solved_at: 1.0, prioritize: false }
     }
 }
 

@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use fulgurite_backends::derive_seed;
-use fulgurite_types::{Generation, NewRollout, RolloutConfig};
+use fulgurite_types::{Generation, NewRollout, Rollout, RolloutConfig, UntrainedCause};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::failures::Failures;
+use super::judgement::judge;
 use super::member::{Collected, Member, Phase, Policy};
 use super::reading::{RewardRules, member_of};
+use crate::options::FailureOptions;
 use crate::{Record, RecordError, Reporter, TrainError, TrainEvent};
 
 /// How often progress is told while nothing else happens.
@@ -30,6 +32,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) resources_id: String,
     pub(crate) policy: Policy,
     pub(crate) reward_rules: RewardRules,
+    /// What becomes of those that failed.
+    pub(crate) failures: FailureOptions,
 }
 
 /// Tasks, each of which becomes a group.
@@ -49,26 +53,17 @@ pub(crate) async fn enqueue(
     Ok(enqueued.into_iter().map(|rollout| rollout.rollout_id).collect())
 }
 
-/// Waits until each of these rollouts has ended, and reads what was recorded.
-///
-/// `runner` holds a message once nobody is left to run them. Not one success, and not one call of the model, are errors:
-/// then the agent is at fault, and there is nothing to learn from it.
-pub(crate) async fn gather(
+/// Waits until each of these rollouts has ended, and reads what was recorded. `runner` holds a message once nobody is left to
+/// run them.
+pub(crate) async fn collect(
     record: &dyn Record,
     plan: &Plan<'_>,
     ids: Vec<String>,
     runner: &mut watch::Receiver<Option<String>>,
     reporter: &mut dyn Reporter,
 ) -> Result<Collected, TrainError> {
-    let members = ended_members(record, plan, ids, runner, reporter).await?;
-    let (phase, step) = (plan.phase.as_str(), plan.step);
-    if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
-        reporter.report(TrainEvent::RolloutsFailed { phase, step, failures: failures.clone() });
-        if failures.failed == failures.rollouts {
-            return Err(TrainError::EveryRolloutFailed { phase: phase.to_owned(), step, failures });
-        }
-    }
-    check_calls(&members, &plan.policy, phase, step)?;
+    let mut members = ended_members(record, plan, ids, runner, reporter).await?;
+    let replaced = run_again(record, plan, &mut members, runner, reporter).await?;
     let mut groups: Vec<Vec<Member>> = Vec::new();
     for (index, member) in members.into_iter().enumerate() {
         if index % plan.group_size == 0 {
@@ -78,7 +73,91 @@ pub(crate) async fn gather(
             group.push(member);
         }
     }
-    Ok(Collected { phase: plan.phase, groups })
+    groups.iter_mut().for_each(|group| give_up_small(group, plan));
+    Ok(Collected { phase: plan.phase, groups, replaced })
+}
+
+/// As [`collect`], of rollouts that are learnt from or scored as they are.
+pub(crate) async fn gather(
+    record: &dyn Record,
+    plan: &Plan<'_>,
+    ids: Vec<String>,
+    runner: &mut watch::Receiver<Option<String>>,
+    reporter: &mut dyn Reporter,
+) -> Result<Collected, TrainError> {
+    let collected = collect(record, plan, ids, runner, reporter).await?;
+    check(&collected, plan, reporter)?;
+    Ok(collected)
+}
+
+/// Not one success, and not one call of the model, are errors: then the agent is at fault, and there is nothing to learn from
+/// it.
+pub(crate) fn check(collected: &Collected, plan: &Plan<'_>, reporter: &mut dyn Reporter) -> Result<(), TrainError> {
+    let members: Vec<&Member> = collected.groups.iter().flatten().collect();
+    let (phase, step) = (plan.phase.as_str(), plan.step);
+    if let Some(failures) = Failures::of(&members).filter(Failures::are_most) {
+        reporter.report(TrainEvent::RolloutsFailed { phase, step, failures: failures.clone() });
+        if failures.failed == failures.rollouts {
+            return Err(TrainError::EveryRolloutFailed { phase: phase.to_owned(), step, failures });
+        }
+    }
+    check_calls(&members, &plan.policy, phase, step)
+}
+
+/// Runs members again that failed for what the policy cannot bring about, each in its place; gives those that were there.
+async fn run_again(
+    record: &dyn Record,
+    plan: &Plan<'_>,
+    members: &mut [Member],
+    runner: &mut watch::Receiver<Option<String>>,
+    reporter: &mut dyn Reporter,
+) -> Result<Vec<Member>, TrainError> {
+    let mut replaced = Vec::new();
+    for rerun in 1..=plan.failures.reruns {
+        let is_lost = |member: &Member| member.failure.is_some_and(|cause| !cause.may_be_the_policys());
+        let lost: Vec<usize> = (0..members.len()).filter(|index| is_lost(&members[*index])).collect();
+        if lost.is_empty() {
+            break;
+        }
+        let rollouts = lost.iter().map(|index| rerun_of(&members[*index].rollout, plan, rerun)).collect();
+        let enqueued = record.enqueue_rollouts(rollouts).await?;
+        let ids = enqueued.into_iter().map(|rollout| rollout.rollout_id).collect();
+        let again = ended_members(record, plan, ids, runner, reporter).await?;
+        for (index, member) in lost.into_iter().zip(again) {
+            replaced.push(std::mem::replace(&mut members[index], member));
+        }
+    }
+    Ok(replaced)
+}
+
+/// The same task in the same place of its group, with another seed: what fails by chance may do so by its seed.
+fn rerun_of(rollout: &Rollout, plan: &Plan<'_>, rerun: u32) -> NewRollout {
+    let mut metadata = rollout.metadata.clone().unwrap_or_default();
+    let seed = metadata.get("seed").and_then(Value::as_u64).unwrap_or_default();
+    metadata.insert("seed".to_owned(), derive_seed(seed, &["rerun", &rerun.to_string()]).into());
+    metadata.insert("rerun".to_owned(), rerun.into());
+    metadata.insert("rerun_of".to_owned(), rollout.rollout_id.as_str().into());
+    NewRollout {
+        rollout_id: None,
+        input: rollout.input.clone(),
+        mode: Some(plan.phase.mode()),
+        resources_id: rollout.resources_id.clone(),
+        config: Some(plan.config.clone()),
+        metadata: Some(metadata),
+    }
+}
+
+/// Learns nothing of a group of which failures that are not the policy's have left too few.
+fn give_up_small(group: &mut [Member], plan: &Plan<'_>) {
+    let lost = group.iter().filter(|member| member.failure.is_some_and(|cause| !cause.may_be_the_policys())).count();
+    let least = (plan.failures.least_members * group.len() as f64).ceil() as usize;
+    if plan.phase != Phase::Train || lost == 0 || group.len() - lost >= least {
+        return;
+    }
+    for member in group.iter_mut().filter(|member| member.succeeded()) {
+        member.refused = Some(UntrainedCause::TooFewMembers);
+        judge(member, plan.phase, &plan.policy);
+    }
 }
 
 /// The rollouts, once each has ended, however it has.
@@ -164,7 +243,7 @@ async fn wait(
 }
 
 /// Refuses rollouts none of which called the model that is trained: whatever they earned, it was not the model's doing.
-fn check_calls(members: &[Member], policy: &Policy, phase: &'static str, step: u64) -> Result<(), TrainError> {
+fn check_calls(members: &[&Member], policy: &Policy, phase: &'static str, step: u64) -> Result<(), TrainError> {
     let calls = || members.iter().flat_map(|member| &member.generations);
     // What was passed on to another host has no tokens here.
     let counts = |call: &Generation| !call.sampled_tokens.is_empty() || policy.tokenizer.is_empty();
@@ -199,6 +278,7 @@ mod tests {
                 resources_id: format!("r-weights-{step}"),
                 policy: Policy { tokenizer: "t".into(), model: "m".into(), weights_version: step, max_staleness: 0 },
                 reward_rules: RewardRules::default(),
+                failures: FailureOptions::default(),
             };
             let rollouts = new_rollouts(&plan, &GroupTasks { tasks: vec![json!(1), json!(2)], groups_before });
             rollouts.iter().map(|rollout| rollout.metadata.as_ref().unwrap()["seed"].as_u64().unwrap()).collect()

@@ -7,6 +7,13 @@ pub fn is_constant(total_rewards: &[f64]) -> bool {
     total_rewards.windows(2).all(|pair| pair[0] == pair[1])
 }
 
+/// The share of those that succeeded which earned at least `solved_at`; `None` if none did.
+pub(crate) fn solve_rate(group: &[Member], solved_at: f64) -> Option<f64> {
+    let succeeded = || group.iter().filter(|member| member.succeeded());
+    let solved = succeeded().filter(|member| member.total_reward >= solved_at).count();
+    (succeeded().count() > 0).then(|| solved as f64 / succeeded().count() as f64)
+}
+
 /// Whether not all that succeeded earned the same.
 pub(crate) fn can_teach(group: &[Member]) -> bool {
     let rewards: Vec<f64> =

@@ -31,9 +31,12 @@ pub struct Failures {
 
 impl Failures {
     /// What failed among the rollouts of a step, if anything did.
-    pub(crate) fn of(members: &[Member]) -> Option<Self> {
-        let failed: Vec<(String, Option<&str>)> =
-            members.iter().filter(|member| !member.succeeded()).map(why).collect();
+    pub(crate) fn of(members: &[&Member]) -> Option<Self> {
+        let failed: Vec<(String, Option<&str>)> = members
+            .iter()
+            .filter(|member| member.failure.is_some() || !member.succeeded())
+            .map(|member| why(member))
+            .collect();
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for (reason, _) in &failed {
             *counts.entry(reason).or_default() += 1;
@@ -71,7 +74,7 @@ impl fmt::Display for Failures {
 
 impl Member {
     /// Why it failed, in words.
-    pub(crate) fn failure(&self) -> String {
+    pub(crate) fn failure_reason(&self) -> String {
         why(self).0
     }
 }

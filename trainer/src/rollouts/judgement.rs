@@ -18,7 +18,8 @@ fn untrained_cause(generation: &Generation, member: &Member, phase: Phase, polic
         return Some(UntrainedCause::Evaluation);
     }
     let attempt = member.attempts.iter().find(|attempt| attempt.attempt_id == generation.attempt_id);
-    if attempt.is_some_and(|attempt| attempt.status == AttemptStatus::Failed) {
+    let counts = member.is_penalized && member.is_latest(&generation.attempt_id);
+    if !counts && attempt.is_some_and(|attempt| attempt.status == AttemptStatus::Failed) {
         return Some(UntrainedCause::FailedAttempt);
     }
     if !member.is_latest(&generation.attempt_id) {

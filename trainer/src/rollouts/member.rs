@@ -1,11 +1,12 @@
 //! Rollouts that have ended, as a step learns from them.
 
-use fulgurite_adapters::EpisodeStop;
 use fulgurite_types::{
-    Attempt, Generation, GenerationUse, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus, UntrainedCause,
-    Verdict,
+    Attempt, EpisodeStop, Generation, GenerationUse, RecordedReward, Reward, Rollout, RolloutMode, RolloutStatus,
+    UntrainedCause, Verdict,
 };
 use serde_json::Value;
+
+use super::failure_cause::FailureCause;
 
 /// What rollouts are run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,10 @@ pub(crate) struct Member {
     pub(crate) verdicts: Vec<Verdict>,
     /// Why nothing may be learnt from what it was rewarded with; it counts as failed then.
     pub(crate) refused: Option<UntrainedCause>,
+    /// Who failed it.
+    pub(crate) failure: Option<FailureCause>,
+    /// Whether its reward is what the run gives those that their agent failed.
+    pub(crate) is_penalized: bool,
 }
 
 /// Whether a rollout is a client's session: it has no end of its own, and its reward says that it may be judged.
@@ -100,6 +105,8 @@ impl Member {
             generations: Vec::new(),
             verdicts: Vec::new(),
             refused: None,
+            failure: None,
+            is_penalized: false,
         }
     }
 
@@ -121,7 +128,7 @@ impl Member {
     }
 
     pub(crate) fn succeeded(&self) -> bool {
-        let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout);
+        let is_over = self.rollout.status == RolloutStatus::Succeeded || is_session(&self.rollout) || self.is_penalized;
         is_over && !self.rewards.is_empty() && self.refused.is_none()
     }
 
@@ -140,12 +147,19 @@ impl Member {
 pub(crate) struct Collected {
     pub(crate) phase: Phase,
     pub(crate) groups: Vec<Vec<Member>>,
+    /// Those that failed and were run again.
+    pub(crate) replaced: Vec<Member>,
 }
 
 impl Collected {
+    /// All rollouts, those that were run again among them.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.groups.iter().flatten().chain(&self.replaced)
+    }
+
     /// What became of every token that was sampled.
     pub(crate) fn uses(&self) -> Vec<GenerationUse> {
-        let judged = self.groups.iter().flatten().flat_map(Member::judged);
+        let judged = self.members().flat_map(Member::judged);
         judged
             .map(|(generation, verdict)| GenerationUse {
                 generation_id: generation.generation_id.clone(),

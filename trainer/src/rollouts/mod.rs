@@ -2,6 +2,7 @@
 
 mod collection;
 mod constant_rewards;
+mod failure_cause;
 mod failures;
 mod judgement;
 mod member;
@@ -10,9 +11,10 @@ mod reading;
 mod reward_check;
 mod sample_answers;
 
-pub(crate) use self::collection::{GroupTasks, Plan, ended_members, enqueue, gather, new_rollouts};
-pub(crate) use self::constant_rewards::can_teach;
+pub(crate) use self::collection::{GroupTasks, Plan, check, collect, ended_members, enqueue, gather, new_rollouts};
 pub use self::constant_rewards::is_constant;
+pub(crate) use self::constant_rewards::{can_teach, solve_rate};
+pub(crate) use self::failure_cause::failure_metrics;
 pub use self::failures::Failures;
 pub(crate) use self::member::{Collected, Member, Phase, Policy, is_session};
 pub(crate) use self::pairwise::Pairwise;

@@ -76,7 +76,7 @@ impl Pairwise {
     }
 
     fn contestant(&self, place: usize, member: &Member) -> Option<Contestant> {
-        if !member.succeeded() {
+        if !member.succeeded() || member.is_penalized {
             return None;
         }
         let tokens = member.trained().map(|generation| generation.sampled_tokens.len()).sum();

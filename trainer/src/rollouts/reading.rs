@@ -1,8 +1,11 @@
 //! From a rollout's record to a member of its group.
 
-use fulgurite_adapters::{EpisodeStop, exclusion, merge_generations};
-use fulgurite_types::{Attempt, Generation, RolloutRecord, RolloutStatus, StopReason};
+use fulgurite_adapters::{exclusion, merge_generations};
+use fulgurite_types::{
+    Attempt, EpisodeStop, Generation, RecordedReward, Reward, RolloutRecord, RolloutStatus, StopReason,
+};
 
+use super::failure_cause::FailureCause;
 use super::judgement::judge;
 use super::member::{Member, Phase, Policy, is_session};
 use super::reward_check::{self, RewardBounds};
@@ -15,6 +18,8 @@ pub(crate) struct RewardRules {
     pub(crate) bounds: RewardBounds,
     /// Whether a rollout that a limit cut off earns 0 at most.
     pub(crate) zero_on_limit: bool,
+    /// What a rollout earns that its agent failed.
+    pub(crate) agent_failed: Option<f64>,
 }
 
 /// A rollout that has ended, with what of it is trained by `policy`.
@@ -28,22 +33,54 @@ pub(crate) fn member_of(
     if rollout.status != RolloutStatus::Succeeded && !is_session(&rollout) {
         rewards.clear();
     }
-    let earned = merge_generations(&[], &rewards)?.total_reward();
-    let refused = reward_check::refusal(&rewards, earned, rules.bounds);
-    let stop = stop_of(attempts.last(), &generations, &policy.model);
-    let total_reward = if rules.zero_on_limit && stop.is_limit() { earned.min(0.0) } else { earned };
-    let verdicts = Vec::new();
-    let mut member = Member { rollout, attempts, rewards, total_reward, stop, generations, verdicts, refused };
+    let mut member = Member {
+        rollout,
+        attempts,
+        rewards,
+        total_reward: 0.0,
+        stop: EpisodeStop::Completed,
+        generations,
+        verdicts: Vec::new(),
+        refused: None,
+        failure: None,
+        is_penalized: false,
+    };
+    member.failure = FailureCause::of(&member);
+    if let (Some(FailureCause::Agent), Some(penalty)) = (member.failure, rules.agent_failed) {
+        member.rewards = member.attempts.last().map(|attempt| penalty_of(attempt, penalty)).into_iter().collect();
+        member.is_penalized = true;
+    }
+    let earned = merge_generations(&[], &member.rewards)?.total_reward();
+    member.refused = reward_check::refusal(&member.rewards, earned, rules.bounds);
+    member.stop = stop_of(member.attempts.last(), &member.generations, &policy.model);
+    member.total_reward = if rules.zero_on_limit && member.stop.is_limit() { earned.min(0.0) } else { earned };
     judge(&mut member, phase, policy);
     Ok(member)
 }
 
-/// Whether the answer to the last call of the model was cut off; calls beside the task say nothing of it.
+/// What the run gives a rollout that its agent failed.
+fn penalty_of(attempt: &Attempt, penalty: f64) -> RecordedReward {
+    RecordedReward {
+        attempt_id: attempt.attempt_id.clone(),
+        span_id: String::new(),
+        sequence_id: u64::MAX,
+        time: attempt.end_time,
+        generation_id: None,
+        reward: Reward::new(penalty),
+        giver: None,
+    }
+}
+
+/// The limit that refused the attempt a call; else whether the answer to the last call of the model was cut off. Calls
+/// beside the task say nothing of it.
 fn stop_of(attempt: Option<&Attempt>, generations: &[Generation], model: &str) -> EpisodeStop {
     let counts = |generation: &&Generation| {
         let is_of = attempt.is_some_and(|attempt| attempt.attempt_id == generation.attempt_id);
         is_of && generation.model == model && exclusion(generation).is_none()
     };
+    if let Some(limit) = attempt.and_then(Attempt::limit) {
+        return limit;
+    }
     match generations.iter().filter(counts).max_by_key(|generation| generation.sequence_id) {
         Some(last) if last.stop_reason == StopReason::Length => EpisodeStop::MaxTokens,
         _ => EpisodeStop::Completed,

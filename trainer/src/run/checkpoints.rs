@@ -9,7 +9,7 @@ use fulgurite_backends::{
 use fulgurite_types::Checkpoint;
 use serde::{Deserialize, Serialize};
 
-use crate::sources::{DataPosition, HarvestState};
+use crate::sources::{DataPosition, HarvestState, SolveRates};
 use crate::{Record, Reporter, TrainError, TrainEvent};
 
 /// All that a resumed run needs beside weights and optimizer: every random choice is a pure function of the seed and
@@ -30,13 +30,29 @@ pub(crate) struct CheckpointState {
     /// Names the reference of a run that learns from comparisons, with what its weights are.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reference: String,
+    /// How often tasks were solved, of a run that tries them by that.
+    #[serde(default, skip_serializing_if = "SolveRates::is_empty")]
+    pub solve_rates: SolveRates,
+    /// Conversations read so far, of a run that learns from them beside its tasks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub conversation_cursor: u64,
     /// What the files were when they were saved, but for those that the directory's own list tells of: of them, what the
     /// list was. Older records tell of all files, or of none; those are taken as they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: FileDigests,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl CheckpointState {
+    pub(crate) fn new(seed: u64, step: u64, position: &DataPosition, files: FileDigests) -> Self {
+        let DataPosition { data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor } =
+            position.clone();
+        Self { seed, step, data_cursor, harvest, data_fingerprint, reference, solve_rates, conversation_cursor, files }
+    }
+
     /// Where the data are read on.
     pub(crate) fn position(&self) -> DataPosition {
         DataPosition {
@@ -44,6 +60,8 @@ impl CheckpointState {
             harvest: self.harvest.clone(),
             data_fingerprint: self.data_fingerprint.clone(),
             reference: self.reference.clone(),
+            solve_rates: self.solve_rates.clone(),
+            conversation_cursor: self.conversation_cursor,
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct RunSummary {
     pub validation_after: Option<ValidationScores>,
     /// Rows of conversations that were left out, by cause; `None` for a run that learns from others.
     pub skipped_rows: Option<BTreeMap<String, u64>>,
+    /// Rollouts that failed, by cause, and in all; what was run again counts for each time.
+    pub failed_rollouts: BTreeMap<String, u64>,
     /// Greatest difference between the sampler's logprob of a token and the trainer's, before an update, of all steps.
     pub max_logprob_difference: f64,
     /// Sampled tokens that were trained.
@@ -55,6 +57,17 @@ pub(super) fn skipped_rows(steps: &[&Map<String, Value>]) -> Option<BTreeMap<Str
     let skipped =
         |(key, rows): (&String, &Value)| Some((key.strip_prefix("data/skipped/")?.to_owned(), rows.as_u64()?));
     Some(step.iter().filter_map(skipped).collect())
+}
+
+/// Rollouts of all steps that failed, by cause.
+pub(super) fn failed_rollouts(steps: &[&Map<String, Value>]) -> BTreeMap<String, u64> {
+    let mut failed = BTreeMap::new();
+    for (key, count) in steps.iter().flat_map(|metrics| metrics.iter()) {
+        if let (Some(cause), Some(count)) = (key.strip_prefix("rollout_errors/"), count.as_u64()) {
+            *failed.entry(cause.to_owned()).or_default() += count;
+        }
+    }
+    failed
 }
 
 impl RunSummary {
@@ -89,6 +102,9 @@ impl RunSummary {
         }
         if let Some(rows) = &self.skipped_rows {
             set("skipped_rows".to_owned(), json!(rows));
+        }
+        if !self.failed_rollouts.is_empty() {
+            set("failed_rollouts".to_owned(), json!(self.failed_rollouts));
         }
         set("max_logprob_difference".to_owned(), json!(self.max_logprob_difference));
         set("sampled_tokens".to_owned(), json!(self.sampled_tokens));

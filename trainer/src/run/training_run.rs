@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::checkpoints::{CheckpointState, Checkpoints, file_digests, remove_directory};
 use super::ledger;
 use super::metrics_file::MetricsFile;
-use super::summary::{RunSummary, skipped_rows};
+use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::without_gradient;
 use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores};
 use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Part, Pass};
@@ -219,11 +219,13 @@ impl<Data> TrainingRun<Data> {
         let learner = self.learner.as_ref();
         let mut lesson = self.objective.lesson(step, data, &mut progress.position, learner, reporter).await?;
         let mut metrics = self.step_metrics(step, &mut lesson);
-        self.update(step, &lesson, &mut metrics).await?;
+        let is_empty = lesson.is_empty();
+        let waited = lesson.waited.as_secs_f64();
+        self.update(step, &mut lesson, &mut metrics).await?;
         self.publish(step + 1).await?;
         progress.step = step + 1;
-        set(&mut metrics, "time/sampling", sampling_seconds);
-        set(&mut metrics, "time/training", training.elapsed().as_secs_f64());
+        set(&mut metrics, "time/sampling", sampling_seconds + waited);
+        set(&mut metrics, "time/training", training.elapsed().as_secs_f64() - waited);
 
         let mut uses = lesson.uses;
         let mut total = started.elapsed().as_secs_f64();
@@ -233,13 +235,13 @@ impl<Data> TrainingRun<Data> {
             metrics.extend(evaluation.metrics);
             uses.extend(evaluation.uses);
         }
-        let untrained = if lesson.substeps.is_empty() { uses.clone() } else { Vec::new() };
+        let untrained = if is_empty { uses.clone() } else { Vec::new() };
         let is_due = progress.step.is_multiple_of(self.checkpointing.every);
         let checkpoint = if is_due { Some(self.save_checkpoint(progress).await?) } else { None };
         set(&mut metrics, "time/total", total);
         let consumed = Consumed { uses, teacher_logprobs: lesson.teacher_logprobs };
         self.record(progress, step, metrics, consumed, checkpoint, reporter).await?;
-        if lesson.substeps.is_empty() {
+        if is_empty {
             let steps = self.record.steps(&self.identity.run_id).await?;
             without_gradient::warning(&steps, &untrained, lesson.answers)
                 .into_iter()
@@ -264,20 +266,31 @@ impl<Data> TrainingRun<Data> {
     }
 
     /// Forward and backward over each part, and the optimizer once for each substep; nothing if there is nothing to learn.
-    async fn update(&mut self, step: u64, lesson: &Lesson, metrics: &mut Map<String, Value>) -> Result<(), TrainError> {
-        set(metrics, "optim/datums", lesson.substeps.iter().flatten().map(|part| part.data.len()).sum::<usize>());
-        if lesson.substeps.is_empty() {
+    async fn update(
+        &mut self,
+        step: u64,
+        lesson: &mut Lesson,
+        metrics: &mut Map<String, Value>,
+    ) -> Result<(), TrainError> {
+        let parts = lesson.substeps.iter().flatten().map(|part| part.data.len());
+        let datums = parts.chain(lesson.passes.iter().map(|pass| pass.data.len())).sum::<usize>();
+        set(metrics, "optim/datums", datums);
+        if lesson.is_empty() {
             return Ok(());
         }
         let optimizer = self.optimizer_at(step);
-        let mut passes = Vec::with_capacity(lesson.substeps.len());
-        let mut greatest_norm = 0.0;
+        let mut passes = std::mem::take(&mut lesson.passes);
+        let mut greatest_norm: f64 = 0.0;
+        if !passes.is_empty() {
+            greatest_norm = self.learner.optimizer_step(optimizer).await?.gradient_norm;
+        }
         for (substep, parts) in lesson.substeps.iter().enumerate() {
             for part in parts {
                 let told = self.objective.forward_backward(part, self.learner.as_ref()).await?;
                 let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
-                let pass = Pass { substep, data: Arc::clone(&part.data), logprobs, loss_sum, entropy_sum };
-                if let Some(Part { data, loss }) = self.objective.addition(&pass, self.learner.as_ref()).await? {
+                let (data, is_beside) = (Arc::clone(&part.data), part.is_beside);
+                let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropy_sum };
+                if let Some(Part { data, loss, .. }) = self.objective.addition(&pass, self.learner.as_ref()).await? {
                     self.learner.forward_backward(data, loss).await?;
                 }
                 passes.push(pass);
@@ -307,10 +320,8 @@ impl<Data> TrainingRun<Data> {
         // Left by a process that died between saving and recording: it counts for nothing.
         remove_directory(&directory)?;
         self.learner.save_checkpoint(&directory).await?;
-        let DataPosition { data_cursor, harvest, data_fingerprint, reference } = progress.position.clone();
         let files = file_digests(&directory).await?;
-        let seed = self.identity.seed;
-        let state = CheckpointState { seed, step, data_cursor, harvest, data_fingerprint, reference, files };
+        let state = CheckpointState::new(self.identity.seed, step, &progress.position, files);
         Ok(CheckpointRecord { directory: name, state: json!(state) })
     }
 
@@ -429,6 +440,7 @@ impl<Data> TrainingRun<Data> {
             validation_before: metrics.iter().find_map(|metrics| ValidationScores::read(metrics)),
             validation_after: metrics.iter().rev().find_map(|metrics| ValidationScores::read(metrics)),
             skipped_rows: skipped_rows(&metrics),
+            failed_rollouts: failed_rollouts(&metrics),
             max_logprob_difference: greatest(GREATEST_LOGPROB_DIFFERENCE),
             untrained_tokens: BTreeMap::from([("other".to_owned(), 0)]),
             wall_seconds: started.elapsed().as_secs_f64(),

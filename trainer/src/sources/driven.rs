@@ -1,6 +1,7 @@
 //! Rollouts that the run itself puts on the queue: groups of the tasks that come next, now or some steps ahead.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,11 +9,14 @@ use fulgurite_types::{GenerationUse, RolloutConfig, UntrainedCause};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::solve_rates::SolveRates;
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
+use crate::options::{DynamicSampling, FailureOptions};
 use crate::publishing::resources_id;
 use crate::rollouts::{
-    Collected, GroupTasks, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, ended_members, enqueue, gather,
+    Collected, GroupTasks, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, check, collect,
+    ended_members, enqueue, solve_rate,
 };
 use crate::{Record, Reporter, RunIdentity, TrainError};
 
@@ -26,6 +30,7 @@ pub(crate) struct RolloutGroups {
     /// What has to have sampled what is trained.
     pub(crate) policy: Policy,
     pub(crate) reward_rules: RewardRules,
+    pub(crate) failures: FailureOptions,
     /// A message here says that nobody is left to run rollouts.
     pub(crate) runner: watch::Receiver<Option<String>>,
     /// Compares what is learnt from, in place of what it was rewarded with.
@@ -68,8 +73,20 @@ impl RolloutGroups {
         ids: Vec<String>,
         reporter: &mut dyn Reporter,
     ) -> Result<Collected, TrainError> {
+        let collected = self.collect(purpose, ids, reporter).await?;
+        check(&collected, &self.plan(purpose), reporter)?;
+        Ok(collected)
+    }
+
+    /// As [`gather`](Self::gather), whether or not there is anything to learn from them.
+    async fn collect(
+        &mut self,
+        purpose: Purpose,
+        ids: Vec<String>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
         let mut runner = self.runner.clone();
-        let mut collected = gather(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await?;
+        let mut collected = collect(self.record.as_ref(), &self.plan(purpose), ids, &mut runner, reporter).await?;
         if let (Some(pairwise), Phase::Train) = (&self.pairwise, purpose.phase) {
             pairwise.reward(&mut collected).await?;
         }
@@ -88,6 +105,7 @@ impl RolloutGroups {
             resources_id: resources_id(&self.identity.run_id, step),
             policy: Policy { weights_version: step, max_staleness, ..self.policy.clone() },
             reward_rules: self.reward_rules,
+            failures: self.failures,
         }
     }
 }
@@ -102,14 +120,22 @@ pub(crate) struct DrivenTasks {
     pub(crate) tasks: Vec<Value>,
     pub(crate) groups_per_batch: usize,
     pub(crate) group_size: usize,
-    /// How often, at most, as many further tasks are tried as groups have nothing to teach.
-    pub(crate) max_refills: usize,
+    /// Further tasks in place of those that teach nothing.
+    pub(crate) dynamic: Option<DynamicSampling>,
     /// Updates that the weights which sample may be behind.
     pub(crate) max_staleness: u64,
     /// Updates at most.
     pub(crate) max_steps: u64,
-    /// The rollouts of the next steps, in order, as far as they are on the queue.
-    pub(crate) ahead: VecDeque<Vec<String>>,
+    /// The groups of the next steps, in order, as far as they are on the queue.
+    pub(crate) ahead: VecDeque<Enqueued>,
+}
+
+/// Groups on the queue.
+#[derive(Default)]
+pub(crate) struct Enqueued {
+    rollouts: Vec<String>,
+    /// The index of each group's task.
+    tasks: Vec<usize>,
 }
 
 #[async_trait]
@@ -124,22 +150,27 @@ impl Source<Collected> for DrivenTasks {
         let last = (step + self.max_staleness).min(self.max_steps.saturating_sub(1)).max(step);
         for later in step + self.ahead.len() as u64..=last {
             let cursor = position.data_cursor + (later - step) * size as u64;
-            let tasks = GroupTasks { tasks: self.tasks_at(cursor, size), groups_before: 0 };
-            self.ahead.push_back(self.groups.enqueue(self.purpose(later), step, tasks).await?);
+            let tasks = self.indices(&position.solve_rates, cursor, size);
+            let groups = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
+            let rollouts = self.groups.enqueue(self.purpose(later), step, groups).await?;
+            self.ahead.push_back(Enqueued { rollouts, tasks });
         }
-        let rollouts = self.ahead.pop_front().unwrap_or_default();
+        let Enqueued { rollouts, tasks } = self.ahead.pop_front().unwrap_or_default();
         let purpose = self.purpose(step);
         let mut collected = self.groups.gather(purpose, rollouts, reporter).await?;
         position.data_cursor += size as u64;
-        for _ in 0..self.max_refills {
-            let teaching = collected.groups.iter().filter(|group| can_teach(group)).count();
+        let mut teaching = self.judge(&tasks, &mut collected.groups, &mut position.solve_rates);
+        for _ in 0..self.dynamic.map_or(0, |dynamic| dynamic.max_refills) {
             let lacking = size - teaching;
             if lacking == 0 {
                 break;
             }
-            let tasks = self.tasks_at(position.data_cursor, lacking);
-            let further = GroupTasks { tasks, groups_before: collected.groups.len() };
-            collected.groups.extend(self.groups.run(purpose, further, reporter).await?.groups);
+            let tasks = self.indices(&position.solve_rates, position.data_cursor, lacking);
+            let further = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: collected.groups.len() };
+            let mut further = self.groups.run(purpose, further, reporter).await?;
+            teaching += self.judge(&tasks, &mut further.groups, &mut position.solve_rates);
+            collected.groups.extend(further.groups);
+            collected.replaced.extend(further.replaced);
             position.data_cursor += lacking as u64;
         }
         Ok(collected)
@@ -151,15 +182,64 @@ impl Source<Collected> for DrivenTasks {
         reporter: &mut dyn Reporter,
     ) -> Result<Vec<GenerationUse>, TrainError> {
         let mut uses = Vec::new();
-        for (step, rollouts) in (step..).zip(std::mem::take(&mut self.ahead)) {
+        for (step, Enqueued { rollouts, .. }) in (step..).zip(std::mem::take(&mut self.ahead)) {
             let plan = self.groups.plan(self.purpose(step));
             let mut runner = self.groups.runner.clone();
             let record = self.groups.record.as_ref();
             let mut members = ended_members(record, &plan, rollouts, &mut runner, reporter).await?;
             members.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::AfterLastStep));
-            uses.extend(Collected { phase: Phase::Train, groups: vec![members] }.uses());
+            uses.extend(Collected { phase: Phase::Train, groups: vec![members], replaced: Vec::new() }.uses());
         }
         Ok(uses)
+    }
+}
+
+/// Groups of a step that are on the queue, to be read as they end.
+pub(crate) struct PendingGroups {
+    groups: RolloutGroups,
+    purpose: Purpose,
+    rollouts: Vec<String>,
+}
+
+impl PendingGroups {
+    /// The ids of the rollouts in `count` parts of nearly equal numbers of groups, or in as many as there are groups.
+    pub(crate) fn split(&mut self, count: NonZeroUsize) -> Vec<Vec<String>> {
+        let mut rollouts = std::mem::take(&mut self.rollouts).into_iter();
+        let groups = rollouts.len() / self.purpose.group_size;
+        let count = count.get().min(groups);
+        let size = |part: usize| ((part + 1) * groups / count - part * groups / count) * self.purpose.group_size;
+        (0..count).map(|part| rollouts.by_ref().take(size(part)).collect()).collect()
+    }
+
+    /// Groups of these rollouts, once they are over.
+    pub(crate) async fn collect(
+        &mut self,
+        rollouts: Vec<String>,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Collected, TrainError> {
+        self.groups.collect(self.purpose, rollouts, reporter).await
+    }
+
+    /// Refuses a batch from which nothing can be learnt.
+    pub(crate) fn check(&self, collected: &Collected, reporter: &mut dyn Reporter) -> Result<(), TrainError> {
+        check(collected, &self.groups.plan(self.purpose), reporter)
+    }
+}
+
+#[async_trait]
+impl Source<PendingGroups> for DrivenTasks {
+    async fn next(
+        &mut self,
+        step: u64,
+        position: &mut DataPosition,
+        _: &mut dyn Reporter,
+    ) -> Result<PendingGroups, TrainError> {
+        let tasks = self.indices(&position.solve_rates, position.data_cursor, self.groups_per_batch);
+        let tasks = GroupTasks { tasks: self.tasks_of(&tasks), groups_before: 0 };
+        let purpose = self.purpose(step);
+        let rollouts = self.groups.enqueue(purpose, step, tasks).await?;
+        position.data_cursor += self.groups_per_batch as u64;
+        Ok(PendingGroups { groups: self.groups.clone(), purpose, rollouts })
     }
 }
 
@@ -170,8 +250,37 @@ impl DrivenTasks {
     }
 
     /// The `count` tasks from this place on.
-    fn tasks_at(&self, cursor: u64, count: usize) -> Vec<Value> {
-        let indices = tasks_at(self.groups.identity.seed, self.tasks.len(), cursor, count);
+    fn indices(&self, rates: &SolveRates, cursor: u64, count: usize) -> Vec<usize> {
+        let (seed, total) = (self.groups.identity.seed, self.tasks.len());
+        match self.dynamic {
+            Some(dynamic) if dynamic.prioritize => rates.draw(seed, total, cursor, count),
+            _ => tasks_at(seed, total, cursor, count),
+        }
+    }
+
+    fn tasks_of(&self, indices: &[usize]) -> Vec<Value> {
         indices.iter().map(|index| self.tasks[*index].clone()).collect()
+    }
+
+    /// How many of these groups have something to teach; those that are too easy or too hard are not trained.
+    fn judge(&self, tasks: &[usize], groups: &mut [Vec<Member>], rates: &mut SolveRates) -> usize {
+        let Some(dynamic) = self.dynamic else { return groups.len() };
+        let mut teaching = 0;
+        for (task, group) in tasks.iter().zip(groups) {
+            let rate = solve_rate(group, dynamic.solved_at);
+            if let Some(rate) = rate.filter(|_| dynamic.prioritize) {
+                rates.learn(*task, rate);
+            }
+            if !can_teach(group) {
+                continue;
+            }
+            match (dynamic.solve_rate, rate) {
+                (Some([low, high]), Some(rate)) if !(low..=high).contains(&rate) => {
+                    group.iter_mut().for_each(|member| member.do_not_train(UntrainedCause::OutsideDifficulty));
+                }
+                _ => teaching += 1,
+            }
+        }
+        teaching
     }
 }

@@ -76,7 +76,7 @@ impl Source<Collected> for HarvestedRollouts {
             let (done, total) = (harvest.ripe, harvest.wanted);
             reporter.report(TrainEvent::Rollouts { phase: "harvest", step, done, total });
             if harvest.ripe >= harvest.wanted {
-                return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members) });
+                return Ok(Collected { phase: Phase::Train, groups: by_task(harvest.members), replaced: Vec::new() });
             }
             sleep(LOOK_INTERVAL).await;
         }

@@ -1,19 +1,23 @@
 //! Where a run's data come from.
 
+mod beside;
 mod conversations;
 mod corpus;
 mod driven;
 mod harvest;
 mod harvest_state;
+mod solve_rates;
 mod source;
 mod task_order;
 mod tasks;
 
+pub(crate) use self::beside::BesideSource;
 pub(crate) use self::conversations::{ConversationBatch, ConversationSource};
 pub(crate) use self::corpus::{Corpus, CorpusRows};
-pub(crate) use self::driven::{DrivenTasks, Purpose, RolloutGroups};
+pub(crate) use self::driven::{DrivenTasks, PendingGroups, Purpose, RolloutGroups};
 pub use self::harvest::HarvestOptions;
 pub(crate) use self::harvest::HarvestedRollouts;
 pub(crate) use self::harvest_state::HarvestState;
+pub(crate) use self::solve_rates::SolveRates;
 pub(crate) use self::source::{DataPosition, Source};
 pub use self::tasks::{TaskForm, TaskSource, Tasks};

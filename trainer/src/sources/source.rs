@@ -3,6 +3,7 @@ use fulgurite_types::GenerationUse;
 use serde::{Deserialize, Serialize};
 
 use super::harvest_state::HarvestState;
+use super::solve_rates::SolveRates;
 use crate::{Reporter, TrainError};
 
 /// Where the data of a run's steps come from. What a step is given follows from the position alone, so that a resumed run
@@ -41,4 +42,10 @@ pub(crate) struct DataPosition {
     /// What the policy is held against; empty where nothing is.
     #[serde(default)]
     pub(crate) reference: String,
+    /// How often tasks were solved, of a run that tries them by that.
+    #[serde(default)]
+    pub(crate) solve_rates: SolveRates,
+    /// Conversations read so far, of a run that learns from them beside its tasks.
+    #[serde(default)]
+    pub(crate) conversation_cursor: u64,
 }

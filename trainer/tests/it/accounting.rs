@@ -87,6 +87,13 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
     let (rollout, attempt) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
     let task = attempted.rollout.input.as_str().unwrap();
     let mut generation = honest(attempted, turn);
+    if let Some(fault) = fault_of(attempted) {
+        store.record_generation(generation).await.unwrap();
+        let metadata = json!({ "reason": "it did not work", "fault": fault }).as_object().cloned();
+        let update = AttemptUpdate { metadata, ..AttemptUpdate::status(AttemptStatus::Failed) };
+        store.report_attempt(rollout, attempt, update).await.unwrap();
+        return;
+    }
     match task {
         "no_logprobs" => generation.logprobs = None,
         "defective" => generation.logprobs = Some(vec![f32::NAN, -0.5, -0.5]),
@@ -107,7 +114,11 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
         _ => {}
     }
     store.record_generation(generation).await.unwrap();
+    if task == "two_calls" {
+        two_calls(store, attempted, turn).await;
+    }
     let reward = match task {
+        "two_calls" => 0.0,
         "constant_group" => 1.0,
         "reward_out_of_bounds" => 3000.0 + f64::from(turn),
         "reward_too_large" => 1e308,
@@ -115,6 +126,37 @@ async fn play(store: &Store, attempted: &AttemptedRollout, turn: u32) {
     };
     store.add_reward(rollout, attempt, None, Reward::new(reward)).await.unwrap();
     store.report_attempt(rollout, attempt, AttemptUpdate::status(AttemptStatus::Succeeded)).await.unwrap();
+}
+
+/// Who fails an attempt at a task, if anybody does.
+fn fault_of(attempted: &AttemptedRollout) -> Option<&'static str> {
+    let metadata = attempted.rollout.metadata.as_ref().unwrap();
+    let member = metadata["member"].as_u64().unwrap();
+    match attempted.rollout.input.as_str().unwrap() {
+        "agent crashes" if member == 0 => Some("agent"),
+        "grader fails once" if member < 2 && !metadata.contains_key("rerun") => Some("grader"),
+        "grader fails" if member == 0 => Some("grader"),
+        _ => None,
+    }
+}
+
+/// A second call after the first, and a reward for each.
+async fn two_calls(store: &Store, attempted: &AttemptedRollout, turn: u32) {
+    let (rollout, attempt) = (&attempted.rollout.rollout_id, &attempted.attempt.attempt_id);
+    let second = NewGeneration {
+        generation_id: format!("second-{turn}"),
+        span_id: format!("second-{turn:09x}"),
+        prompt_tokens: vec![1, 2, turn, 3, 4, 5, 6],
+        sampled_tokens: vec![7, 8],
+        logprobs: Some(vec![-0.5; 2]),
+        ..honest(attempted, turn)
+    };
+    store.record_generation(second).await.unwrap();
+    // Who is better in the first turn is worse in the second.
+    let member = attempted.rollout.metadata.as_ref().unwrap()["member"].as_f64().unwrap();
+    for (generation_id, value) in [(format!("generation-{turn}"), member), (format!("second-{turn}"), -member)] {
+        store.add_reward(rollout, attempt, Some(&generation_id), Reward::new(value)).await.unwrap();
+    }
 }
 
 fn passed_on(attempted: &AttemptedRollout, turn: u32) -> NewGeneration {
@@ -192,6 +234,17 @@ async fn train(tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainEr
 }
 
 async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Result<RunSummary, TrainError> {
+    train_with(reached, tasks, pupil, json!({})).await
+}
+
+/// With these keys of `[trainer]` beside the usual ones.
+async fn train_with(
+    reached: Reached,
+    tasks: &[&str],
+    pupil: &Arc<Pupil>,
+    keys: serde_json::Value,
+) -> Result<RunSummary, TrainError> {
+    let keys: TrainerOptions = serde_json::from_value(keys).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", directory.path().join("t.db").display());
     let store = Store::open(&url, StoreOptions::default()).await.unwrap();
@@ -207,11 +260,12 @@ async fn train_over(reached: Reached, tasks: &[&str], pupil: &Arc<Pupil>) -> Res
             reward_bounds: Some([0.0, 100.0]),
             max_steps: Some(1),
             evaluation: EvaluationOptions { every: 1, samples_per_task: 1 },
-            ..TrainerOptions::default()
+            ..keys
         },
         reference: Reference::Start,
         teachers: None,
         judge: None,
+        conversations: None,
         tasks: Tasks {
             train: tasks.iter().map(|task| json!(task)).collect(),
             held_out: vec![json!("held out")],
@@ -285,6 +339,70 @@ async fn every_cause_is_counted(reached: Reached) {
     assert_eq!(*pupil.optimizer_steps.lock().unwrap(), 1);
 }
 
+/// The advantages of the trained tokens of each datum.
+fn advantages(pupil: &Pupil) -> Vec<Vec<f32>> {
+    let of_datum = |datum: &Datum| match &datum.loss_inputs {
+        LossInputs::Policy { advantages, mask, .. } => {
+            advantages.iter().zip(mask).filter(|(_, mask)| **mask > 0.0).map(|(advantage, _)| *advantage).collect()
+        }
+        _ => panic!("not a policy datum"),
+    };
+    let mut all: Vec<Vec<f32>> = pupil.lessons.lock().unwrap().iter().map(of_datum).collect();
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    all
+}
+
+#[tokio::test]
+async fn each_call_is_measured_against_the_calls_of_its_turn() {
+    let pupil = Arc::default();
+    let whole = train(&["two_calls"], &pupil).await.unwrap();
+    assert_eq!(whole.trained_tokens, 0, "in all every rollout earned the same");
+    let keys = json!({ "advantages": { "per_call": { "discount": 0.0 } } });
+    let summary = train_with(Reached::InProcess, &["two_calls"], &pupil, keys).await.unwrap();
+    assert_eq!(summary.trained_tokens, 15);
+    let of_member = |first: f32| vec![first, first, first, -first, -first];
+    assert_eq!(advantages(&pupil), [of_member(-1.0), of_member(0.0), of_member(1.0)]);
+}
+
+#[tokio::test]
+async fn a_policy_cannot_learn_to_crash_its_way_out() {
+    let pupil: Arc<Pupil> = Arc::default();
+    let summary = train(&["agent crashes"], &pupil).await.unwrap();
+    assert_eq!(summary.untrained_tokens["failed_attempt"], 3, "what led to a crash is not taught");
+    assert_eq!(advantages(&pupil).len(), 2);
+
+    let pupil: Arc<Pupil> = Arc::default();
+    let keys = json!({ "failures": { "agent_reward": 0.0 } });
+    let summary = train_with(Reached::InProcess, &["agent crashes"], &pupil, keys).await.unwrap();
+    assert_eq!(summary.trained_tokens, 9, "{summary:?}");
+    assert_eq!(summary.failed_rollouts, [("agent".to_owned(), 1), ("total".to_owned(), 1)].into());
+    // The crash, which earned the least, is the first of all.
+    let lessons = advantages(&pupil);
+    let mean = lessons.iter().map(|datum| datum[0]).sum::<f32>();
+    assert!(lessons[0][0] < 0.0 && lessons[2][0] > 0.0 && mean.abs() < 1e-5, "{lessons:?}");
+}
+
+#[tokio::test]
+async fn what_the_policy_cannot_bring_about_is_run_again_and_no_zero() {
+    let pupil: Arc<Pupil> = Arc::default();
+    let summary = train(&["grader fails once"], &pupil).await.unwrap();
+    assert_eq!(summary.trained_tokens, 9, "the group is whole");
+    assert_eq!(summary.untrained_tokens["failed_attempt"], 6, "{summary:?}");
+    assert_eq!(summary.failed_rollouts, [("grader".to_owned(), 2), ("total".to_owned(), 2)].into());
+
+    // Once, and once more for each of two reruns; then the group is too small.
+    let pupil: Arc<Pupil> = Arc::default();
+    let summary = train(&["grader fails", "honest"], &pupil).await.unwrap();
+    assert_eq!(summary.failed_rollouts["grader"], 3);
+    assert_eq!((summary.untrained_tokens["failed_attempt"], summary.untrained_tokens["too_few_members"]), (9, 6));
+    assert_eq!((summary.trained_tokens, summary.untrained_tokens["other"]), (9, 0));
+
+    let pupil: Arc<Pupil> = Arc::default();
+    let keys = json!({ "failures": { "reruns": 0, "least_members": 0.5 } });
+    let summary = train_with(Reached::InProcess, &["grader fails", "honest"], &pupil, keys).await.unwrap();
+    assert_eq!((summary.trained_tokens, summary.untrained_tokens["failed_attempt"]), (15, 3), "{summary:?}");
+}
+
 #[tokio::test]
 async fn a_logprob_that_is_not_a_number_is_never_trained() {
     let pupil = Arc::default();
@@ -337,6 +455,7 @@ async fn a_group_of_one_is_refused_by_the_name_of_the_option() {
         reference: Reference::Start,
         teachers: None,
         judge: None,
+        conversations: None,
         tasks: Tasks { train: vec![json!(1)], held_out: vec![json!(1)], last: Vec::new() },
         identity: RunIdentity { run_id: "run".into(), seed: 1, directory: directory.path().to_owned() },
         rollout_config: RolloutConfig::default(),

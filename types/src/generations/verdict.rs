@@ -39,12 +39,16 @@ words! {
         RewardOutOfBounds = "reward_out_of_bounds",
         /// A reward of the rollout is so large that sums of such rewards are no finite numbers.
         RewardTooLarge = "reward_too_large",
+        /// So few rollouts of the group were left by failures that are not the policy's that nothing was learnt of it.
+        TooFewMembers = "too_few_members",
         /// The prompt was made with another tokenizer than the learner's.
         UnknownTokenizer = "unknown_tokenizer",
         /// Sampled by another model than the one that is trained.
         OtherModel = "other_model",
         /// Every rollout of the group earned the same: no advantage, nothing to learn.
         ConstantGroup = "constant_group",
+        /// The task was easier or harder for the group than the run was told to learn from.
+        OutsideDifficulty = "outside_difficulty",
         /// Sampled from weights older than the limit allows.
         StaleWeights = "stale_weights",
         /// Sampled ahead for a step that the run did not make: it stopped early.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-use crate::Object;
 use crate::words::words;
+use crate::{EpisodeStop, Object};
 
 words! {
     /// Where one attempt at a rollout stands.
@@ -52,6 +52,71 @@ pub struct Attempt {
     /// What gives its rewards, as its worker called it when it took the rollout; nothing is written where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grader: Option<String>,
+}
+
+words! {
+    /// Who failed an attempt, as the runner says that played it.
+    Fault {
+        /// The agent's program, whatever the model had told it.
+        Agent = "agent",
+        /// What was to grade it.
+        Grader = "grader",
+        /// The runner itself, or the machine under it.
+        Runner = "runner",
+    }
+}
+
+impl Fault {
+    /// Key of an attempt's metadata that holds it.
+    pub const KEY: &str = "fault";
+}
+
+/// Key of an attempt's metadata under which the server says which limit ended it.
+const STOP: &str = "fulgurite_stop";
+/// Key under which it says how a model host failed the attempt.
+const HOST_ERROR: &str = "fulgurite_host_error";
+
+/// What a server notes of an attempt: the first of each kind stays, whatever else is said of the attempt later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptNote {
+    /// A limit refused the attempt a call.
+    Stop(EpisodeStop),
+    /// A model host failed to answer a call; the error's code.
+    HostError(&'static str),
+}
+
+impl AttemptNote {
+    /// The keys of notes, which nobody else may write.
+    pub const KEYS: [&str; 2] = [STOP, HOST_ERROR];
+
+    /// Key and value in the metadata.
+    pub fn entry(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Stop(stop) => (STOP, stop.as_str()),
+            Self::HostError(code) => (HOST_ERROR, code),
+        }
+    }
+}
+
+impl Attempt {
+    /// Which limit refused it a call, if one did.
+    pub fn limit(&self) -> Option<EpisodeStop> {
+        EpisodeStop::from_word(self.word(STOP)?)
+    }
+
+    /// How a model host failed it, if one did.
+    pub fn host_error(&self) -> Option<&str> {
+        self.word(HOST_ERROR)
+    }
+
+    /// Who failed it, if its runner says so.
+    pub fn fault(&self) -> Option<Fault> {
+        Fault::from_word(self.word(Fault::KEY)?)
+    }
+
+    fn word(&self, key: &str) -> Option<&str> {
+        self.metadata.as_ref()?.get(key)?.as_str()
+    }
 }
 
 /// Changes to an attempt: `None` keeps what is there.

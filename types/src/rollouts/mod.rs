@@ -2,6 +2,7 @@
 
 pub(crate) mod attempt;
 pub(crate) mod attempted_rollout;
+pub(crate) mod episode_stop;
 pub(crate) mod resources;
 pub(crate) mod reward;
 pub(crate) mod rollout;

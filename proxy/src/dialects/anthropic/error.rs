@@ -68,7 +68,11 @@ mod tests {
     fn every_error_has_anthropics_shape_status_and_type() {
         for (error, status, kind) in [
             (ProxyError::invalid("top_p", "no"), 400, "invalid_request_error"),
-            (ProxyError::BudgetSpent { of: "3 model calls".into() }, 400, "invalid_request_error"),
+            (
+                ProxyError::BudgetSpent { of: "3 model calls".into(), stop: fulgurite_types::EpisodeStop::MaxTurns },
+                400,
+                "invalid_request_error",
+            ),
             (ProxyError::BodyTooLarge { limit: 1 }, 413, "request_too_large"),
             (ProxyError::UnknownModel { model: "m".into(), served: "none".into() }, 404, "not_found_error"),
             (ProxyError::UnknownTarget { kind: "rollout", id: "r".into() }, 404, "not_found_error"),

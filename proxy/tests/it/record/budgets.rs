@@ -1,6 +1,6 @@
 //! What the calls of an attempt may take together, and how each dialect is told that it is spent.
 
-use fulgurite_types::NewRollout;
+use fulgurite_types::{AttemptRef, AttemptUpdate, EpisodeStop, NewRollout};
 
 use crate::common::{BODY_LIMIT, Script, Setup, body};
 use fulgurite_backends::StopReason;
@@ -57,6 +57,41 @@ async fn an_attempt_makes_no_more_calls_than_it_may_also_after_a_restart() {
     let expected = json!({ "type": "invalid_request_error", "message": spent["message"] });
     assert_eq!(refused(told, 400).await, expected);
     assert_eq!(setup.generations().await.iter().filter(|one| one.rollout_id == rollout).count(), 2);
+}
+
+#[tokio::test]
+async fn why_a_call_failed_is_noted_of_its_attempt_and_is_for_nobody_else_to_say() {
+    let setup = setup(Budget { calls: Some(1), ..Budget::default() }).await;
+    let (rollout, base) = setup.attempt().await;
+    let attempt = async || setup.store.get_attempt(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
+    assert_eq!(setup.post(&base, &body()).await.status(), 503);
+    assert_eq!((attempt().await.host_error(), attempt().await.limit()), (Some("overloaded"), None));
+    answered(&setup, &base, 1).await;
+    for _ in 0..2 {
+        refused(setup.post(&base, &body()).await, 400).await;
+        assert_eq!(attempt().await.limit(), Some(EpisodeStop::MaxTurns));
+    }
+    let forged = json!({ "fulgurite_stop": "completed", "mine": 1 }).as_object().cloned();
+    let update = AttemptUpdate { metadata: forged, ..AttemptUpdate::default() };
+    let updated = setup.store.update_attempt(&rollout, AttemptRef::Latest, update).await.unwrap();
+    let expected = json!({ "mine": 1, "fulgurite_stop": "max_turns", "fulgurite_host_error": "overloaded" });
+    assert_eq!(json!(updated.metadata), expected);
+}
+
+#[tokio::test]
+async fn answers_have_tokens_of_their_own_also_after_a_restart() {
+    let mut setup = setup(Budget { sampled_tokens: Some(5), ..Budget::default() }).await;
+    let (rollout, base) = setup.attempt().await;
+    answered(&setup, &base, 3).await;
+    let old = setup.url.clone();
+    setup.restart().await;
+    let base = base.replace(&old, &setup.url);
+    answered(&setup, &base, 2).await;
+    assert_eq!(setup.sampler.requests.lock().unwrap().last().unwrap().max_tokens, 2);
+    let told = refused(setup.post(&base, &body()).await, 400).await;
+    assert_eq!(told["message"], "the attempt's budget of 5 sampled tokens is spent");
+    let attempt = setup.store.get_attempt(&rollout, AttemptRef::Latest).await.unwrap().unwrap();
+    assert_eq!(attempt.limit(), Some(EpisodeStop::MaxSampledTokens));
 }
 
 #[tokio::test]

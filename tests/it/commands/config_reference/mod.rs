@@ -39,8 +39,10 @@ auxiliary_rules = [{ name = "r" }]
 
 [trainer]
 harvest = {}
+advantages = { per_call = {} }
 dynamic_sampling = {}
 pairwise = { judge = "shorter" }
+conversations = { file = "f" }
 distillation = {}
 kl = { coefficient = 0.1 }
 "#;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::call_advantages::PerCall;
+
 /// What a rollout's reward is measured against.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,7 +39,7 @@ pub enum Spread {
 }
 
 /// How advantages are computed; the default is tinker-cookbook's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdvantageOptions {
     /// What is taken off the reward.
@@ -46,6 +48,8 @@ pub struct AdvantageOptions {
     pub normalize_by_standard_deviation: bool,
     /// Of which advantages that is the deviation.
     pub standard_deviation_of: Spread,
+    /// Advantages for single calls, from what they earned; without it, every token of a rollout has the rollout's.
+    pub per_call: Option<PerCall>,
 }
 
 /// Added to the standard deviation, so that rewards that hardly differ do not explode.

@@ -2,9 +2,11 @@
 
 mod advantages;
 mod aggregation;
+mod call_advantages;
 mod importance_mask;
 mod kl_loss;
 mod kl_penalty;
+mod minibatches;
 mod policy_gradient;
 mod policy_metrics;
 mod rollout_metrics;
@@ -18,8 +20,10 @@ pub(crate) mod vectors;
 
 pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
 pub use self::aggregation::LossAggregation;
+pub use self::call_advantages::{ComparedCalls, PerCall};
 pub use self::kl_loss::KlPlace;
 pub use self::kl_penalty::{KlPenalty, distill, penalize_kl};
+pub(crate) use self::minibatches::Minibatches;
 pub(crate) use self::policy_gradient::{Kl, PolicyGradient, report_odd_rewards};
 pub(crate) use self::policy_metrics::GREATEST_LOGPROB_DIFFERENCE;
 pub use self::policy_metrics::{PolicyDataError, PolicyMetrics, policy_metrics};

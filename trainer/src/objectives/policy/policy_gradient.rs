@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fulgurite_backends::{Learner, LossFunction, RatioBounds};
-use fulgurite_types::{Datum, LossInputs, TeacherLogprobs};
+use fulgurite_types::{Datum, LossInputs, TeacherLogprobs, UntrainedCause, Verdict};
 use serde_json::{Map, Value};
 
 use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
@@ -16,11 +16,12 @@ use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlPlace, kl_loss};
 use super::kl_penalty::{KlPenalty, penalize_kl};
 use super::policy_metrics::{PolicyMetrics, policy_metrics, policy_metrics_of};
+use super::rollout_metrics::rollout_metrics;
 use super::staleness::staleness_metrics;
 use super::substeps::split_into_substeps;
 use super::teachers::{MemberPlace, Teachers};
-use super::trajectories::{Credit, assemble};
-use crate::rollouts::{Collected, Decode, findings, reward_metrics, sample_answers};
+use super::trajectories::{Batch, Credit, assemble};
+use crate::rollouts::{Collected, Decode, Member, failure_metrics, findings, reward_metrics, sample_answers};
 use crate::sources::DataPosition;
 use crate::{DistillationLoss, DistillationOptions, Reporter, TrainError, TrainEvent};
 
@@ -65,25 +66,15 @@ impl Objective<Collected> for PolicyGradient {
         reporter: &mut dyn Reporter,
     ) -> Result<Lesson, TrainError> {
         let harvest = self.baseline_decay.map(|_| &position.harvest);
-        let batch = assemble(&mut collected, self.credit, harvest)?;
-        let mut metrics = Map::new();
-        for (key, value) in batch.rollout_metrics {
-            metrics.insert(key, value.into());
-        }
-        metrics.insert("sampling/groups".to_owned(), collected.groups.len().into());
-        metrics.insert("sampling/groups_without_signal".to_owned(), batch.idle_groups.into());
-        metrics.insert("sampling/tokens_without_signal".to_owned(), batch.idle_tokens.into());
-        for (key, count) in report_odd_rewards(&collected, step, reporter) {
-            metrics.insert(key, count.into());
-        }
+        let mut batch = assemble(&mut collected, self.credit, harvest)?;
+        let mut metrics = self.describe(step, &collected, &batch, reporter);
         if let Some(decay) = self.baseline_decay {
             position.harvest.learn(&batch.alone, decay);
             for (key, value) in position.harvest.metrics(&batch.alone) {
                 metrics.insert(key.to_owned(), value.into());
             }
         }
-        metrics.extend(staleness_metrics(&collected, step));
-        let mut groups = batch.groups;
+        let mut groups = std::mem::take(&mut batch.groups);
         let teacher_logprobs = match &self.teachers {
             Some(teachers) => self.taught(teachers, &mut groups, &batch.places, &collected, &mut metrics).await?,
             None => Vec::new(),
@@ -99,19 +90,14 @@ impl Objective<Collected> for PolicyGradient {
             let substeps = split_into_substeps(rows, self.substeps).into_iter().map(Into::into);
             let substeps = Lesson::substeps_of(substeps, LossFunction::CrossEntropy);
             let uses = collected.uses();
-            return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, answers: Vec::new() });
+            return Ok(Lesson { substeps, metrics, uses, teacher_logprobs, ..Lesson::default() });
         }
         let groups = self.corrected(groups, learner, &mut metrics).await?;
         let answers = if groups.is_empty() { sample_answers(&collected, &self.decode) } else { Vec::new() };
-        let mut substeps = Vec::new();
-        (self.divisors, self.kl_loss) = (Vec::new(), None);
-        for groups in split_into_substeps(groups, self.substeps) {
-            let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
-            self.divisors.push(self.aggregation.scale(&mut rollouts));
-            substeps.push(rollouts.into_iter().flatten().collect());
-        }
-        let substeps = Lesson::substeps_of(substeps, self.loss);
-        Ok(Lesson { substeps, metrics, uses: collected.uses(), teacher_logprobs, answers })
+        self.begin();
+        let substeps = split_into_substeps(groups, self.substeps);
+        let substeps = substeps.into_iter().map(|groups| vec![self.part(groups)]).collect();
+        Ok(Lesson { substeps, metrics, uses: collected.uses(), teacher_logprobs, answers, ..Lesson::default() })
     }
 
     /// The loss of leaving the reference, which needs the logprobs of the weights that the substep begins with.
@@ -122,7 +108,7 @@ impl Objective<Collected> for PolicyGradient {
         let made = kl_loss(&pass.data, &pass.logprobs, &reference, kl.penalty.coefficient, divisors)?;
         let (loss, distance, targets) = self.kl_loss.unwrap_or_default();
         self.kl_loss = Some((loss + made.loss, distance + made.distance, targets + made.targets));
-        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy }))
+        Ok(Some(Part { data: made.rows.into(), loss: LossFunction::CrossEntropy, is_beside: false }))
     }
 
     /// How far sampler and trainer are from each other is told of the first substep, before which no update has moved
@@ -168,8 +154,51 @@ impl PolicyGradient {
         Ok(told)
     }
 
+    /// Forgets the step before.
+    pub(super) fn begin(&mut self) {
+        (self.divisors, self.kl_loss) = (Vec::new(), None);
+    }
+
+    /// What there is to say of the rollouts of a step.
+    pub(super) fn describe(
+        &self,
+        step: u64,
+        collected: &Collected,
+        batch: &Batch,
+        reporter: &mut dyn Reporter,
+    ) -> Map<String, Value> {
+        let mut metrics = Map::new();
+        for (key, value) in rollout_metrics(&batch.trajectories) {
+            metrics.insert(key, value.into());
+        }
+        metrics.insert("sampling/groups".to_owned(), collected.groups.len().into());
+        metrics.insert("sampling/groups_without_signal".to_owned(), batch.idle_groups.into());
+        metrics.insert("sampling/tokens_without_signal".to_owned(), batch.idle_tokens.into());
+        let outside = Verdict::Untrained(UntrainedCause::OutsideDifficulty);
+        let is_outside = |group: &&Vec<Member>| group.iter().any(|member| member.verdicts.contains(&outside));
+        let outside = collected.groups.iter().filter(is_outside).count();
+        if outside > 0 {
+            metrics.insert("sampling/groups_outside_difficulty".to_owned(), outside.into());
+        }
+        for (key, count) in failure_metrics(collected.members()) {
+            metrics.insert(key.to_owned(), count.into());
+        }
+        for (key, count) in report_odd_rewards(collected, step, reporter) {
+            metrics.insert(key, count.into());
+        }
+        metrics.extend(staleness_metrics(collected, step));
+        metrics
+    }
+
+    /// The rows of some groups, of one optimizer step.
+    pub(super) fn part(&mut self, groups: Vec<Vec<Vec<Datum>>>) -> Part {
+        let mut rollouts: Vec<Vec<Datum>> = groups.into_iter().flatten().collect();
+        self.divisors.push(self.aggregation.scale(&mut rollouts));
+        Part { data: rollouts.into_iter().flatten().collect(), loss: self.loss, is_beside: false }
+    }
+
     /// The rows with what leaving the reference costs taken into their advantages, and without what has moved too far.
-    async fn corrected(
+    pub(super) async fn corrected(
         &self,
         groups: Vec<Vec<Vec<Datum>>>,
         learner: &dyn Learner,

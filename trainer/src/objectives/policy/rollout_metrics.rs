@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fulgurite_adapters::{EpisodeStop, Trajectory, TrajectoryGroup, Transition};
-use fulgurite_types::Chunk;
+use fulgurite_adapters::{Trajectory, TrajectoryGroup, Transition};
+use fulgurite_types::{Chunk, EpisodeStop};
 
 use crate::rollouts::is_constant;
 
@@ -65,7 +65,7 @@ fn describe(tag: &str, groups: &[&TrajectoryGroup], metrics: &mut BTreeMap<Strin
         let rewards: f64 = episodes.iter().map(|episode| episode.total_reward()).sum();
         add("turns_per_episode", turn_count / episode_count);
         add("reward/total", rewards / episode_count);
-        for reason in EpisodeStop::ALL {
+        for &reason in EpisodeStop::ALL {
             let stopped = episodes.iter().filter(|episode| episode.stop_reason == reason).count();
             add(&format!("stop/{}", reason.as_str()), stopped as f64 / episode_count);
         }

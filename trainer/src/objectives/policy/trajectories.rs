@@ -1,12 +1,12 @@
 //! From the rollouts of a step to rows with advantages.
 
-use std::collections::BTreeMap;
-
-use fulgurite_adapters::{Trajectory, TrajectoryGroup, merge_generations, trajectory_to_data, zero_reward_on_limit};
+use fulgurite_adapters::{
+    Trajectory, TrajectoryGroup, merge_generations, turns_in_time, turns_to_data, zero_reward_on_limit,
+};
 use fulgurite_types::{Datum, Generation, UntrainedCause};
 
 use super::advantages::{AdvantageOptions, batch_advantages};
-use super::rollout_metrics::rollout_metrics;
+use super::call_advantages::call_advantages;
 use super::teachers::MemberPlace;
 use crate::TrainError;
 use crate::rollouts::{Collected, Member, is_constant};
@@ -23,7 +23,7 @@ pub(crate) struct Credit {
 }
 
 /// What a step learns from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Batch {
     /// Of each group that has something to teach, the rows of each rollout.
     pub(crate) groups: Vec<Vec<Vec<Datum>>>,
@@ -35,8 +35,18 @@ pub(crate) struct Batch {
     pub(crate) idle_tokens: usize,
     /// Rewards of the harvested rollouts that were alone with their task.
     pub(crate) alone: Vec<f64>,
-    /// `env/all/...`
-    pub(crate) rollout_metrics: BTreeMap<String, f64>,
+    /// All rollouts that succeeded.
+    pub(crate) trajectories: Vec<TrajectoryGroup>,
+}
+
+impl Batch {
+    /// Adds what there is to say of another part of the same batch, but for its rows.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.idle_groups += other.idle_groups;
+        self.idle_tokens += other.idle_tokens;
+        self.alone.extend(other.alone);
+        self.trajectories.extend(other.trajectories);
+    }
 }
 
 /// Makes datums of the rollouts that succeeded. Each counts once in its baseline, however many datums its calls become; a
@@ -61,15 +71,21 @@ pub(crate) fn assemble(
     for (index, (((group, rewards), advantages), members)) in
         groups.iter().zip(&rewards).zip(advantages).zip(&mut collected.groups).enumerate()
     {
+        let is_taught = |advantages: &[f32]| advantages.iter().any(|advantage| *advantage != 0.0);
         let (advantages, has_signal) = match rewards.as_slice() {
             _ if credit.beside_teachers.is_some() => (scaled(advantages, credit.beside_teachers), true),
             [reward] if is_alone(rewards) => (vec![(reward - baseline) as f32], *reward != baseline),
             rewards if credit.advantages.baseline.is_of_group() => (advantages, !is_constant(rewards)),
             _ => {
-                let has_signal = advantages.iter().any(|advantage| *advantage != 0.0);
+                let has_signal = is_taught(&advantages);
                 (advantages, has_signal)
             }
         };
+        let calls = credit.advantages.per_call.map(|options| {
+            let turns = succeeded(members).map(|member| turns_in_time(&member.trained().collect::<Vec<_>>()));
+            call_advantages(group, &turns.collect::<Vec<_>>(), &advantages, options)
+        });
+        let has_signal = calls.as_ref().map_or(has_signal, |calls| calls.iter().any(|calls| is_taught(calls)));
         if !has_signal {
             idle_groups += 1;
             let calls = members.iter().flat_map(|member| &member.generations);
@@ -79,9 +95,15 @@ pub(crate) fn assemble(
         }
         let (mut of_group, mut places_of_group) = (Vec::new(), Vec::new());
         let succeeded = (0..members.len()).filter(|member| members[*member].succeeded());
-        for ((trajectory, advantage), member) in group.trajectories.iter().zip(advantages).zip(succeeded) {
-            if !trajectory.transitions.is_empty() {
-                of_group.push(trajectory_to_data(trajectory, advantage)?);
+        let trajectories = group.trajectories.iter().zip(advantages).zip(succeeded);
+        for (trajectory_index, ((trajectory, advantage), member)) in trajectories.enumerate() {
+            let turns = trajectory.transitions.len();
+            if turns > 0 {
+                let of_turns = match &calls {
+                    Some(calls) => calls[trajectory_index].clone(),
+                    None => vec![advantage; turns],
+                };
+                of_group.push(turns_to_data(trajectory, of_turns)?);
                 places_of_group.push(MemberPlace { group: index, member });
             }
         }
@@ -90,7 +112,7 @@ pub(crate) fn assemble(
             places.push(places_of_group);
         }
     }
-    Ok(Batch { groups: taught, places, idle_groups, idle_tokens, rollout_metrics: rollout_metrics(&groups), alone })
+    Ok(Batch { groups: taught, places, idle_groups, idle_tokens, alone, trajectories: groups })
 }
 
 /// At a scale of 0 nothing is left, even of what is no number: a rollout that is alone has no baseline.
@@ -99,9 +121,13 @@ fn scaled(advantages: Vec<f32>, scale: Option<f32>) -> Vec<f32> {
     advantages.into_iter().map(|advantage| if scale == 0.0 { 0.0 } else { advantage * scale }).collect()
 }
 
+fn succeeded(members: &[Member]) -> impl Iterator<Item = &Member> {
+    members.iter().filter(|member| member.succeeded())
+}
+
 fn trajectories(members: &[Member], credit: Credit) -> Result<TrajectoryGroup, TrainError> {
     let mut group = TrajectoryGroup::default();
-    for member in members.iter().filter(|member| member.succeeded()) {
+    for member in succeeded(members) {
         let trained: Vec<&Generation> = member.trained().collect();
         let mut trajectory: Trajectory = merge_generations(&trained, &member.rewards)?;
         let components = member.reward().into_iter().flat_map(|reward| reward.components.iter().cloned());

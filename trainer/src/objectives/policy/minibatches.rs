@@ -1,0 +1,75 @@
+//! The policy gradient on groups as they end: the learner computes on the first while agents play the others.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use fulgurite_backends::{ForwardBackward, Learner};
+
+use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::policy_gradient::PolicyGradient;
+use super::trajectories::{Batch, assemble};
+use crate::rollouts::{Collected, Phase, sample_answers};
+use crate::sources::{DataPosition, PendingGroups};
+use crate::{Reporter, TrainError};
+
+/// Learns from a batch of groups part by part, in the order of the tasks, and takes one optimizer step behind the last: the
+/// gradient is the batch's.
+pub(crate) struct Minibatches {
+    pub(crate) policy: PolicyGradient,
+    /// Parts of a batch; no group is cut in two.
+    pub(crate) count: NonZeroUsize,
+}
+
+#[async_trait]
+impl Objective<PendingGroups> for Minibatches {
+    async fn lesson(
+        &mut self,
+        step: u64,
+        mut pending: PendingGroups,
+        _: &mut DataPosition,
+        learner: &dyn Learner,
+        reporter: &mut dyn Reporter,
+    ) -> Result<Lesson, TrainError> {
+        self.policy.begin();
+        let (mut passes, mut waited) = (Vec::new(), Duration::ZERO);
+        let mut all = Collected { phase: Phase::Train, groups: Vec::new(), replaced: Vec::new() };
+        let mut whole = Batch::default();
+        for rollouts in pending.split(self.count) {
+            let started = Instant::now();
+            let mut collected = pending.collect(rollouts, reporter).await?;
+            waited += started.elapsed();
+            let mut batch = assemble(&mut collected, self.policy.credit, None)?;
+            let groups = std::mem::take(&mut batch.groups);
+            if !groups.is_empty() {
+                let part = self.policy.part(groups);
+                passes.push(self.pass(part, learner).await?);
+            }
+            whole.add(batch);
+            all.groups.append(&mut collected.groups);
+            all.replaced.append(&mut collected.replaced);
+        }
+        pending.check(&all, reporter)?;
+        let metrics = self.policy.describe(step, &all, &whole, reporter);
+        let answers = if passes.is_empty() { sample_answers(&all, &self.policy.decode) } else { Vec::new() };
+        Ok(Lesson { passes, waited, metrics, uses: all.uses(), answers, ..Lesson::default() })
+    }
+
+    fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
+        self.policy.measure(passes)
+    }
+}
+
+impl Minibatches {
+    /// Adds a part's gradient to what has accumulated.
+    async fn pass(&mut self, Part { data, loss, is_beside }: Part, learner: &dyn Learner) -> Result<Pass, TrainError> {
+        let told = learner.forward_backward(Arc::clone(&data), loss).await?;
+        let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
+        let pass = Pass { substep: self.policy.divisors.len() - 1, is_beside, data, logprobs, loss_sum, entropy_sum };
+        if let Some(Part { data, loss, .. }) = self.policy.addition(&pass, learner).await? {
+            learner.forward_backward(data, loss).await?;
+        }
+        Ok(pass)
+    }
+}

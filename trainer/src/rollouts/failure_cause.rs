@@ -1,0 +1,94 @@
+//! Who failed a rollout: what the policy cannot bring about is no verdict on it.
+
+use std::collections::BTreeMap;
+
+use fulgurite_types::{AttemptStatus, Fault};
+
+use super::member::Member;
+
+/// Who failed a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FailureCause {
+    /// A model host, which did not answer a call.
+    Host,
+    /// What was to grade it.
+    Grader,
+    /// Whoever was to run it: it could not begin, or was not heard of any more.
+    Runner,
+    /// The agent, which crashed, took too long or left no reward; the policy may have made it do so.
+    Agent,
+}
+
+impl FailureCause {
+    /// Why a rollout failed; `None` if it did not, or if its reward was refused.
+    pub(crate) fn of(member: &Member) -> Option<Self> {
+        if member.succeeded() || member.refused.is_some() {
+            return None;
+        }
+        let Some(attempt) = member.attempts.last() else { return Some(Self::Runner) };
+        Some(match attempt.fault() {
+            _ if attempt.host_error().is_some() => Self::Host,
+            Some(Fault::Grader) => Self::Grader,
+            Some(Fault::Runner) => Self::Runner,
+            _ if attempt.status == AttemptStatus::Unresponsive => Self::Runner,
+            Some(Fault::Agent) | None => Self::Agent,
+        })
+    }
+
+    /// Whether what the policy samples may bring it about.
+    pub(crate) fn may_be_the_policys(self) -> bool {
+        self == Self::Agent
+    }
+
+    fn metric(self) -> &'static str {
+        match self {
+            Self::Host => "rollout_errors/host",
+            Self::Grader => "rollout_errors/grader",
+            Self::Runner => "rollout_errors/runner",
+            Self::Agent => "rollout_errors/agent",
+        }
+    }
+}
+
+/// How many rollouts failed, by cause and in all; nothing if none did.
+pub(crate) fn failure_metrics<'m>(members: impl IntoIterator<Item = &'m Member>) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for cause in members.into_iter().filter_map(|member| member.failure) {
+        *counts.entry(cause.metric()).or_default() += 1;
+        *counts.entry("rollout_errors/total").or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cause(status: &str, metadata: Value) -> Option<FailureCause> {
+        let rollout = json!({
+            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": "train",
+            "resources_id": null, "status": "failed", "config": {}, "metadata": null,
+        });
+        let attempt = json!({
+            "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "start_time": 0.0, "end_time": 1.0,
+            "status": status, "worker_id": null, "last_heartbeat_time": null, "metadata": metadata,
+        });
+        let attempts = vec![serde_json::from_value(attempt).unwrap()];
+        FailureCause::of(&Member { attempts, ..Member::of_rollout(rollout) })
+    }
+
+    #[test]
+    fn only_what_the_agent_did_may_be_the_policys_doing() {
+        let is = |status, metadata, expected| assert_eq!(cause(status, metadata), Some(expected));
+        is("failed", json!({ "fault": "agent", "reason": "agent exited with status 1" }), FailureCause::Agent);
+        is("timeout", json!(null), FailureCause::Agent);
+        is("succeeded", json!(null), FailureCause::Agent);
+        is("failed", json!({ "fault": "grader" }), FailureCause::Grader);
+        is("failed", json!({ "fault": "runner" }), FailureCause::Runner);
+        is("unresponsive", json!(null), FailureCause::Runner);
+        // The agent crashed because nobody answered it.
+        is("failed", json!({ "fault": "agent", "fulgurite_host_error": "backend_unavailable" }), FailureCause::Host);
+    }
+}

@@ -47,20 +47,20 @@ pub use objectives::{
     policy_metrics, rollout_metrics, split_into_substeps,
 };
 pub use options::{
-    ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, DynamicSampling, FailureOptions, KlOptions,
-    LossParameters, LossReduction, ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule,
-    SupervisedOptions, TrainOn, TrainedMessages, TrainerOptions, UnusableRows, Validation,
+    ConversationsBeside, DataSource, DistillationLoss, DistillationOptions, KlOptions, LossParameters, LossReduction,
+    ObjectiveName, PairwiseOptions, PolicyLoss, PreferenceOptions, SamplingSchedule, SupervisedOptions, TrainOn,
+    TrainedMessages, TrainerOptions, UnusableRows, Validation,
 };
 pub use preferences::Preferences;
 pub use publishing::PolicyEndpoint;
 pub use record::{Record, RecordError, RemoteRecord, RemotelyServedModel};
 pub use rollouts::{
-    Decode, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, is_constant,
+    Decode, FailureOptions, Failures, GroupJudge, PairwiseJudge, RewardFinding, RewardOddity, SampleAnswer, is_constant,
 };
 pub use run::RunSummary;
 pub use run_identity::RunIdentity;
 pub use schedule::LearningRateSchedule;
 pub use sft::{ConversationsFile, Sft, SftData};
-pub use sources::{HarvestOptions, TaskForm, TaskSource, Tasks};
+pub use sources::{DynamicSampling, HarvestOptions, TaskForm, TaskSource, Tasks};
 pub use supervised::{Supervised, SupervisedResult};
 pub use task_evaluation::{EVALUATION_KIND, EvaluatedTasks, TaskEvaluation};

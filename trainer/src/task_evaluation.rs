@@ -7,9 +7,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::evaluation::{FINAL, HELD_OUT, Scores, TaskScore, tags};
-use crate::options::FailureOptions;
 use crate::publishing::{PolicyEndpoint, Publisher, resources_id};
-use crate::rollouts::{GroupTasks, Phase, Plan, Policy, RewardRules, gather, new_rollouts};
+use crate::rollouts::{FailureOptions, GroupTasks, Phase, Plan, Policy, RewardRules, gather, new_rollouts};
 use crate::run::leftovers;
 use crate::{Record, Reporter, RunIdentity, TrainError};
 

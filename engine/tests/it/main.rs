@@ -12,12 +12,10 @@
 
 mod adapters;
 mod common;
-mod comparisons;
 mod constraints;
 mod damage;
 mod device;
 mod exactness;
-mod learning;
 mod memory;
 mod real_hosts;
 mod real_llama_cpp;
@@ -25,4 +23,5 @@ mod real_sglang;
 mod real_skyrl;
 mod real_vllm;
 mod sampling;
+mod training;
 mod transformers_parity;

@@ -2,7 +2,6 @@ mod daemon;
 mod distillation;
 mod evaluations;
 mod harvest;
-mod mixed;
 mod objectives;
 mod pairwise;
 mod policy_runs;

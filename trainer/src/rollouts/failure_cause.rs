@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fulgurite_types::{AttemptStatus, Fault};
-
-use super::member::Member;
+use fulgurite_types::{Attempt, AttemptStatus, Fault};
 
 /// Who failed a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,19 +18,16 @@ pub(crate) enum FailureCause {
 }
 
 impl FailureCause {
-    /// Why a rollout failed; `None` if it did not, or if its reward was refused.
-    pub(crate) fn of(member: &Member) -> Option<Self> {
-        if member.succeeded() || member.refused.is_some() {
-            return None;
-        }
-        let Some(attempt) = member.attempts.last() else { return Some(Self::Runner) };
-        Some(match attempt.fault() {
+    /// Who failed a rollout that did not succeed, by its last attempt, if there was one.
+    pub(crate) fn of(attempt: Option<&Attempt>) -> Self {
+        let Some(attempt) = attempt else { return Self::Runner };
+        match attempt.fault() {
             _ if attempt.host_error().is_some() => Self::Host,
             Some(Fault::Grader) => Self::Grader,
             Some(Fault::Runner) => Self::Runner,
             _ if attempt.status == AttemptStatus::Unresponsive => Self::Runner,
             Some(Fault::Agent) | None => Self::Agent,
-        })
+        }
     }
 
     /// Whether what the policy samples may bring it about.
@@ -50,10 +45,10 @@ impl FailureCause {
     }
 }
 
-/// How many rollouts failed, by cause and in all; nothing if none did.
-pub(crate) fn failure_metrics<'m>(members: impl IntoIterator<Item = &'m Member>) -> BTreeMap<&'static str, u64> {
+/// How many rollouts failed, by the metric of each cause and in all; nothing if none did.
+pub(crate) fn failure_metrics(causes: impl IntoIterator<Item = FailureCause>) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
-    for cause in members.into_iter().filter_map(|member| member.failure) {
+    for cause in causes {
         *counts.entry(cause.metric()).or_default() += 1;
         *counts.entry("rollout_errors/total").or_default() += 1;
     }
@@ -66,22 +61,17 @@ mod tests {
 
     use super::*;
 
-    fn cause(status: &str, metadata: Value) -> Option<FailureCause> {
-        let rollout = json!({
-            "rollout_id": "r", "input": null, "start_time": 0.0, "end_time": null, "mode": "train",
-            "resources_id": null, "status": "failed", "config": {}, "metadata": null,
-        });
+    fn cause(status: &str, metadata: Value) -> FailureCause {
         let attempt = json!({
             "rollout_id": "r", "attempt_id": "a", "sequence_id": 1, "start_time": 0.0, "end_time": 1.0,
             "status": status, "worker_id": null, "last_heartbeat_time": null, "metadata": metadata,
         });
-        let attempts = vec![serde_json::from_value(attempt).unwrap()];
-        FailureCause::of(&Member { attempts, ..Member::of_rollout(rollout) })
+        FailureCause::of(Some(&serde_json::from_value(attempt).unwrap()))
     }
 
     #[test]
     fn only_what_the_agent_did_may_be_the_policys_doing() {
-        let is = |status, metadata, expected| assert_eq!(cause(status, metadata), Some(expected));
+        let is = |status, metadata, expected| assert_eq!(cause(status, metadata), expected);
         is("failed", json!({ "fault": "agent", "reason": "agent exited with status 1" }), FailureCause::Agent);
         is("timeout", json!(null), FailureCause::Agent);
         is("succeeded", json!(null), FailureCause::Agent);
@@ -90,5 +80,6 @@ mod tests {
         is("unresponsive", json!(null), FailureCause::Runner);
         // The agent crashed because nobody answered it.
         is("failed", json!({ "fault": "agent", "fulgurite_host_error": "backend_unavailable" }), FailureCause::Host);
+        assert_eq!(FailureCause::of(None), FailureCause::Runner, "nobody took it");
     }
 }

@@ -3,6 +3,7 @@
 mod collection;
 mod constant_rewards;
 mod failure_cause;
+mod failure_options;
 mod failures;
 mod judgement;
 mod member;
@@ -15,6 +16,7 @@ pub(crate) use self::collection::{GroupTasks, Plan, check, collect, ended_member
 pub use self::constant_rewards::is_constant;
 pub(crate) use self::constant_rewards::{can_teach, solve_rate};
 pub(crate) use self::failure_cause::failure_metrics;
+pub use self::failure_options::FailureOptions;
 pub use self::failures::Failures;
 pub(crate) use self::member::{Collected, Member, Phase, Policy, is_session};
 pub(crate) use self::pairwise::Pairwise;

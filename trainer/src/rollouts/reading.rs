@@ -45,7 +45,7 @@ pub(crate) fn member_of(
         failure: None,
         is_penalized: false,
     };
-    member.failure = FailureCause::of(&member);
+    member.failure = (!member.succeeded()).then(|| FailureCause::of(member.attempts.last()));
     if let (Some(FailureCause::Agent), Some(penalty)) = (member.failure, rules.agent_failed) {
         member.rewards = member.attempts.last().map(|attempt| penalty_of(attempt, penalty)).into_iter().collect();
         member.is_penalized = true;

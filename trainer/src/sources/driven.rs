@@ -9,14 +9,14 @@ use fulgurite_types::{GenerationUse, RolloutConfig, UntrainedCause};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::dynamic_sampling::DynamicSampling;
 use super::solve_rates::SolveRates;
 use super::source::{DataPosition, Source};
 use super::task_order::tasks_at;
-use crate::options::{DynamicSampling, FailureOptions};
 use crate::publishing::resources_id;
 use crate::rollouts::{
-    Collected, GroupTasks, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, check, collect,
-    ended_members, enqueue, solve_rate,
+    Collected, FailureOptions, GroupTasks, Member, Pairwise, Phase, Plan, Policy, RewardRules, can_teach, check,
+    collect, ended_members, enqueue, solve_rate,
 };
 use crate::{Record, Reporter, RunIdentity, TrainError};
 

@@ -1,8 +1,6 @@
 //! The policy gradient: rewards become advantages, advantages a loss.
 
-mod advantages;
-mod aggregation;
-mod call_advantages;
+mod credit;
 mod importance_mask;
 mod kl_loss;
 mod kl_penalty;
@@ -18,9 +16,10 @@ mod trajectories;
 #[cfg(test)]
 pub(crate) mod vectors;
 
-pub use self::advantages::{AdvantageOptions, Baseline, STANDARD_DEVIATION_FLOOR, Spread, batch_advantages};
-pub use self::aggregation::LossAggregation;
-pub use self::call_advantages::{ComparedCalls, PerCall};
+pub use self::credit::{
+    AdvantageOptions, Baseline, ComparedCalls, LossAggregation, PerCall, STANDARD_DEVIATION_FLOOR, Spread,
+    batch_advantages,
+};
 pub use self::kl_loss::KlPlace;
 pub use self::kl_penalty::{KlPenalty, distill, penalize_kl};
 pub(crate) use self::minibatches::Minibatches;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
 use super::super::reference::Reference;
 use super::super::target_distributions::{reverse_divergence, target_entropy};
-use super::aggregation::LossAggregation;
+use super::credit::LossAggregation;
 use super::importance_mask::mask_by_ratio;
 use super::kl_loss::{KlPlace, kl_loss};
 use super::kl_penalty::{KlPenalty, penalize_kl};
@@ -180,7 +180,7 @@ impl PolicyGradient {
         if outside > 0 {
             metrics.insert("sampling/groups_outside_difficulty".to_owned(), outside.into());
         }
-        for (key, count) in failure_metrics(collected.members()) {
+        for (key, count) in failure_metrics(collected.members().filter_map(|member| member.failure)) {
             metrics.insert(key.to_owned(), count.into());
         }
         for (key, count) in report_odd_rewards(collected, step, reporter) {

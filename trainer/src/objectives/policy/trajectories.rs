@@ -5,8 +5,8 @@ use fulgurite_adapters::{
 };
 use fulgurite_types::{Datum, Generation, UntrainedCause};
 
-use super::advantages::{AdvantageOptions, batch_advantages};
-use super::call_advantages::call_advantages;
+use super::credit::call_advantages;
+use super::credit::{AdvantageOptions, batch_advantages};
 use super::teachers::MemberPlace;
 use crate::TrainError;
 use crate::rollouts::{Collected, Member, is_constant};

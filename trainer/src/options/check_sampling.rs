@@ -1,0 +1,75 @@
+//! What agents may be told to send with their calls.
+
+use fulgurite_backends::nearest_name;
+use serde_json::{Map, Value, json};
+
+use super::refusal::refuse;
+use crate::TrainError;
+
+/// What agents can be told to send with their calls: the parameters of OpenAI's API, and those that model hosts add to it.
+const SAMPLING_PARAMETERS: [&str; 22] = [
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "min_tokens",
+    "stop",
+    "stop_token_ids",
+    "seed",
+    "n",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "logit_bias",
+    "logprobs",
+    "top_logprobs",
+    "response_format",
+    "parallel_tool_calls",
+    "reasoning_effort",
+    "extra_body",
+    "chat_template_kwargs",
+];
+
+/// Those of them that count something.
+const COUNTS: [&str; 3] = ["max_tokens", "max_completion_tokens", "n"];
+
+/// With which values a parameter leaves the model's own distribution as it is.
+const NEUTRAL: [(&str, &[f64]); 7] = [
+    ("temperature", &[1.0]),
+    ("top_p", &[1.0]),
+    ("top_k", &[0.0, -1.0]),
+    ("min_p", &[0.0]),
+    ("frequency_penalty", &[0.0]),
+    ("presence_penalty", &[0.0]),
+    ("repetition_penalty", &[1.0]),
+];
+
+/// Refuses what is no sampling parameter, and what would sample from another distribution than the model's.
+pub(super) fn check_sampling(parameters: &Map<String, Value>) -> Result<(), TrainError> {
+    for (name, value) in parameters {
+        let key = format!("[trainer] sampling_parameters.{name}");
+        if !SAMPLING_PARAMETERS.contains(&name.as_str()) {
+            let message = match nearest_name(name, &SAMPLING_PARAMETERS) {
+                Some(nearest) => format!("is no sampling parameter; did you mean `{nearest}`?"),
+                None => format!("is no sampling parameter; there is `{}`", SAMPLING_PARAMETERS.join("`, `")),
+            };
+            return Err(TrainError::Option { key, message });
+        }
+        let neutral = NEUTRAL.iter().find(|(neutral, _)| neutral == name);
+        if let Some((_, neutral)) = neutral
+            && !value.as_f64().is_some_and(|value| neutral.contains(&value))
+        {
+            let must = json!(neutral[0]);
+            let message = format!(
+                "must be {must} or left out: tokens that were sampled from another distribution than the model's are not trained"
+            );
+            return refuse(&key, value, &message);
+        }
+        if COUNTS.contains(&name.as_str()) && value.as_u64().is_none_or(|count| count == 0) {
+            return refuse(&key, value, "must be a whole number of at least 1");
+        }
+    }
+    Ok(())
+}

@@ -134,6 +134,8 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     proxy.auxiliary_rules.7.without_tools = true  # default
     proxy.budget.calls = null  # default
     proxy.budget.tokens = null  # default
+    proxy.budget.sampled_tokens = null  # default
+    proxy.budget.tool_calls = null  # default
     proxy.budget.seconds = null  # default
     proxy.first_token_seconds = 600.0  # default
     proxy.silence_seconds = 300.0  # default
@@ -162,6 +164,7 @@ fn every_key_that_is_in_force_is_shown_with_where_it_comes_from() {
     run.directory = "runs"  # default
     run.seed = 1  # default
     base = null  # default
+    prices = null  # default
     tasks = null  # default
     runner.command = []  # default
     runner.warm = false  # default

@@ -120,7 +120,7 @@ fn a_file_that_cannot_be_imported_is_told_by_its_line() {
     insta::assert_snapshot!(fail("{\"record\":\"dream\",\"data\":{}}".to_owned()), @r"
     error: cannot import [directory]/bad.jsonl; 0 records before it went well
       caused by: line 1 is not a record
-      caused by: record cannot be `dream`; there is `run`, `step`, `checkpoint`, `resources`, `worker`, `rollout`, `attempt`, `gateway_rollout`, `span`, `generation`, `generation_use`
+      caused by: record cannot be `dream`; there is `run`, `step`, `checkpoint`, `resources`, `worker`, `rollout`, `attempt`, `gateway_rollout`, `span`, `generation`, `generation_use`, `teacher_logprobs`
     ");
     insta::assert_snapshot!(fail("{\"record\":\"attempt\",\"data\":{\"rollout_id\":\"ro-1\"}}".to_owned()), @r"
     error: cannot import [directory]/bad.jsonl; 0 records before it went well
@@ -243,6 +243,7 @@ fn a_store_is_counted() {
     sequence_counters  3     [bytes]
     spans              9     [bytes]
     steps              0     [bytes]
+    teacher_logprobs   0     [bytes]
     workers            1     [bytes]
     all                      [bytes]
 

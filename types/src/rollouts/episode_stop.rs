@@ -2,8 +2,10 @@ use crate::words::words;
 
 words! {
     /// Why an episode ended; the names are tinker-cookbook's.
+    #[derive(Default)]
     EpisodeStop {
         /// The agent was done.
+        #[default]
         Completed = "completed",
         /// A tool ended the episode.
         ToolStopped = "tool_stopped",
@@ -21,12 +23,6 @@ words! {
         ParseError = "parse_error",
         /// The rollout ran out of time.
         RolloutTimeout = "rollout_timeout",
-    }
-}
-
-impl Default for EpisodeStop {
-    fn default() -> Self {
-        Self::Completed
     }
 }
 

@@ -66,15 +66,17 @@ pub(crate) fn call_advantages(
             (*sum, *count) = (*sum + value, *count + 1.0);
         }
     }
-    let of_rollout = |(((trajectory, turns), returns), rollout): (((&Trajectory, &Vec<usize>), &Vec<f64>), &f32)| {
-        let keys = keys(trajectory, turns, options.compared_with);
-        let less_mean = |(key, value): (Key<'_>, &f64)| {
-            let (sum, count) = compared.get(&key).copied().unwrap_or((*value, 1.0));
-            (value - sum / count) as f32 + options.rollout_weight * rollout
-        };
-        keys.zip(returns).map(less_mean).collect()
-    };
-    group.trajectories.iter().zip(turns).zip(&returns).zip(rollouts).map(of_rollout).collect()
+    let calls = group.trajectories.iter().zip(turns).zip(&returns).zip(rollouts);
+    calls
+        .map(|(((trajectory, turns), returns), rollout)| {
+            let keys = keys(trajectory, turns, options.compared_with);
+            let less_mean = |(key, value): (Key<'_>, &f64)| {
+                let (sum, count) = compared.get(&key).copied().unwrap_or((*value, 1.0));
+                (value - sum / count) as f32 + options.rollout_weight * rollout
+            };
+            keys.zip(returns).map(less_mean).collect()
+        })
+        .collect()
 }
 
 fn keys<'a>(trajectory: &'a Trajectory, turns: &'a [usize], compared: ComparedCalls) -> impl Iterator<Item = Key<'a>> {

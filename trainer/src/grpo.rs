@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fulgurite_backends::{AdamParameters, Learner, RatioBounds};
+use fulgurite_backends::{Learner, RatioBounds};
 use fulgurite_renderers::Renderer;
 use fulgurite_types::RolloutConfig;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use crate::publishing::{PolicyEndpoint, Publisher};
 use crate::rollouts::{Collected, Decode, GroupJudge, Pairwise, Policy, RewardRules};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
-use crate::sft::ConversationsFile;
+use crate::sft::{ConversationsFile, sequence_limit};
 use crate::sources::{BesideSource, ConversationSource, DrivenTasks, HarvestedRollouts, RolloutGroups, Source, Tasks};
 use crate::{Record, Reporter, RunIdentity, TrainError, TrainEvent};
 
@@ -73,15 +73,7 @@ pub struct BesideFile {
 
 impl BesideFile {
     async fn open(&self, options: &ConversationsBeside) -> Result<ConversationFile, TrainError> {
-        let max_tokens = match (options.max_tokens, self.context_length) {
-            (Some(told), Some(context)) if told > context => {
-                return Err(TrainError::Option {
-                    key: "[trainer] conversations.max_tokens".to_owned(),
-                    message: format!("is {told}, but the model's context is {context}"),
-                });
-            }
-            (told, context) => told.or(context),
-        };
+        let max_tokens = sequence_limit("[trainer] conversations.max_tokens", options.max_tokens, self.context_length)?;
         let renderer = self.renderer.clone();
         let rendering = Rendering { renderer, train_on: options.train_on, max_tokens, truncate: false };
         let ConversationsFile { path, name, unit } = &self.file;
@@ -164,13 +156,7 @@ impl Grpo {
                 last: self.tasks.last.clone(),
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, options.max_steps()),
-            optimizer: AdamParameters {
-                learning_rate: options.learning_rate,
-                beta1: options.beta1,
-                beta2: options.beta2,
-                gradient_clip_norm: options.gradient_clip_norm,
-                ..AdamParameters::default()
-            },
+            optimizer: options.optimizer(),
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
             stop_without_gradient: options.stop_without_gradient,
             publisher: Some(Publisher {

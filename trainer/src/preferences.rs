@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use fulgurite_backends::{AdamParameters, Learner};
+use fulgurite_backends::Learner;
 use fulgurite_renderers::Renderer;
 
 use crate::conversations::{
-    ComparedExample, ComparisonReader, RecordedComparisons, RecordedRules, Rendering, RowFile, Sequences, Split,
+    ComparedExample, ComparisonReader, RecordedComparisons, RecordedRules, Rendering, RowFile, Sequences, SplitData,
 };
 use crate::evaluation::ComparisonEvaluator;
 use crate::objectives::{Held, Preference, Reference};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
-use crate::sft::{ConversationsFile, SftData, held_out, sequence_limit};
+use crate::sft::{ConversationsFile, SftData, sequence_limit};
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions, Validation};
+use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
 
 /// Learning from comparisons of answers, by one of the losses of [`ObjectiveName`] that compare.
 #[derive(Clone)]
@@ -41,14 +41,6 @@ pub struct Preferences {
     pub identity: RunIdentity,
 }
 
-/// Comparisons that have been looked at.
-struct Data {
-    trained: Arc<dyn Sequences<ComparedExample>>,
-    split: Arc<Split>,
-    scored: Arc<dyn Sequences<ComparedExample>>,
-    scored_numbers: Vec<u64>,
-}
-
 impl Preferences {
     /// Looks at every comparison, then trains until the epochs or the limit of updates end it. With `resume`, goes on from the
     /// last checkpoint that is whole.
@@ -62,26 +54,16 @@ impl Preferences {
         self.training_run(data)?.train(resume, reporter).await
     }
 
-    async fn read(&self) -> Result<Data, TrainError> {
+    async fn read(&self) -> Result<SplitData<ComparedExample>, TrainError> {
         let trained = match &self.data {
             SftData::File(file) => self.open(file).await?,
             SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
         };
-        let all = trained.count();
-        let held_out = match self.options.source.as_ref().and_then(|source| source.validation.as_ref()) {
-            Some(Validation::Share(share)) => held_out(all, *share)?,
-            Some(Validation::File(_)) | None => 0,
+        let scored = match &self.validation {
+            Some(file) => Some(self.open(file).await?),
+            None => None,
         };
-        let split = Arc::new(Split::new(self.identity.seed, all, held_out));
-        let (scored, scored_numbers): (Arc<dyn Sequences<ComparedExample>>, Vec<u64>) = match &self.validation {
-            Some(file) => {
-                let scored = self.open(file).await?;
-                let numbers = (0..scored.count()).collect();
-                (scored, numbers)
-            }
-            None => (trained.clone(), split.held_out().collect()),
-        };
-        Ok(Data { trained, split, scored, scored_numbers })
+        SplitData::new(self.identity.seed, trained, scored, self.options.validation_share())
     }
 
     async fn recorded(
@@ -93,7 +75,7 @@ impl Preferences {
         let rules = RecordedRules {
             tokenizer: self.renderer.tokenizer().fingerprint().to_owned(),
             models: models.to_vec(),
-            max_tokens: sequence_limit(options, self.context_length)?,
+            max_tokens: self.max_tokens()?,
             truncate: options.truncate,
         };
         let opened = RecordedComparisons::open(self.record.clone(), rules, rollout_ids, options.unusable_rows);
@@ -105,7 +87,7 @@ impl Preferences {
         let rendering = Rendering {
             renderer: self.renderer.clone(),
             train_on: TrainOn::Customized,
-            max_tokens: sequence_limit(options, self.context_length)?,
+            max_tokens: self.max_tokens()?,
             truncate: options.truncate,
         };
         let reader = ComparisonReader { rendering, takes_single_answers: options.objective == ObjectiveName::Kto };
@@ -113,7 +95,14 @@ impl Preferences {
         Ok(Arc::new(RowFile::open(path, name, *unit, reader, options.unusable_rows).await?))
     }
 
-    fn training_run(&self, data: Data) -> Result<TrainingRun<ConversationBatch<ComparedExample>>, TrainError> {
+    fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
+        sequence_limit("[trainer] max_tokens", self.options.max_tokens, self.context_length)
+    }
+
+    fn training_run(
+        &self,
+        data: SplitData<ComparedExample>,
+    ) -> Result<TrainingRun<ConversationBatch<ComparedExample>>, TrainError> {
         let options = &self.options;
         let loss = options.preference.loss(options.objective).ok_or_else(|| TrainError::Option {
             key: "[trainer] objective".to_owned(),
@@ -121,8 +110,7 @@ impl Preferences {
         })?;
         let held =
             loss.has_reference().then(|| Held { reference: self.reference.clone(), name: self.reference_name.clone() });
-        let updates = data.split.trained().div_ceil(options.batch_size as u64).saturating_mul(options.epochs);
-        let updates = options.max_steps.map_or(updates, |most| most.min(updates));
+        let updates = options.updates_of(data.split.trained());
         Ok(TrainingRun {
             record: self.record.clone(),
             learner: self.learner.clone(),
@@ -135,7 +123,7 @@ impl Preferences {
             objective: Box::new(Preference {
                 loss,
                 held: held.clone(),
-                max_tokens: sequence_limit(options, self.context_length)?,
+                max_tokens: self.max_tokens()?,
                 comparisons: None,
             }),
             evaluator: Box::new(ComparisonEvaluator {
@@ -148,13 +136,7 @@ impl Preferences {
                 every: options.evaluation.every,
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
-            optimizer: AdamParameters {
-                learning_rate: options.learning_rate,
-                beta1: options.beta1,
-                beta2: options.beta2,
-                gradient_clip_norm: options.gradient_clip_norm,
-                ..AdamParameters::default()
-            },
+            optimizer: options.optimizer(),
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
             stop_without_gradient: 0,
             publisher: None,

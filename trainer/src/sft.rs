@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fulgurite_backends::{AdamParameters, Learner};
+use fulgurite_backends::Learner;
 use fulgurite_renderers::Renderer;
 
 use crate::conversations::{
-    ConversationFile, QuestionReader, RecordedRollouts, RecordedRules, Rendering, RowFile, RowUnit, Sequences, Split,
+    ConversationFile, Example, QuestionReader, RecordedRollouts, RecordedRules, Rendering, RowFile, RowUnit, Sequences,
+    SplitData,
 };
 use crate::evaluation::ConversationEvaluator;
 use crate::objectives::{ConversationLoss, Objective, SoftTargetLoss, Teachers, check_teacher};
 use crate::run::{Checkpointing, RunSummary, TrainingRun};
 use crate::schedule::Schedule;
 use crate::sources::{ConversationBatch, ConversationSource};
-use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions, Validation};
+use crate::{ObjectiveName, Record, Reporter, RunIdentity, TrainError, TrainOn, TrainerOptions};
 
 /// Supervised fine-tuning on conversations; on comparisons, as questions which answer is better, it makes a reward model.
 #[derive(Clone)]
@@ -64,14 +65,6 @@ pub struct ConversationsFile {
     pub unit: RowUnit,
 }
 
-/// Conversations that have been looked at.
-struct Data {
-    trained: Arc<dyn Sequences>,
-    split: Arc<Split>,
-    scored: Arc<dyn Sequences>,
-    scored_numbers: Vec<u64>,
-}
-
 impl Sft {
     /// Looks at every conversation, then trains until the epochs or the limit of updates end it. With `resume`, goes on
     /// from the last checkpoint that is whole.
@@ -87,27 +80,17 @@ impl Sft {
         self.training_run(data)?.train(resume, reporter).await
     }
 
-    async fn read(&self) -> Result<Data, TrainError> {
+    async fn read(&self) -> Result<SplitData<Example>, TrainError> {
         let options = &self.options;
         let trained = match &self.data {
             SftData::File(file) => self.open(file).await?,
             SftData::Rollouts { rollout_ids, models } => self.recorded(rollout_ids, models).await?,
         };
-        let all = trained.count();
-        let held_out = match options.source.as_ref().and_then(|source| source.validation.as_ref()) {
-            Some(Validation::Share(share)) => held_out(all, *share)?,
-            Some(Validation::File(_)) | None => 0,
+        let scored = match &self.validation {
+            Some(file) => Some(self.open(file).await?),
+            None => None,
         };
-        let split = Arc::new(Split::new(self.identity.seed, all, held_out));
-        let (scored, scored_numbers): (Arc<dyn Sequences>, Vec<u64>) = match &self.validation {
-            Some(file) => {
-                let scored = self.open(file).await?;
-                let numbers = (0..scored.count()).collect();
-                (scored, numbers)
-            }
-            None => (trained.clone(), split.held_out().collect()),
-        };
-        Ok(Data { trained, split, scored, scored_numbers })
+        SplitData::new(self.identity.seed, trained, scored, options.validation_share())
     }
 
     async fn recorded(&self, rollout_ids: &[String], models: &[String]) -> Result<Arc<dyn Sequences>, TrainError> {
@@ -140,14 +123,13 @@ impl Sft {
     }
 
     fn max_tokens(&self) -> Result<Option<usize>, TrainError> {
-        sequence_limit(&self.options, self.context_length)
+        sequence_limit("[trainer] max_tokens", self.options.max_tokens, self.context_length)
     }
 
-    fn training_run(&self, data: Data) -> Result<TrainingRun<ConversationBatch>, TrainError> {
+    fn training_run(&self, data: SplitData<Example>) -> Result<TrainingRun<ConversationBatch>, TrainError> {
         let options = &self.options;
         let pack_into = if options.packing { Some(self.pack_into()?) } else { None };
-        let updates = data.split.trained().div_ceil(options.batch_size as u64).saturating_mul(options.epochs);
-        let updates = options.max_steps.map_or(updates, |most| most.min(updates));
+        let updates = options.updates_of(data.split.trained());
         Ok(TrainingRun {
             record: self.record.clone(),
             learner: self.learner.clone(),
@@ -168,13 +150,7 @@ impl Sft {
                 every: options.evaluation.every,
             }),
             schedule: Schedule::new(options.learning_rate_schedule, options.warmup, 0, updates),
-            optimizer: AdamParameters {
-                learning_rate: options.learning_rate,
-                beta1: options.beta1,
-                beta2: options.beta2,
-                gradient_clip_norm: options.gradient_clip_norm,
-                ..AdamParameters::default()
-            },
+            optimizer: options.optimizer(),
             checkpointing: Checkpointing { every: options.checkpoint_every, kept: options.keep_checkpoints },
             stop_without_gradient: 0,
             publisher: None,
@@ -205,28 +181,17 @@ impl Sft {
     }
 }
 
-/// Tokens that a sequence may have: as the options say, or else the model's context.
+/// Tokens that a sequence may have: as the option `key` says, or else the model's context.
 pub(crate) fn sequence_limit(
-    options: &TrainerOptions,
+    key: &str,
+    told: Option<usize>,
     context_length: Option<usize>,
 ) -> Result<Option<usize>, TrainError> {
-    match (options.max_tokens, context_length) {
+    match (told, context_length) {
         (Some(told), Some(context)) if told > context => Err(TrainError::Option {
-            key: "[trainer] max_tokens".to_owned(),
+            key: key.to_owned(),
             message: format!("is {told}, but the model's context is {context}"),
         }),
         (told, context) => Ok(told.or(context)),
     }
-}
-
-/// How many of `all` conversations a share is: one at least, and not all.
-pub(crate) fn held_out(all: u64, share: f64) -> Result<u64, TrainError> {
-    let held_out = ((all as f64 * share).round() as u64).max(1);
-    if held_out < all {
-        return Ok(held_out);
-    }
-    Err(TrainError::Option {
-        key: "[trainer] source.validation".to_owned(),
-        message: format!("is {share}, and of {all} conversations that leaves none to train on"),
-    })
 }

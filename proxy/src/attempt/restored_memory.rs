@@ -77,7 +77,9 @@ pub(crate) async fn catch_up(
 fn restore_call(models: &ServedModels, memory: &AttemptMemory, call: &RecordedCall, has_failed: bool) -> usize {
     let generation = &call.generation;
     memory.spending.sampled(generation.sampled_tokens.len());
-    memory.spending.called_tools(call.reply.as_ref().map_or(0, |reply| reply.tool_calls.len()));
+    if let Some(reply) = call.reply.as_ref().filter(|_| generation.stop_reason.is_whole()) {
+        memory.spending.called_tools(reply.tool_calls.len());
+    }
     if is_first_answer(call) {
         memory.note_seed(generation.seed);
         memory.spending.call(generation.prompt_tokens.len());

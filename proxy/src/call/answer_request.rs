@@ -41,7 +41,9 @@ pub(crate) async fn answer(
     if let Err(error) = &info {
         // An attempt does not begin with a call that nobody answers.
         let attribution = attribute(&services.store, options.rollout_defaults(), &caller.target, false).await;
-        note(&services.store, attribution.ok().flatten().as_ref(), error).await;
+        let attempt =
+            attribution.ok().flatten().map(|Attribution { rollout_id, attempt_id, .. }| (rollout_id, attempt_id));
+        note(&services.store, attempt.as_ref(), error).await;
     }
     let info = info?;
     check_capabilities(&request, &info)?;
@@ -93,10 +95,9 @@ pub(crate) async fn answer(
         trainable: caller.trainable,
     };
     let is_new = earlier.is_empty();
-    let attempt = planner.attribution.clone();
     let plan = caller.size.work(&proxy.shared.large_requests, || planner.plan(&open.request, earlier)).await?;
     if let Err(error) = &plan {
-        note(&services.store, attempt.as_ref(), error).await;
+        note(&services.store, facts.attempt.get(), error).await;
     }
     let plan = plan?;
     if !is_new {

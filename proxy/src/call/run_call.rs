@@ -63,7 +63,8 @@ async fn run(services: &CallServices, mut call: Call, choice: usize, flight: &Fl
         Some(_) => (Ok(true), earlier.is_some_and(|earlier| earlier.client_gone)),
     };
     if let End::Broken(error) = &end {
-        note(&services.store, owner.attribution(), error).await;
+        let attempt = owner.attribution().map(|_| owner.names());
+        note(&services.store, attempt.as_ref(), error).await;
     }
     if let Err(error) = owner.end_call(&services.store).await {
         tracing::error!(%generation_id, %error, "could not end a session");

@@ -97,7 +97,10 @@ pub(crate) async fn record(
     }
     if let Some(memory) = &call.memory {
         memory.spending.sampled_anew(start.before.unwrap_or_default(), sampled_tokens.len());
-        memory.spending.called_tools(answer.message.tool_calls.len());
+        // A part that is gone on with counts once it is whole.
+        if has_ended {
+            memory.spending.called_tools(answer.message.tool_calls.len());
+        }
     }
     if let (Some(memory), Reading::Message(conversation), true) = (&call.memory, &call.reading, has_ended) {
         let answered = AnsweredCall {

@@ -155,3 +155,8 @@ pub fn weights(summary: &Value) -> Vec<u8> {
 pub fn saved(summary: &Value, file: &str) -> Vec<u8> {
     std::fs::read(Path::new(summary["checkpoint"].as_str().unwrap()).join(file)).unwrap()
 }
+
+/// A number of each step that has it.
+pub fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
+    steps.iter().filter_map(|step| step[key].as_f64()).collect()
+}

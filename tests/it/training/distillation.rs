@@ -5,16 +5,12 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::common::project::{EMBEDDED, Project, UNEVEN, saved, weights};
+use crate::common::project::{EMBEDDED, Project, UNEVEN, numbers, saved, weights};
 use crate::common::{Ran, Server};
 use crate::vllm_over_engine::VllmOverEngine;
 
 const STUDENT: &str = "objective = 'on_policy_distillation'\ngroups_per_batch = 3\ngroup_size = 1\nmax_steps = 4\n\
                        learning_rate = 1e-2\n";
-
-fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
-    steps.iter().filter_map(|step| step[key].as_f64()).collect()
-}
 
 fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64

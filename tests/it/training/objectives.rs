@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, saved, weights};
+use crate::common::project::{EMBEDDED, Project, SMALL, UNEVEN, numbers, saved, weights};
 use crate::common::{Ran, eventually};
 use serde_json::{Value, json};
 
@@ -27,10 +27,6 @@ pub(super) fn refused(project: &Project, lines: &str) -> String {
     std::fs::write(project.path("t.toml"), config).unwrap();
     assert_eq!(ran.code, Some(1), "{ran:?}");
     ran.stderr
-}
-
-pub(super) fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
-    steps.iter().filter_map(|step| step[key].as_f64()).collect()
 }
 
 #[test]

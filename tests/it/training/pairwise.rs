@@ -1,8 +1,8 @@
 //! Runs of the real command whose groups are rewarded by comparing their answers, and the model that compares them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::common::project::{Project, weights};
+use crate::common::project::{Project, numbers, weights};
 use crate::common::{Ran, fulgurite};
 
 /// An agent that asks once, and a grade that is the same for all.
@@ -10,10 +10,6 @@ const SAME: &str = "command = [\"hello-agent\", \"{task}\"]\n\
                     grade = [\"python3\", \"-c\", \"print('{\\\"reward\\\": 0}')\"]";
 
 const STEPS: &str = "groups_per_batch = 4\ngroup_size = 4\nmax_steps = 8\nlearning_rate = 1e-2\n";
-
-fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
-    steps.iter().filter_map(|step| step[key].as_f64()).collect()
-}
 
 fn mean(numbers: &[f64]) -> f64 {
     numbers.iter().sum::<f64>() / numbers.len() as f64

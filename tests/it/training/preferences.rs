@@ -1,17 +1,13 @@
 //! Runs of the real command that learn from comparisons of answers (`objective = "dpo"` and its relatives).
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, saved, weights};
-use crate::common::{Ran, Server, eventually, fulgurite, tiny_model};
-
-/// A directory with a model of two thousand weights, a file of comparisons, and a config.
-struct PreferenceProject {
-    directory: tempfile::TempDir,
-}
+use crate::common::data_project::DataProject;
+use crate::common::project::{Project, SMALL, UNEVEN, numbers, recorded_steps, saved, weights};
+use crate::common::{Ran, Server, eventually, fulgurite};
 
 const CONFIG: &str = r#"
 [run]
@@ -33,48 +29,8 @@ checkpoint_every = 3
 evaluation = { every = 4 }
 "#;
 
-impl PreferenceProject {
-    fn new() -> Self {
-        let project = Self { directory: tempfile::tempdir().unwrap() };
-        tiny_model(project.directory.path(), 256);
-        project.write("t.toml", CONFIG);
-        project.write("pairs.jsonl", pairs(30));
-        project
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn change(&self, from: &str, to: &str) {
-        let config = std::fs::read_to_string(self.path("t.toml")).unwrap();
-        assert!(config.contains(from), "{from}");
-        self.write("t.toml", config.replacen(from, to, 1));
-    }
-
-    fn command(&self, run: &str) -> Command {
-        let mut command = fulgurite(["train", "--json"]);
-        command.arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run));
-        command
-    }
-
-    /// The lines of the steps, and the summary.
-    fn train(&self, run: &str, arguments: &[&str]) -> (Vec<Value>, Value) {
-        let mut lines = Ran::from(self.command(run).args(arguments).output().unwrap()).json_lines();
-        let summary = lines.pop().unwrap();
-        (lines, summary)
-    }
-
-    fn refused(&self, run: &str) -> String {
-        let ran = Ran::from(self.command(run).output().unwrap());
-        assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert_eq!(recorded_steps(&self.path(run)), 0, "{ran:?}");
-        ran.stderr
-    }
+fn project() -> DataProject {
+    DataProject::new(CONFIG, "pairs.jsonl", &pairs(30))
 }
 
 fn pair(n: usize) -> Value {
@@ -85,17 +41,13 @@ fn pairs(count: usize) -> String {
     (0..count).map(|n| format!("{}\n", pair(n))).collect()
 }
 
-fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
-    steps.iter().filter_map(|step| step[key].as_f64()).collect()
-}
-
 fn close(actual: f64, expected: f64) {
     assert!((actual - expected).abs() < 1e-4 * expected.abs().max(1.0), "{actual}, not {expected}");
 }
 
 #[test]
 fn a_model_learns_to_prefer_and_is_scored_on_what_is_held_out() {
-    let project = PreferenceProject::new();
+    let project = project();
     let (steps, summary) = project.train("run", &[]);
     // 24 of 30 are trained, in batches of 4, twice; then the last evaluation.
     assert_eq!((steps.len(), &summary["steps"]), (13, &json!(12)));
@@ -121,7 +73,7 @@ fn a_model_learns_to_prefer_and_is_scored_on_what_is_held_out() {
 
 #[test]
 fn every_objective_learns_and_means_something_else() {
-    let project = PreferenceProject::new();
+    let project = project();
     let mut seen = vec![weights(&project.train("dpo", &[]).1)];
     for objective in ["ipo", "orpo", "kto"] {
         project.change("objective = \"dpo\"", &format!("objective = \"{objective}\""));
@@ -147,7 +99,7 @@ fn every_objective_learns_and_means_something_else() {
 
 #[test]
 fn answers_that_are_good_or_bad_by_themselves_are_learnt() {
-    let project = PreferenceProject::new();
+    let project = project();
     project.change("\"dpo\"", "\"kto\"");
     let row = |n: usize| {
         let (completion, label) =
@@ -165,7 +117,7 @@ fn answers_that_are_good_or_bad_by_themselves_are_learnt() {
 
 #[test]
 fn a_run_that_is_killed_ends_in_the_bytes_of_one_that_was_not_and_keeps_its_reference() {
-    let project = PreferenceProject::new();
+    let project = project();
     let undisturbed = project.train("undisturbed", &[]).1;
     let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
     eventually("a checkpoint", || (recorded_steps(&project.path("killed")) >= 4).then_some(()));
@@ -202,7 +154,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
 
 #[test]
 fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
-    let project = PreferenceProject::new();
+    let project = project();
     project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
     let served = "[[models]]\nname = \"base\"\nbackend = \"embedded\"\npath = \"model\"\n";
     project.write("served.toml", served);
@@ -227,7 +179,7 @@ fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
 
 #[test]
 fn keys_of_another_objective_and_numbers_that_cannot_be_are_refused_by_name() {
-    let project = PreferenceProject::new();
+    let project = project();
     for (from, to, expected) in [
         (
             "epochs = 2",
@@ -274,7 +226,7 @@ fn keys_of_another_objective_and_numbers_that_cannot_be_are_refused_by_name() {
 
 #[test]
 fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
-    let project = PreferenceProject::new();
+    let project = project();
     let good = pair(1).to_string();
     let long = json!({ "prompt": "a", "chosen": "17 ".repeat(400), "rejected": "b" }).to_string();
     let same = json!({ "prompt": "a", "chosen": "b", "rejected": "b" }).to_string();
@@ -315,7 +267,7 @@ fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
 
 #[test]
 fn a_reference_of_its_own_name_is_the_one_that_answers_are_held_against() {
-    let project = PreferenceProject::new();
+    let project = project();
     let start = project.train("start", &["--max-steps", "3"]).1;
     let model = "[[models]]\nname = \"old\"\nbackend = \"embedded\"\npath = \"OLD\"\n\n[trainer]";
     project.change("[trainer]", &model.replace("OLD", "model"));
@@ -392,7 +344,7 @@ fn documented(document: &str, heading: &str) -> Vec<String> {
 
 #[test]
 fn every_key_of_its_metrics_is_documented() {
-    let project = PreferenceProject::new();
+    let project = project();
     project.change("epochs = 2", "unusable_rows = \"skip\"");
     let same = json!({ "prompt": "a", "chosen": "b", "rejected": "b" });
     project.write("pairs.jsonl", format!("{}{same}\n", pairs(20)));

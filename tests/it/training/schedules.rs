@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::objectives::{numbers, refused, trained};
+use super::objectives::{refused, trained};
 use crate::common::eventually;
-use crate::common::project::{Project, SMALL, UNEVEN, recorded_steps, weights};
+use crate::common::project::{Project, SMALL, UNEVEN, numbers, recorded_steps, weights};
 
 /// Kills a run again and again, each time some milliseconds after so many recorded steps.
 fn killed(project: &Project, run: &str) -> Value {

@@ -1,17 +1,12 @@
 //! Runs of the real command that learn from conversations (`objective = "sft"`).
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::project::{recorded_steps, saved, weights};
-use crate::common::{Ran, Server, eventually, fulgurite, tiny_model};
-
-/// A directory with a model of two thousand weights, a file of conversations, and a config.
-struct SftProject {
-    directory: tempfile::TempDir,
-}
+use crate::common::data_project::DataProject;
+use crate::common::project::{numbers, recorded_steps, saved, weights};
+use crate::common::{Ran, Server, eventually};
 
 const CONFIG: &str = r#"
 [run]
@@ -33,48 +28,8 @@ checkpoint_every = 3
 evaluation = { every = 4 }
 "#;
 
-impl SftProject {
-    fn new() -> Self {
-        let project = Self { directory: tempfile::tempdir().unwrap() };
-        tiny_model(project.directory.path(), 256);
-        project.write("t.toml", CONFIG);
-        project.write("chats.jsonl", chats(30));
-        project
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn change(&self, from: &str, to: &str) {
-        let config = std::fs::read_to_string(self.path("t.toml")).unwrap();
-        assert!(config.contains(from), "{from}");
-        self.write("t.toml", config.replacen(from, to, 1));
-    }
-
-    fn command(&self, run: &str) -> Command {
-        let mut command = fulgurite(["train", "--json"]);
-        command.arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run));
-        command
-    }
-
-    /// The lines of the steps, and the summary.
-    fn train(&self, run: &str, arguments: &[&str]) -> (Vec<Value>, Value) {
-        let mut lines = Ran::from(self.command(run).args(arguments).output().unwrap()).json_lines();
-        let summary = lines.pop().unwrap();
-        (lines, summary)
-    }
-
-    fn refused(&self, run: &str) -> String {
-        let ran = Ran::from(self.command(run).output().unwrap());
-        assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert_eq!(recorded_steps(&self.path(run)), 0, "{ran:?}");
-        ran.stderr
-    }
+fn project() -> DataProject {
+    DataProject::new(CONFIG, "chats.jsonl", &chats(30))
 }
 
 fn row(user: &str, assistant: &str) -> Value {
@@ -86,13 +41,9 @@ fn chats(count: usize) -> String {
     (0..count).map(|n| format!("{}\n", row(&format!("Say you are {n}."), &format!("I am {n}.")))).collect()
 }
 
-fn numbers(steps: &[Value], key: &str) -> Vec<f64> {
-    steps.iter().filter_map(|step| step[key].as_f64()).collect()
-}
-
 #[test]
 fn a_model_learns_from_conversations_and_is_scored_on_those_held_out() {
-    let project = SftProject::new();
+    let project = project();
     let (steps, summary) = project.train("run", &[]);
     // 24 of 30 are trained, in batches of 4, twice; then the last evaluation.
     assert_eq!((steps.len(), &summary["steps"]), (13, &json!(12)));
@@ -116,7 +67,7 @@ fn a_model_learns_from_conversations_and_is_scored_on_those_held_out() {
 
 #[test]
 fn a_run_that_is_killed_or_stopped_ends_in_the_bytes_of_one_that_was_not() {
-    let project = SftProject::new();
+    let project = project();
     let undisturbed = project.train("undisturbed", &[]).1;
     let mut train = project.command("killed").stdout(Stdio::null()).spawn().unwrap();
     eventually("a step", || (recorded_steps(&project.path("killed")) >= 2).then_some(()));
@@ -143,7 +94,7 @@ fn a_run_that_is_killed_or_stopped_ends_in_the_bytes_of_one_that_was_not() {
 
 #[test]
 fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
-    let project = SftProject::new();
+    let project = project();
     project.change("path = \"model\"", "path = \"model\"\nlora_rank = 4");
     let (here, summary) = project.train("here", &[]);
     assert!(!saved(&summary, "adapter_model.safetensors").is_empty());
@@ -166,7 +117,7 @@ fn an_adapter_learns_here_and_at_a_tinker_service_alike() {
 
 #[test]
 fn keys_and_sections_of_another_objective_are_refused_by_name() {
-    let project = SftProject::new();
+    let project = project();
     for (from, to, expected) in [
         ("epochs = 2", "epochs = 2\ngroup_size = 4", "[trainer] group_size is no key of objective = \"sft\""),
         ("{ every = 4 }", "{ samples_per_task = 4 }", "[trainer] evaluation.samples_per_task is no key of"),
@@ -195,7 +146,7 @@ fn keys_and_sections_of_another_objective_are_refused_by_name() {
 
 #[test]
 fn a_row_that_cannot_be_trained_on_is_named_and_nothing_is_trained() {
-    let project = SftProject::new();
+    let project = project();
     let long = row("Say it.", &"17 ".repeat(400)).to_string();
     let good = row("a", "b").to_string();
     let user_only = json!({ "messages": [{ "role": "user", "content": "a" }] }).to_string();
@@ -249,7 +200,7 @@ fn documented(document: &str, heading: &str) -> Vec<String> {
 
 #[test]
 fn every_key_of_its_metrics_is_documented() {
-    let project = SftProject::new();
+    let project = project();
     project.change("epochs = 2", "unusable_rows = \"skip\"");
     project.write(
         "chats.jsonl",
@@ -271,7 +222,7 @@ fn every_key_of_its_metrics_is_documented() {
 
 #[test]
 fn packing_makes_fewer_sequences_of_the_same_tokens() {
-    let project = SftProject::new();
+    let project = project();
     let (apart, _) = project.train("apart", &["--max-steps", "2"]);
     project.change("epochs = 2", "packing = true\nmax_tokens = 120");
     let (packed, _) = project.train("packed", &["--max-steps", "2"]);
@@ -284,7 +235,7 @@ fn packing_makes_fewer_sequences_of_the_same_tokens() {
 
 #[test]
 fn lines_that_end_as_on_windows_train_the_same() {
-    let project = SftProject::new();
+    let project = project();
     let plain = project.train("plain", &[]).1;
     project.write("chats.jsonl", chats(30).replace('\n', "\r\n"));
     let windows = project.train("windows", &[]).1;
@@ -293,7 +244,7 @@ fn lines_that_end_as_on_windows_train_the_same() {
 
 #[test]
 fn weights_of_messages_count_in_the_loss() {
-    let project = SftProject::new();
+    let project = project();
     project.change(", validation = 0.2", "");
     project.change("epochs = 2", "epochs = 1\nreduction = \"per_token\"");
     let two_turns = |first: Value, second: Value| {

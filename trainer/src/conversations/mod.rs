@@ -10,6 +10,7 @@ mod recorded;
 mod recorded_comparisons;
 mod rendering;
 mod sequences;
+mod split_data;
 
 pub(crate) use self::comparison::ComparisonReader;
 pub(crate) use self::file::{ConversationFile, RowFile};
@@ -20,3 +21,4 @@ pub(crate) use self::recorded::{RecordedRollouts, RecordedRules};
 pub(crate) use self::recorded_comparisons::RecordedComparisons;
 pub(crate) use self::rendering::Rendering;
 pub(crate) use self::sequences::{ComparedExample, Example, Sequences};
+pub(crate) use self::split_data::SplitData;

@@ -1,13 +1,11 @@
 //! Two objectives in one update: the gradient is the sum of theirs.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use fulgurite_backends::{ForwardBackward, Learner};
 use fulgurite_types::{Datum, LossInputs};
 
 use super::conversation_loss::ConversationLoss;
-use super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::objective::{Lesson, Measurement, Objective, Part, Pass, learn};
 use crate::sources::{ConversationBatch, DataPosition};
 use crate::{Reporter, TrainError};
 
@@ -42,10 +40,8 @@ impl<Data: Send + 'static> Objective<(Data, ConversationBatch)> for BesideConver
             }
             return Ok(lesson);
         }
-        for Part { data, loss, .. } in parts {
-            let told = learner.forward_backward(Arc::clone(&data), loss).await?;
-            let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
-            lesson.passes.push(Pass { substep: 0, is_beside: true, data, logprobs, loss_sum, entropy_sum });
+        for part in parts {
+            lesson.passes.push(learn(&mut self.conversations, 0, &part, learner).await?);
         }
         Ok(lesson)
     }

@@ -14,7 +14,7 @@ mod target_distributions;
 pub(crate) use self::beside::BesideConversations;
 pub(crate) use self::conversation_loss::{ConversationLoss, TokenScores, data_of};
 pub(crate) use self::cross_entropy::CrossEntropy;
-pub(crate) use self::objective::{Lesson, Objective, Part, Pass};
+pub(crate) use self::objective::{Lesson, Objective, learn};
 pub use self::policy::{
     AdvantageOptions, Baseline, ComparedCalls, KlPenalty, KlPlace, LossAggregation, PerCall, PolicyDataError,
     PolicyMetrics, STANDARD_DEVIATION_FLOOR, Spread, Teachers, batch_advantages, distill, penalize_kl, policy_metrics,

@@ -101,3 +101,20 @@ pub(crate) struct Measurement {
     /// Targets that were trained.
     pub(crate) trained_tokens: usize,
 }
+
+/// Has the learner add the gradient of a part, and of what the objective adds to it once it knows its logprobs.
+pub(crate) async fn learn<Data>(
+    objective: &mut (impl Objective<Data> + ?Sized),
+    substep: usize,
+    part: &Part,
+    learner: &dyn Learner,
+) -> Result<Pass, TrainError> {
+    let told = objective.forward_backward(part, learner).await?;
+    let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
+    let (data, is_beside) = (Arc::clone(&part.data), part.is_beside);
+    let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropy_sum };
+    if let Some(Part { data, loss, .. }) = objective.addition(&pass, learner).await? {
+        learner.forward_backward(data, loss).await?;
+    }
+    Ok(pass)
+}

@@ -1,5 +1,6 @@
 use std::num::NonZeroUsize;
 
+use fulgurite_backends::AdamParameters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -8,7 +9,7 @@ use super::distillation::DistillationOptions;
 use super::loss::{LossParameters, PolicyLoss};
 use super::objective_name::ObjectiveName;
 use super::preference::{PairwiseOptions, PreferenceOptions};
-use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows};
+use super::sft::{DataSource, LossReduction, TrainOn, UnusableRows, Validation};
 use crate::evaluation::{EvaluationOptions, StopRule};
 use crate::objectives::{AdvantageOptions, KlPlace, LossAggregation};
 use crate::rollouts::FailureOptions;
@@ -165,6 +166,33 @@ impl Default for TrainerOptions {
             stop_without_gradient: 20,
             conversations: None,
             harvest: None,
+        }
+    }
+}
+
+impl TrainerOptions {
+    /// Its step size is the greatest of the schedule.
+    pub(crate) fn optimizer(&self) -> AdamParameters {
+        AdamParameters {
+            learning_rate: self.learning_rate,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            gradient_clip_norm: self.gradient_clip_norm,
+            ..AdamParameters::default()
+        }
+    }
+
+    /// Updates that the epochs of so many rows have, or as many as the limit leaves of them.
+    pub(crate) fn updates_of(&self, rows: u64) -> u64 {
+        let updates = rows.div_ceil(self.batch_size as u64).saturating_mul(self.epochs);
+        self.max_steps.map_or(updates, |most| most.min(updates))
+    }
+
+    /// The share of the rows that is scored and not trained, where it is one.
+    pub(crate) fn validation_share(&self) -> Option<f64> {
+        match self.source.as_ref()?.validation.as_ref()? {
+            Validation::Share(share) => Some(*share),
+            Validation::File(_) => None,
         }
     }
 }

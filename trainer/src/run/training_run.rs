@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use fulgurite_backends::{AdamParameters, ForwardBackward, Learner};
+use fulgurite_backends::{AdamParameters, Learner};
 use fulgurite_types::{CheckpointRecord, GenerationUse, Step, StepRecord, TeacherLogprobs, TokenUse, WeightsVersion};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use super::metrics_file::MetricsFile;
 use super::summary::{RunSummary, failed_rollouts, skipped_rows};
 use super::without_gradient;
 use crate::evaluation::{Evaluation, Evaluator, FINAL, HELD_OUT, Scores, ValidationScores};
-use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, Part, Pass};
+use crate::objectives::{GREATEST_LOGPROB_DIFFERENCE, Lesson, Objective, learn};
 use crate::publishing::Publisher;
 use crate::schedule::Schedule;
 use crate::sources::{DataPosition, Source};
@@ -286,14 +286,7 @@ impl<Data> TrainingRun<Data> {
         }
         for (substep, parts) in lesson.substeps.iter().enumerate() {
             for part in parts {
-                let told = self.objective.forward_backward(part, self.learner.as_ref()).await?;
-                let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
-                let (data, is_beside) = (Arc::clone(&part.data), part.is_beside);
-                let pass = Pass { substep, is_beside, data, logprobs, loss_sum, entropy_sum };
-                if let Some(Part { data, loss, .. }) = self.objective.addition(&pass, self.learner.as_ref()).await? {
-                    self.learner.forward_backward(data, loss).await?;
-                }
-                passes.push(pass);
+                passes.push(learn(self.objective.as_mut(), substep, part, self.learner.as_ref()).await?);
             }
             let made = self.learner.optimizer_step(optimizer).await?;
             // A norm that is no number stays one.

@@ -1,13 +1,12 @@
 //! The policy gradient on groups as they end: the learner computes on the first while agents play the others.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use fulgurite_backends::{ForwardBackward, Learner};
+use fulgurite_backends::Learner;
 
-use super::super::objective::{Lesson, Measurement, Objective, Part, Pass};
+use super::super::objective::{Lesson, Measurement, Objective, Pass, learn};
 use super::policy_gradient::PolicyGradient;
 use super::trajectories::{Batch, assemble};
 use crate::rollouts::{Collected, Phase, sample_answers};
@@ -44,7 +43,7 @@ impl Objective<PendingGroups> for Minibatches {
             let groups = std::mem::take(&mut batch.groups);
             if !groups.is_empty() {
                 let part = self.policy.part(groups);
-                passes.push(self.pass(part, learner).await?);
+                passes.push(learn(&mut self.policy, passes.len(), &part, learner).await?);
             }
             whole.add(batch);
             all.groups.append(&mut collected.groups);
@@ -58,18 +57,5 @@ impl Objective<PendingGroups> for Minibatches {
 
     fn measure(&self, passes: &[Pass]) -> Result<Measurement, TrainError> {
         self.policy.measure(passes)
-    }
-}
-
-impl Minibatches {
-    /// Adds a part's gradient to what has accumulated.
-    async fn pass(&mut self, Part { data, loss, is_beside }: Part, learner: &dyn Learner) -> Result<Pass, TrainError> {
-        let told = learner.forward_backward(Arc::clone(&data), loss).await?;
-        let ForwardBackward { loss_sum, logprobs, entropy_sum } = told;
-        let pass = Pass { substep: self.policy.divisors.len() - 1, is_beside, data, logprobs, loss_sum, entropy_sum };
-        if let Some(Part { data, loss, .. }) = self.policy.addition(&pass, learner).await? {
-            learner.forward_backward(data, loss).await?;
-        }
-        Ok(pass)
     }
 }

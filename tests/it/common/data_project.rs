@@ -1,0 +1,58 @@
+//! Runs of the real command that learn from data that are there.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::project::recorded_steps;
+use super::{Ran, fulgurite, tiny_model};
+
+/// A directory with a model of two thousand weights, a file of data, and a config.
+pub struct DataProject {
+    pub directory: tempfile::TempDir,
+}
+
+impl DataProject {
+    pub fn new(config: &str, file: &str, rows: &str) -> Self {
+        let project = Self { directory: tempfile::tempdir().unwrap() };
+        tiny_model(project.directory.path(), 256);
+        project.write("t.toml", config);
+        project.write(file, rows);
+        project
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    pub fn change(&self, from: &str, to: &str) {
+        let config = std::fs::read_to_string(self.path("t.toml")).unwrap();
+        assert!(config.contains(from), "{from}");
+        self.write("t.toml", config.replacen(from, to, 1));
+    }
+
+    pub fn command(&self, run: &str) -> Command {
+        let mut command = fulgurite(["train", "--json"]);
+        command.arg(self.path("t.toml")).arg("--run-directory").arg(self.path(run));
+        command
+    }
+
+    /// The lines of the steps, and the summary.
+    pub fn train(&self, run: &str, arguments: &[&str]) -> (Vec<Value>, Value) {
+        let mut lines = Ran::from(self.command(run).args(arguments).output().unwrap()).json_lines();
+        let summary = lines.pop().unwrap();
+        (lines, summary)
+    }
+
+    pub fn refused(&self, run: &str) -> String {
+        let ran = Ran::from(self.command(run).output().unwrap());
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert_eq!(recorded_steps(&self.path(run)), 0, "{ran:?}");
+        ran.stderr
+    }
+}
